@@ -1,0 +1,68 @@
+# Thin front of the holdfast command (tools/); each target is one line of it or
+# of hack/. BASE, OFFLINE=1, LAB, PROFILE and PATCH are set on the command line.
+BASE    ?= v1.9.11
+PROFILE ?= short
+SEED    ?= 1
+OFFLINE ?=
+PATCH   ?=
+LAB     ?=
+
+H := _output/tools/holdfast --base $(BASE)
+MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
+
+.PHONY: all tool source vendor test check unit upstream-tests upstream-tests-touched labs lab binaries up down \
+	patches-check patches-extract patches-normalise discard clean
+
+all: tool ## build the drop-in binaries (the default)
+	@$(H) build $(if $(OFFLINE),--offline)
+
+tool:
+	@hack/build-tool.sh $(MODFLAG)
+
+binaries: tool ## build every binary that the labs run, stock and ours, old releases included
+	@$(H) binaries
+
+source: tool ## write both source trees of BASE below _output/src
+	@$(H) source --variant ours && $(H) source --variant stock
+
+vendor: tool ## write vendor/ and tools/vendor/ for OFFLINE=1
+	@$(H) vendor
+
+test: tool ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
+	@$(H) test
+
+check: tool source ## repository rules and our own unit tests only
+	@$(H) test --part rules,unit
+
+upstream-tests: tool ## upstream's tests of everything the binaries link, stock against ours (long)
+	@$(H) upstream-tests --set all
+
+upstream-tests-touched: tool ## upstream's tests of the packages that overlay or series touch
+	@$(H) upstream-tests --set touched
+
+labs: tool ## all labs in PROFILE
+	@$(H) lab --all --profile $(PROFILE) --seed $(SEED)
+
+lab: tool ## one lab: make lab LAB=cluster-smoke PROFILE=long
+	@$(H) lab $(LAB) --profile $(PROFILE) --seed $(SEED)
+
+up: tool ## a cluster of our binaries to try things on; prints its kubeconfig
+	@$(H) up
+
+down: tool ## stop that cluster
+	@$(H) down
+
+patches-check: tool ## check names, trailers and normal form of the patches
+	@$(H) patches check
+
+patches-extract: tool ## carry edits in _output/src/$(BASE)/ours back into overlay and patches
+	@$(H) patches extract $(if $(PATCH),--patch $(PATCH))
+
+patches-normalise: tool ## rewrite patches in normal form
+	@$(H) patches normalise
+
+discard: tool ## give up edits in _output/src/$(BASE)/ours
+	@$(H) discard
+
+clean: ## remove everything generated but vendor/
+	@rm -rf _output

@@ -1,0 +1,265 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package build makes binaries from materialised trees. Everything is built
+// from the root module, which replaces k8s.io/kubernetes by the tree, so that
+// all variants share the go command's build cache.
+package build
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/progress"
+	"holdfast/tools/internal/tree"
+)
+
+// Options say how to build.
+type Options struct {
+	Variant string
+	// Binaries of the base to build; empty: those of the product.
+	Binaries []string
+	// Offline builds from vendor/ and never asks the network.
+	Offline bool
+	// BinDir overrides the base's own folder for binaries.
+	BinDir string
+}
+
+// Build materialises the tree and builds the binaries, and returns their
+// paths.
+func Build(b *base.Base, o Options) ([]string, error) {
+	names := o.Binaries
+	if len(names) == 0 {
+		names = b.BinaryNames(true)
+	}
+	for _, n := range names {
+		if _, ok := b.Binaries[n]; !ok {
+			return nil, exit.Usagef("base %s has no binary %q: it has %s", b.Name, n, strings.Join(b.BinaryNames(false), ", "))
+		}
+	}
+	if err := b.HasVariant(o.Variant); err != nil {
+		return nil, err
+	}
+	if o.BinDir == "" {
+		o.BinDir = b.BinDir(o.Variant)
+	}
+	modfile := ""
+	if o.Offline {
+		if err := checkVendor(b, o.Variant); err != nil {
+			return nil, err
+		}
+	} else {
+		var err error
+		if modfile, err = Source(b, o.Variant); err != nil {
+			return nil, err
+		}
+	}
+	var out []string
+	for _, n := range names {
+		file := filepath.Join(o.BinDir, n)
+		if err := one(b, o, n, modfile, file); err != nil {
+			return nil, err
+		}
+		out = append(out, file)
+	}
+	return out, nil
+}
+
+// Source brings the tree of variant up to date, generated code included, and
+// returns the -modfile with which the root module builds it ("" where that is
+// the root's own go.mod).
+func Source(b *base.Base, variant string) (string, error) {
+	t := &tree.Tree{Base: b, Variant: variant}
+	s := progress.Start("source %s %s", b.Name, variant)
+	res, err := t.Materialise()
+	if err != nil {
+		s.Fail()
+		return "", err
+	}
+	if b.Mode == base.ModeGOPATH {
+		s.Done(res.String())
+		return "", nil
+	}
+	modfile, err := t.RootMod()
+	if err == nil {
+		err = OpenAPI(t, modfile, s)
+	}
+	if err != nil {
+		s.Fail()
+		return "", err
+	}
+	s.Done(res.String())
+	return modfile, nil
+}
+
+func one(b *base.Base, o Options, name, modfile, file string) error {
+	bin := b.Binaries[name]
+	s := progress.Start("build %s %s %s", b.Name, o.Variant, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		s.Fail()
+		return err
+	}
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false"}
+	switch {
+	case o.Offline:
+		args = append(args, "-mod=vendor")
+	case modfile != "":
+		args = append(args, "-mod=readonly", "-modfile="+modfile)
+	}
+	version, err := versionFlags(b, o.Variant)
+	if err != nil {
+		s.Fail()
+		return err
+	}
+	args = append(args, "-ldflags="+strings.TrimSpace(version+" "+bin.LDFlags),
+		"-o", file, path.Join(b.Module, bin.Package))
+	cmd := exec.Command("go", args...)
+	cmd.Dir = b.Root
+	cmd.Env = Env(b, o.Variant, bin)
+	var log bytes.Buffer
+	cmd.Stderr = s.LastLine(&log)
+	cmd.Stdout = cmd.Stderr
+	if err := cmd.Run(); err != nil {
+		s.Fail()
+		return exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), err, compileErrors(log.String()))
+	}
+	notes := ""
+	if ru, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		notes = fmt.Sprintf("%d packages compiled, peak memory of one process %d MiB", strings.Count(log.String(), "\n"), ru.Maxrss/1024)
+	}
+	s.Done(notes)
+	return nil
+}
+
+// compileErrors leaves out the lines in which -v names packages.
+func compileErrors(log string) string {
+	var out []string
+	for _, l := range strings.Split(strings.TrimSpace(log), "\n") {
+		if strings.ContainsAny(l, " #") {
+			out = append(out, l)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// Env is the environment in which the go command builds bin: ours alone, so
+// that a user's settings cannot change the binary. Where modules and caches
+// are stays the user's choice.
+func Env(b *base.Base, variant string, bin base.Binary) []string {
+	env := GoEnv()
+	if b.Mode == base.ModeGOPATH {
+		src := b.SrcDir(variant)
+		top := strings.TrimSuffix(src, string(filepath.Separator)+filepath.Join("src", filepath.FromSlash(b.Module)))
+		env = append(env, "GO111MODULE=off", "GOPATH="+filepath.Join(src, "Godeps", "_workspace")+string(filepath.ListSeparator)+top)
+	}
+	cgo := "0"
+	if bin.Cgo {
+		cgo = "1"
+	}
+	return append(env, "CGO_ENABLED="+cgo, "CGO_CFLAGS="+strings.TrimSpace("-O2 -g "+expand(b, bin.CgoCFLAGS)), "CGO_LDFLAGS="+strings.TrimSpace("-O2 -g "+expand(b, bin.CgoLDFLAGS)))
+}
+
+func expand(b *base.Base, s string) string { return strings.ReplaceAll(s, "${ROOT}", b.Root) }
+
+// GoEnv is the process's environment less what changes what the go command
+// builds.
+func GoEnv() []string {
+	var env []string
+	for _, e := range os.Environ() {
+		k, _, _ := strings.Cut(e, "=")
+		switch k {
+		case "GOFLAGS", "GOEXPERIMENT", "GOAMD64", "GOOS", "GOARCH", "GODEBUG", "GOWORK", "GO111MODULE", "CGO_ENABLED",
+			"CGO_CFLAGS", "CGO_CPPFLAGS", "CGO_CXXFLAGS", "CGO_LDFLAGS", "GOTOOLCHAIN", "GOENV":
+			continue
+		}
+		env = append(env, e)
+	}
+	return append(env, "GOFLAGS=", "GOWORK=off", "GOTOOLCHAIN=local", "GOAMD64=v1", "GOENV=off", "GOPROXY="+goenv("GOPROXY"), "GOMODCACHE="+goenv("GOMODCACHE"))
+}
+
+// goenv asks the go command for a setting, which a user may have put into its
+// own file (go env -w).
+func goenv(name string) string {
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// versionFlags are the linker flags that fill the version in.
+func versionFlags(b *base.Base, variant string) (string, error) {
+	set := map[string]string{}
+	if variant == base.Ours {
+		rev, err := revision(b.Root)
+		if err != nil {
+			return "", err
+		}
+		set["gitCommit"], set["gitTreeState"], set["buildDate"] = rev.commit, rev.state, rev.date
+	} else {
+		major, rest, _ := strings.Cut(strings.TrimPrefix(b.Version, "v"), ".")
+		minor, _, _ := strings.Cut(rest, ".")
+		set["gitVersion"], set["gitMajor"], set["gitMinor"] = b.Version, major, minor
+		set["gitCommit"], set["gitTreeState"], set["buildDate"] = b.GitCommit, "clean", b.BuildDate
+	}
+	var flags []string
+	for _, pkg := range b.VersionPackages() {
+		for _, k := range []string{"gitVersion", "gitMajor", "gitMinor", "gitCommit", "gitTreeState", "buildDate"} {
+			if v := set[k]; v != "" {
+				flags = append(flags, "-X "+pkg+"."+k+"="+v)
+			}
+		}
+	}
+	return strings.Join(flags, " "), nil
+}
+
+type rev struct{ commit, state, date string }
+
+// revision says which commit of ours is built. The date is the commit's, so
+// that one commit gives one binary; SOURCE_DATE_EPOCH overrides it. Outside a
+// git checkout both are left as the patch series has them.
+func revision(root string) (rev, error) {
+	git := func(args ...string) (string, error) {
+		cmd := exec.Command("git", append([]string{"-C", root}, args...)...)
+		cmd.Env = append(os.Environ(), "TZ=UTC")
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, fs.ErrNotExist) {
+		return rev{state: "archive"}, nil
+	}
+	commit, err := git("rev-parse", "HEAD")
+	if err != nil {
+		return rev{state: "archive"}, nil // a checkout without a commit yet
+	}
+	date, err := git("log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd")
+	if err != nil {
+		return rev{}, fmt.Errorf("git log: %w", err)
+	}
+	if e := os.Getenv("SOURCE_DATE_EPOCH"); e != "" {
+		d, err := epoch(e)
+		if err != nil {
+			return rev{}, exit.Usagef("SOURCE_DATE_EPOCH=%q is not a number of seconds", e)
+		}
+		date = d
+	}
+	changed, err := git("status", "--porcelain", "--untracked-files=no")
+	if err != nil {
+		return rev{}, fmt.Errorf("git status: %w", err)
+	}
+	state := "clean"
+	if changed != "" {
+		state = "dirty"
+	}
+	return rev{commit, state, date}, nil
+}

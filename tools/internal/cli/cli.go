@@ -1,0 +1,67 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line of the holdfast command: one file a group of
+// subcommands.
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+)
+
+// DefaultBase is the base that commands work on when none is named.
+const DefaultBase = "v1.9.11"
+
+// common are the flags that most subcommands share.
+type common struct {
+	root, base, variant string
+}
+
+func (c *common) load() (*base.Base, error) {
+	root, err := base.FindRoot(c.root)
+	if err != nil {
+		return nil, err
+	}
+	return base.Load(root, c.base)
+}
+
+// Main runs the command line and returns its exit status.
+func Main(args []string) int {
+	c := &common{}
+	cmd := &cobra.Command{
+		Use:           "holdfast",
+		Short:         "Build and test drop-in binaries of old Kubernetes releases",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.PersistentFlags().StringVar(&c.root, "root", ".", "the Holdfast checkout, or a folder inside it")
+	cmd.PersistentFlags().StringVar(&c.base, "base", DefaultBase, "upstream release to work on: a folder of bases/")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
+	cmd.AddCommand(buildCommand(c), sourceCommand(c), discardCommand(c), vendorCommand(c), patchesCommand(c))
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "holdfast: %v\n", err)
+	}
+	return exit.Code(err)
+}
+
+// variantFlag adds --variant with ours as its default.
+func (c *common) variantFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&c.variant, "variant", base.Ours, "stock (upstream and what today's Go needs) or ours")
+	return cmd
+}
+
+// noArgs is cobra.NoArgs with our exit status.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exit.Usagef("%s takes no arguments, got %q", cmd.CommandPath(), args)
+	}
+	return nil
+}

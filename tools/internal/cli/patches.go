@@ -1,0 +1,106 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/patch"
+	"holdfast/tools/internal/tree"
+)
+
+func patchesCommand(c *common) *cobra.Command {
+	cmd := &cobra.Command{Use: "patches", Short: "Check the patch series, or carry edits of a tree back into them"}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use:   "check",
+			Short: "Check names, trailers and normal form of all bases' patches",
+			Args:  noArgs,
+			RunE:  func(*cobra.Command, []string) error { return c.checkPatches() },
+		},
+		extractCommand(c),
+		c.variantFlag(&cobra.Command{
+			Use:   "normalise",
+			Short: "Rewrite the patches of the base in normal form",
+			Args:  noArgs,
+			RunE: func(*cobra.Command, []string) error {
+				b, err := c.load()
+				if err != nil {
+					return err
+				}
+				return report((&tree.Tree{Base: b, Variant: c.variant}).Normalise())
+			},
+		}),
+	)
+	return cmd
+}
+
+func extractCommand(c *common) *cobra.Command {
+	var into string
+	cmd := c.variantFlag(&cobra.Command{
+		Use:   "extract",
+		Short: "Carry the edits of the tree back into overlay and patches",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b, err := c.load()
+			if err != nil {
+				return err
+			}
+			return report((&tree.Tree{Base: b, Variant: c.variant}).Extract(into))
+		},
+	})
+	cmd.Flags().StringVar(&into, "patch", "", "patch file that takes edits of upstream files which no patch of the series changes yet")
+	return cmd
+}
+
+func report(changed []string, err error) error {
+	for _, f := range changed {
+		fmt.Println("wrote", f)
+	}
+	if err == nil && len(changed) == 0 {
+		fmt.Println("nothing to carry back")
+	}
+	return err
+}
+
+func (c *common) checkPatches() error {
+	root, err := base.FindRoot(c.root)
+	if err != nil {
+		return err
+	}
+	names, err := base.Names(root)
+	if err != nil {
+		return err
+	}
+	var bad []string
+	seen := map[string]bool{}
+	for _, n := range names {
+		b, err := base.Load(root, n)
+		if err != nil {
+			return err
+		}
+		for _, dir := range b.Series {
+			if seen[dir] {
+				continue
+			}
+			seen[dir] = true
+			found, err := patch.CheckDir(root, dir)
+			if err != nil {
+				return err
+			}
+			bad = append(bad, found...)
+		}
+	}
+	if len(bad) > 0 {
+		return exit.Preconditionf("%d faults in the patch series:\n%s", len(bad), strings.Join(bad, "\n"))
+	}
+	fmt.Fprintf(os.Stderr, "patches: %d series are well formed\n", len(seen))
+	return nil
+}
