@@ -48,10 +48,17 @@ type Base struct {
 	GitCommit string `json:"gitCommit,omitempty"`
 	BuildDate string `json:"buildDate,omitempty"`
 
-	Variants []string          `json:"variants"`
-	Overlay  []Overlay         `json:"overlay,omitempty"`
-	Series   map[string]string `json:"series"` // series name -> folder with its series file
-	Forks    []Fork            `json:"forks,omitempty"`
+	Variants []string `json:"variants"`
+	// Without names, per lab-only variant, the patches of the toolchain series
+	// that it leaves out of stock.
+	Without map[string][]string `json:"without,omitempty"`
+	Overlay []Overlay           `json:"overlay,omitempty"`
+	Series  map[string]string   `json:"series"` // series name -> folder with its series file
+	Forks   []Fork              `json:"forks,omitempty"`
+	// Lang is given to the compiler as -lang for LangPackages: in GOPATH mode
+	// no go.mod says which language the source was written in.
+	Lang         string   `json:"lang,omitempty"`
+	LangPackages []string `json:"langPackages,omitempty"`
 	// Renames are applied to upstream's files before any patch.
 	Renames []Rename `json:"renames,omitempty"`
 	// Require overrides or adds pins to those of the root go.mod.
@@ -66,6 +73,8 @@ type Base struct {
 type Overlay struct {
 	From string `json:"from"`
 	To   string `json:"to"` // relative to the tree; "." is its root
+	// Series is the series that it belongs to; empty: carry.
+	Series string `json:"series,omitempty"`
 }
 
 // Fork is a third-party module that is copied into the tree, so that the
@@ -141,8 +150,8 @@ func (b *Base) validate(name string) error {
 		return fmt.Errorf(`"mode" is %q: it is %q or %q`, b.Mode, ModeModule, ModeGOPATH)
 	}
 	for _, v := range b.Variants {
-		if v != Stock && v != Ours {
-			return fmt.Errorf(`"variants" has %q: they are %q and %q`, v, Stock, Ours)
+		if v != Stock && v != Ours && b.Without[v] == nil {
+			return fmt.Errorf(`"variants" has %q: they are %q, %q and those of "without"`, v, Stock, Ours)
 		}
 	}
 	if slices.Contains(b.Variants, Ours) && b.Release == "" {
@@ -186,6 +195,17 @@ func (b *Base) SeriesOf(variant string) []string {
 		dirs = append(dirs, b.Series["carry"])
 	}
 	return dirs
+}
+
+// OverlayOf returns the overlay folders of variant.
+func (b *Base) OverlayOf(variant string) []Overlay {
+	var out []Overlay
+	for _, o := range b.Overlay {
+		if variant == Ours || o.Series == "toolchain" {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // BinaryNames lists the base's binaries, or only the product's.

@@ -116,6 +116,9 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	case modfile != "":
 		args = append(args, "-mod=readonly", "-modfile="+modfile)
 	}
+	for _, pattern := range b.LangPackages {
+		args = append(args, "-gcflags="+pattern+"=-lang="+b.Lang)
+	}
 	version, err := versionFlags(b, o.Variant)
 	if err != nil {
 		s.Fail()
@@ -168,6 +171,10 @@ func Env(b *base.Base, variant string, bin base.Binary) []string {
 	}
 	return append(env, "CGO_ENABLED="+cgo, "CGO_CFLAGS="+strings.TrimSpace("-O2 -g "+expand(b, bin.CgoCFLAGS)), "CGO_LDFLAGS="+strings.TrimSpace("-O2 -g "+expand(b, bin.CgoLDFLAGS)))
 }
+
+// TestEnv is the environment for upstream's tests: the kubelet's, so that they
+// test what is shipped and find its packages in the build cache.
+func TestEnv(b *base.Base, variant string) []string { return Env(b, variant, b.Binaries["kubelet"]) }
 
 func expand(b *base.Base, s string) string { return strings.ReplaceAll(s, "${ROOT}", b.Root) }
 

@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"syscall"
@@ -192,12 +193,7 @@ func (t *Tree) lock() (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-func (t *Tree) overlayDirs() []base.Overlay {
-	if t.Variant != base.Ours {
-		return nil
-	}
-	return t.Base.Overlay
-}
+func (t *Tree) overlayDirs() []base.Overlay { return t.Base.OverlayOf(t.Variant) }
 
 // ownFiles reads the overlay.
 func (t *Tree) ownFiles() (map[string]source, error) {
@@ -236,7 +232,11 @@ func (t *Tree) patches() ([]*patch.Patch, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, ps...)
+		for _, p := range ps {
+			if !slices.Contains(t.Base.Without[t.Variant], p.Name) {
+				out = append(out, p)
+			}
+		}
 	}
 	return out, nil
 }
@@ -588,4 +588,13 @@ func (t *Tree) Key() (string, error) {
 		return "", err
 	}
 	return t.key(own, patches, p), nil
+}
+
+// OverlayFiles lists the overlay's files by their paths in the tree, sorted.
+func (t *Tree) OverlayFiles() ([]string, error) {
+	own, err := t.ownFiles()
+	if err != nil {
+		return nil, err
+	}
+	return sortedKeys(own), nil
 }

@@ -1,0 +1,230 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/parts"
+	"holdfast/tools/internal/upstreamtest"
+)
+
+func testCommand(c *common) *cobra.Command {
+	var only []string
+	cmd := &cobra.Command{
+		Use:   "test",
+		Short: "Run what CI runs: rules, unit tests, upstream's tests of touched packages, labs",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b, err := c.load()
+			if err != nil {
+				return err
+			}
+			all := testParts(b)
+			var names []string
+			for _, p := range all {
+				names = append(names, p.Name)
+			}
+			var run []parts.Part
+			for _, p := range all {
+				if len(only) == 0 || slices.Contains(only, p.Name) {
+					run = append(run, p)
+				}
+			}
+			for _, n := range only {
+				if !slices.Contains(names, n) {
+					return exit.Usagef("no part %q: they are %s", n, strings.Join(names, ", "))
+				}
+			}
+			if !parts.Run(os.Stdout, run) {
+				return exit.Preconditionf("tests failed")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVar(&only, "part", nil, "run these parts only (comma separated)")
+	return cmd
+}
+
+func testParts(b *base.Base) []parts.Part {
+	return []parts.Part{
+		{Name: "rules", Run: func() (parts.Count, error) { return goTest(filepath.Join(b.Root, "tools"), "./...") }},
+		{Name: "source", Run: func() (parts.Count, error) {
+			for _, v := range b.Variants {
+				if _, err := build.Source(b, v); err != nil {
+					return parts.Count{}, err
+				}
+			}
+			return parts.Count{Passed: len(b.Variants)}, nil
+		}},
+		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return buildForLabs(b.Root) }},
+		{Name: "unit", Needs: []string{"source"}, Run: func() (parts.Count, error) {
+			for _, verb := range []string{"build", "vet"} {
+				if err := goRun(b.Root, verb, "./..."); err != nil {
+					return parts.Count{}, err
+				}
+			}
+			return goTest(b.Root, "./...")
+		}},
+		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) {
+			both, oursOnly, err := upstreamtest.Touched(b)
+			if err != nil {
+				return parts.Count{}, err
+			}
+			return compareUpstream(b, both, oursOnly)
+		}},
+		{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return runLabs(b.Root) }},
+	}
+}
+
+func compareUpstream(b *base.Base, both, oursOnly []string) (parts.Count, error) {
+	stock, ours, bad, err := upstreamtest.Check(b, both, oursOnly)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	fmt.Printf("upstream's tests, stock: %d packages, %d passed, %d failed (known), %d flaky\n", stock.Packages, stock.Passed, len(stock.Failed), len(stock.Flaky))
+	fmt.Printf("upstream's tests, ours:  %d packages, %d passed, %d failed (the same), %d flaky\n", ours.Packages, ours.Passed, len(ours.Failed), len(ours.Flaky))
+	for _, f := range append(slices.Clone(stock.Flaky), ours.Flaky...) {
+		fmt.Println("flaky:", f)
+	}
+	n := parts.Count{Passed: stock.Passed + ours.Passed, Failed: len(bad)}
+	if len(bad) > 0 {
+		return n, exit.Preconditionf("%s", strings.Join(bad, "\n"))
+	}
+	return n, nil
+}
+
+func upstreamTestsCommand(c *common) *cobra.Command {
+	var set string
+	cmd := &cobra.Command{
+		Use:   "upstream-tests",
+		Short: "Run upstream's own tests in both trees and compare what fails",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b, err := c.load()
+			if err != nil {
+				return err
+			}
+			for _, v := range b.Variants {
+				if _, err := build.Source(b, v); err != nil {
+					return err
+				}
+			}
+			both, oursOnly, err := upstreamtest.Touched(b)
+			if err != nil {
+				return err
+			}
+			switch set {
+			case "touched":
+			case "all":
+				all, err := upstreamtest.All(b)
+				if err != nil {
+					return err
+				}
+				both = append(both, all...)
+				slices.Sort(both)
+				both = slices.Compact(both)
+			default:
+				return exit.Usagef("--set %q: it is touched or all", set)
+			}
+			_, err = compareUpstream(b, both, oursOnly)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&set, "set", "touched", "touched (by overlay or series) or all (that the binaries link)")
+	return cmd
+}
+
+// goRun runs one go command in dir and shows what it says when it fails.
+func goRun(dir string, args ...string) error {
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Env = dir, build.GoEnv()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// goTest runs our own tests in dir and counts them; what failed tests print is
+// shown.
+func goTest(dir string, packages ...string) (parts.Count, error) {
+	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-timeout=20m"}, packages...)...)
+	cmd.Dir, cmd.Env = dir, build.GoEnv()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return parts.Count{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return parts.Count{}, err
+	}
+	var n parts.Count
+	output := map[string][]string{}
+	sc := bufio.NewScanner(stdout)
+	sc.Buffer(nil, 16<<20)
+	for sc.Scan() {
+		var e struct {
+			Action, Package, Test, Output, ImportPath string
+			Elapsed                                   float64
+		}
+		if json.Unmarshal(sc.Bytes(), &e) != nil {
+			fmt.Println(sc.Text())
+			continue
+		}
+		key := e.Package + e.ImportPath + " " + e.Test
+		switch {
+		case e.Output != "":
+			output[key] = append(output[key], e.Output)
+		case e.Action == "pass" && e.Test != "":
+			n.Passed++
+		case e.Action == "fail" && e.Test != "", e.Action == "build-fail":
+			n.Failed++
+			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))
+		case e.Action == "fail":
+			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))
+		case e.Action == "pass" && e.Elapsed > 10:
+			fmt.Printf("%s took %.0f s\n", e.Package, e.Elapsed)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return n, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return n, exit.Preconditionf("go test in %s: %v\n%s", dir, err, stderr.Bytes())
+	}
+	return n, nil
+}
+
+// buildForLabs builds every binary that a lab runs, each once.
+func buildForLabs(root string) (parts.Count, error) {
+	b, err := base.Load(root, DefaultBase)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	var n parts.Count
+	for _, v := range b.Variants {
+		files, err := build.Build(b, build.Options{Variant: v})
+		n.Passed += len(files)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func runLabs(string) (parts.Count, error) { return parts.Count{}, nil }

@@ -1,0 +1,78 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package parts runs the parts of `make test` one after the other, times each,
+// and closes with a table. A part that fails does not keep the others from
+// running, unless they need it.
+package parts
+
+import (
+	"fmt"
+	"io"
+	"time"
+)
+
+// Count is what a part found.
+type Count struct{ Passed, Failed int }
+
+// Part is one piece of the tests.
+type Part struct {
+	Name string
+	// Needs names parts without which this one cannot run; it counts as failed
+	// when one of them did.
+	Needs []string
+	Run   func() (Count, error)
+}
+
+// Budget is what all parts together may take on two cores from empty caches.
+const Budget = 60 * time.Minute
+
+// Run runs the parts and reports whether all passed.
+func Run(w io.Writer, all []Part) bool {
+	failed := map[string]bool{}
+	var total Count
+	var lines []string
+	begin := time.Now()
+	for _, p := range all {
+		fmt.Fprintf(w, "\n=== %s\n", p.Name)
+		start := time.Now()
+		var n Count
+		err := missing(p, failed)
+		if err == nil {
+			n, err = p.Run()
+		}
+		if err != nil && n.Failed == 0 {
+			n.Failed = 1
+		}
+		word := "ok"
+		if n.Failed > 0 {
+			word = "FAILED"
+			failed[p.Name] = true
+		}
+		if err != nil {
+			fmt.Fprintf(w, "%s: %v\n", p.Name, err)
+		}
+		l := fmt.Sprintf("%-22s %-6s %5d passed %4d failed %7.1f s", p.Name, word, n.Passed, n.Failed, time.Since(start).Seconds())
+		fmt.Fprintf(w, "--- %s\n", l)
+		lines = append(lines, l)
+		total.Passed += n.Passed
+		total.Failed += n.Failed
+	}
+	took := time.Since(begin)
+	fmt.Fprintln(w, "\npart                   result")
+	for _, l := range lines {
+		fmt.Fprintln(w, l)
+	}
+	fmt.Fprintf(w, "all parts took %.1f min of a budget of %.0f min\n", took.Minutes(), Budget.Minutes())
+	fmt.Fprintf(w, "%d passed, %d failed\n", total.Passed, total.Failed)
+	return total.Failed == 0
+}
+
+func missing(p Part, failed map[string]bool) error {
+	for _, n := range p.Needs {
+		if failed[n] {
+			return fmt.Errorf("not run: it needs the part %q, which failed", n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package upstreamtest
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/patch"
+	"holdfast/tools/internal/tree"
+)
+
+// Known are the failures of the stock tree that are understood: "package Test"
+// to the reason.
+type Known map[string]string
+
+// LoadKnown reads bases/<base>/known-failures.txt: "package Test reason…" a
+// line; "#" begins a comment.
+func LoadKnown(b *base.Base) (Known, error) {
+	file := filepath.Join("bases", b.Name, "known-failures.txt")
+	f, err := os.Open(filepath.Join(b.Root, file))
+	if err != nil {
+		return nil, exit.Preconditionf("known failures of upstream's tests: %v", err)
+	}
+	defer f.Close()
+	k := Known{}
+	sc := bufio.NewScanner(f)
+	for n := 1; sc.Scan(); n++ {
+		l := strings.TrimSpace(sc.Text())
+		if l == "" || strings.HasPrefix(l, "#") {
+			continue
+		}
+		parts := strings.SplitN(l, " ", 3)
+		if len(parts) != 3 {
+			return nil, exit.Preconditionf("%s:%d: want \"package Test reason\"", file, n)
+		}
+		k[parts[0]+" "+parts[1]] = parts[2]
+	}
+	return k, sc.Err()
+}
+
+// Compare says what is wrong, a sentence each: a failure of stock that is not
+// known, and a failure of ours that stock does not have.
+func Compare(stock, ours *Outcome, known Known) []string {
+	var bad []string
+	for _, f := range stock.Failed {
+		if known[f] == "" {
+			bad = append(bad, fmt.Sprintf("%s fails in the stock tree and is not in known-failures.txt:\n%s", f, indent(stock.Output[f])))
+		}
+	}
+	for _, f := range ours.Failed {
+		if !slices.Contains(stock.Failed, f) {
+			bad = append(bad, fmt.Sprintf("%s fails in the patched tree and passes in stock (or is ours):\n%s", f, indent(ours.Output[f])))
+		}
+	}
+	for _, f := range stock.Failed {
+		if known[f] != "" && !slices.Contains(ours.Failed, f) {
+			bad = append(bad, fmt.Sprintf("%s fails in the stock tree and passes in the patched one: the lists must be equal", f))
+		}
+	}
+	return bad
+}
+
+func indent(s string) string {
+	return "    " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n    ")
+}
+
+// Touched lists the packages that the overlay or the carry series change: those
+// that stock has too, and those that are ours alone. Import paths, sorted.
+func Touched(b *base.Base) (both, oursOnly []string, err error) {
+	dirs := map[string]bool{}
+	patches, err := patch.LoadSeries(b.Root, b.Series["carry"])
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range patches {
+		for _, f := range p.Touches() {
+			dirs[path.Dir(f)] = true
+		}
+	}
+	own, err := (&tree.Tree{Base: b, Variant: base.Ours}).OverlayFiles()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, f := range own {
+		if strings.HasSuffix(f, ".go") && !strings.Contains(f, "/testdata/") {
+			dirs[path.Dir(f)] = true
+		}
+	}
+	for d := range dirs {
+		pkg := path.Join(b.Module, d)
+		if rest, ok := strings.CutPrefix(d, "staging/src/"); ok {
+			pkg = rest
+		}
+		files, _ := filepath.Glob(filepath.Join(b.SrcDir(base.Stock), filepath.FromSlash(d), "*.go"))
+		if len(files) > 0 {
+			both = append(both, pkg)
+		} else {
+			oursOnly = append(oursOnly, pkg)
+		}
+	}
+	sort.Strings(both)
+	sort.Strings(oursOnly)
+	return both, oursOnly, nil
+}
+
+// Check runs the packages in both trees and returns the two outcomes and what
+// is wrong.
+func Check(b *base.Base, both, oursOnly []string) (stock, ours *Outcome, bad []string, err error) {
+	known, err := LoadKnown(b)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	logs := filepath.Join(b.Output(), "logs", b.Name)
+	if stock, err = Run(b, base.Stock, both, logs); err != nil {
+		return nil, nil, nil, err
+	}
+	if ours, err = Run(b, base.Ours, append(slices.Clone(both), oursOnly...), logs); err != nil {
+		return nil, nil, nil, err
+	}
+	return stock, ours, Compare(stock, ours, known), nil
+}
+
+// All lists the packages of the tree whose tests stand for the whole product:
+// what the issue names and everything else that the two binaries link.
+func All(b *base.Base) ([]string, error) {
+	return build.ListTestPackages(b, base.Stock, []string{
+		b.Module + "/pkg/kubelet/...",
+		b.Module + "/pkg/controller/...",
+		b.Module + "/pkg/volume/rbd/...",
+		"k8s.io/client-go/tools/...",
+	})
+}
