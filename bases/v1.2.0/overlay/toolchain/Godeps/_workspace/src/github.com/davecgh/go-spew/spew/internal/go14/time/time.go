@@ -22,11 +22,12 @@ import (
 	gotime "time"
 )
 
-// Time is time.Time as Go 1.3 and 1.4 had it. nsec was an int32 before and
-// after these releases, and a dump shows its type.
+// Time is time.Time as the released binaries had it. A dump shows the types,
+// too: with any other integer type for nsec the names of ReplicaSets that
+// people published while they ran v1.2.0 do not come out.
 type Time struct {
-	sec  int64   // seconds since 1 January of year 1, UTC
-	nsec uintptr // 0 to 999999999
+	sec  int64 // seconds since 1 January of year 1, UTC
+	nsec int32 // 0 to 999999999
 	loc  *Location
 }
 
@@ -78,7 +79,7 @@ func From(t gotime.Time) Time {
 	}
 	out := Time{
 		sec:  t.Unix() + unixToInternal,
-		nsec: uintptr(t.Nanosecond()),
+		nsec: int32(t.Nanosecond()),
 		loc:  &utcLoc,
 	}
 	if t.Location() == gotime.Local {
