@@ -206,7 +206,13 @@ func goenv(name string) string {
 
 // versionFlags are the linker flags that fill the version in.
 func versionFlags(b *base.Base, variant string) (string, error) {
-	set := map[string]string{}
+	version := b.Version
+	if variant == base.Ours {
+		version = b.Release
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(b.Version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	set := map[string]string{"gitVersion": version, "gitMajor": major, "gitMinor": minor}
 	if variant == base.Ours {
 		rev, err := revision(b.Root)
 		if err != nil {
@@ -214,9 +220,6 @@ func versionFlags(b *base.Base, variant string) (string, error) {
 		}
 		set["gitCommit"], set["gitTreeState"], set["buildDate"] = rev.commit, rev.state, rev.date
 	} else {
-		major, rest, _ := strings.Cut(strings.TrimPrefix(b.Version, "v"), ".")
-		minor, _, _ := strings.Cut(rest, ".")
-		set["gitVersion"], set["gitMajor"], set["gitMinor"] = b.Version, major, minor
 		set["gitCommit"], set["gitTreeState"], set["buildDate"] = b.GitCommit, "clean", b.BuildDate
 	}
 	var flags []string

@@ -179,6 +179,7 @@ func (t *Tree) RootMod() (string, error) {
 			}
 		}
 	}
+	p.file.Cleanup() // what was dropped must be gone before anything is added
 	for _, path := range sortedKeys(local) {
 		if err := p.file.AddReplace(path, "", local[path], ""); err != nil {
 			return "", err
