@@ -236,6 +236,11 @@ func startCmd(cmd *exec.Cmd) error {
 // and waits until it is healthy. If it is not, the process is stopped and the
 // error has the end of its log. The process is stopped by Supervisor.Stop.
 func (s *Supervisor) Start(ctx context.Context, p Process) (*Proc, error) {
+	return s.start(ctx, p, 0)
+}
+
+// start is Start with new namespaces.
+func (s *Supervisor) start(ctx context.Context, p Process, cloneflags uintptr) (*Proc, error) {
 	if p.Name == "" || p.Path == "" {
 		return nil, fmt.Errorf("process %q: Name and Path must be set", p.Name)
 	}
@@ -275,7 +280,7 @@ func (s *Supervisor) Start(ctx context.Context, p Process) (*Proc, error) {
 	cmd.Dir = p.Dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.Dir, "LC_ALL=C", marker + "=" + s.ID}, p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: cloneflags}
 	proc.Started = time.Now()
 	if err := startCmd(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
