@@ -185,6 +185,9 @@ func (l *Lab) validate() error {
 
 var registry = map[string]*Lab{}
 
+// hidden are labs that are in no list.
+var hidden = map[string]*Lab{}
+
 // Register adds a lab; call it from init. It panics on a malformed lab or a
 // second one of the same name, so that the mistake shows at the first run.
 func Register(l Lab) {
@@ -210,6 +213,9 @@ func Labs() []*Lab {
 // Find returns the lab of that name, or an error that lists the names.
 func Find(name string) (*Lab, error) {
 	if l := registry[name]; l != nil {
+		return l, nil
+	}
+	if l := hidden[name]; l != nil {
 		return l, nil
 	}
 	var names []string
