@@ -4,7 +4,6 @@
 package labkit
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,36 +76,4 @@ func (b *Binaries) Check(bins []Binary) error {
 	}
 	sort.Strings(missing)
 	return fmt.Errorf("missing binaries, build them with make or map them with --bin:\n  %s", strings.Join(missing, "\n  "))
-}
-
-// Root finds the repository: HOLDFAST_ROOT, else the first directory from the
-// current one upwards whose go.mod says "module holdfast".
-func Root() (string, error) {
-	if r := os.Getenv("HOLDFAST_ROOT"); r != "" {
-		return filepath.Abs(r)
-	}
-	d, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if isRoot(d) {
-			return d, nil
-		}
-		up := filepath.Dir(d)
-		if up == d {
-			return "", errors.New("not inside the holdfast repository; set HOLDFAST_ROOT")
-		}
-		d = up
-	}
-}
-
-func isRoot(d string) bool {
-	if b, err := os.ReadFile(filepath.Join(d, "go.mod")); err == nil {
-		first, _, _ := strings.Cut(string(b), "\n")
-		return strings.TrimSpace(first) == "module holdfast"
-	}
-	// A checkout without the root module yet: tools/ is enough.
-	b, err := os.ReadFile(filepath.Join(d, "tools", "go.mod"))
-	return err == nil && strings.HasPrefix(string(b), "module holdfast/tools")
 }

@@ -118,7 +118,7 @@ func (e *Env) say(prefix, s string) {
 // UnderTest is name of base in the build of the variant that runs, with the
 // lab's gates off if that is the variant.
 func (e *Env) UnderTest(base, name string) Program {
-	p := e.program(BinaryUnderTest(base, name))
+	p := e.Program(BinaryUnderTest(base, name))
 	if e.Variant == GateOff {
 		off := map[string]bool{}
 		for _, g := range e.Lab.Gates {
@@ -130,12 +130,13 @@ func (e *Env) UnderTest(base, name string) Program {
 }
 
 // Stock is name of base as upstream has it.
-func (e *Env) Stock(base, name string) Program { return e.program(StockBinary(base, name)) }
+func (e *Env) Stock(base, name string) Program { return e.Program(StockBinary(base, name)) }
 
 // Ours is name of base from our build, whatever variant runs.
-func (e *Env) Ours(base, name string) Program { return e.program(Binary{base, string(Ours), name}) }
+func (e *Env) Ours(base, name string) Program { return e.Program(Binary{base, string(Ours), name}) }
 
-func (e *Env) program(b Binary) Program {
+// Program is any binary, also one of a lab-only build of a base.
+func (e *Env) Program(b Binary) Program {
 	b = b.forVariant(e.Variant)
 	return Program{Path: e.bins.Path(b), Base: b.Base, Variant: b.Variant}
 }

@@ -24,6 +24,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
 )
 
 // Options says how to run labs.
@@ -36,6 +39,8 @@ type Options struct {
 	Only []Variant
 	// Bins are rules as for NewBinaries.
 	Bins []string
+	// Root is the checkout or a folder inside it; "" is the current directory.
+	Root string
 	// Timeout overrides the labs' bound of one variant's run.
 	Timeout time.Duration
 	Out     io.Writer
@@ -47,16 +52,6 @@ type Failed struct{ Labs []string }
 func (f *Failed) Error() string {
 	return "not as expected: " + strings.Join(f.Labs, ", ")
 }
-
-// UsageError is a mistake on the command line.
-type UsageError struct{ msg string }
-
-func (e *UsageError) Error() string { return e.msg }
-
-// ExitCode is 2, as for every usage error of the holdfast command.
-func (e *UsageError) ExitCode() int { return 2 }
-
-func usagef(format string, a ...any) error { return &UsageError{fmt.Sprintf(format, a...)} }
 
 // Outcome is one variant's answer with what is known about its run.
 type Outcome struct {
@@ -87,21 +82,21 @@ type response struct {
 }
 
 // RunLabs runs each lab in all its variants and prints plan, steps and
-// verdicts. The error is a *Failed, a *UsageError, or a failed precondition.
+// verdicts. The error is a *Failed, a usage error of package exit, or a failed precondition.
 func RunLabs(ctx context.Context, names []string, o Options) error {
 	if o.Out == nil {
 		o.Out = os.Stdout
 	}
 	if o.Profile != Short && o.Profile != Long {
-		return usagef("--profile %q: want %s or %s", o.Profile, Short, Long)
+		return exit.Usagef("--profile %q: want %s or %s", o.Profile, Short, Long)
 	}
-	root, err := Root()
+	root, err := base.FindRoot(o.Root)
 	if err != nil {
 		return err
 	}
 	bins, err := NewBinaries(root, o.Bins)
 	if err != nil {
-		return usagef("%v", err)
+		return exit.Usagef("%v", err)
 	}
 	type job struct {
 		lab      *Lab
@@ -113,17 +108,17 @@ func RunLabs(ctx context.Context, names []string, o Options) error {
 	for _, name := range names {
 		l, err := Find(name)
 		if err != nil {
-			return usagef("%v", err)
+			return exit.Usagef("%v", err)
 		}
 		vs := l.variants()
 		if len(o.Only) > 0 {
 			vs = nil
 			for _, v := range o.Only {
 				if _, ok := DefaultExpect[v]; !ok {
-					return usagef("--variant %q: want %s, %s or %s", v, Stock, Ours, GateOff)
+					return exit.Usagef("--variant %q: want %s, %s or %s", v, Stock, Ours, GateOff)
 				}
 				if v == GateOff && len(l.Gates) == 0 {
-					return usagef("--variant %s: lab %s has no feature gate", v, l.Name)
+					return exit.Usagef("--variant %s: lab %s has no feature gate", v, l.Name)
 				}
 				vs = append(vs, v)
 			}

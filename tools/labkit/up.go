@@ -17,6 +17,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
 )
 
 // upLab is a lab that is in no list: it starts a cluster and waits.
@@ -34,6 +37,7 @@ type UpOptions struct {
 	Variant Variant
 	Nodes   int
 	Bins    []string
+	Root    string // as in Options
 	Out     io.Writer
 }
 
@@ -63,18 +67,18 @@ func upNeeds() []Binary {
 // Up starts a cluster that outlives this process and prints how to use it.
 func Up(ctx context.Context, o UpOptions) error {
 	if o.Variant != Ours && o.Variant != Stock {
-		return usagef("--variant %q: want %s or %s", o.Variant, Ours, Stock)
+		return exit.Usagef("--variant %q: want %s or %s", o.Variant, Ours, Stock)
 	}
 	if o.Nodes < 1 || o.Nodes > 9 {
-		return usagef("--nodes %d: want 1 to 9", o.Nodes)
+		return exit.Usagef("--nodes %d: want 1 to 9", o.Nodes)
 	}
-	root, err := Root()
+	root, err := base.FindRoot(o.Root)
 	if err != nil {
 		return err
 	}
 	bins, err := NewBinaries(root, o.Bins)
 	if err != nil {
-		return usagef("%v", err)
+		return exit.Usagef("%v", err)
 	}
 	dir := upDir(root)
 	if s, err := readUpState(dir); err == nil {
@@ -136,9 +140,9 @@ func Up(ctx context.Context, o UpOptions) error {
 		select {
 		case <-done:
 			tailed := tail(log.Name(), 20)
-			return errors.Join(fmt.Errorf("the cluster did not come up; the end of %s:\n%s", log.Name(), indent(tailed)), Down(context.WithoutCancel(ctx), io.Discard))
+			return errors.Join(fmt.Errorf("the cluster did not come up; the end of %s:\n%s", log.Name(), indent(tailed)), Down(context.WithoutCancel(ctx), root, io.Discard))
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("interrupted"), Down(context.WithoutCancel(ctx), o.Out))
+			return errors.Join(fmt.Errorf("interrupted"), Down(context.WithoutCancel(ctx), root, o.Out))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -258,9 +262,10 @@ func runUp(ctx context.Context, e *Env) (Result, error) {
 }
 
 // Down ends what Up started, proves that nothing is left and removes the
-// directory. Without a cluster it says so and succeeds.
-func Down(ctx context.Context, out io.Writer) error {
-	root, err := Root()
+// directory. from is the checkout or a folder inside it. Without a cluster it
+// says so and succeeds.
+func Down(ctx context.Context, from string, out io.Writer) error {
+	root, err := base.FindRoot(from)
 	if err != nil {
 		return err
 	}

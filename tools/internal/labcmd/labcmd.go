@@ -14,12 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/tools/internal/exit"
 	"holdfast/tools/labkit"
 	_ "holdfast/tools/labs" // every lab registers itself
 )
 
 // Commands are lab, up and down, and the hidden ones by which they start
-// themselves again. Their errors have an ExitCode method where it is not 1.
+// themselves again. Their errors are for exit.Code.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{labCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd()}
 }
@@ -38,7 +39,7 @@ func labCmd() *cobra.Command {
   holdfast lab cluster-smoke --variant stock --bin v1.9.11/stock=/some/bin`,
 		SilenceUsage: true,
 		RunE: func(c *cobra.Command, args []string) error {
-			o.Out = c.OutOrStdout()
+			o.Out, o.Root = c.OutOrStdout(), rootFlag(c)
 			if all {
 				for _, l := range labkit.Labs() {
 					args = append(args, l.Name)
@@ -84,9 +85,9 @@ func upCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster of our binaries and leave it running; end it with down",
-		Args:  cobra.NoArgs, SilenceUsage: true,
+		Args:  noArgs, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			o.Out, o.Variant = c.OutOrStdout(), labkit.Variant(variant)
+			o.Out, o.Root, o.Variant = c.OutOrStdout(), rootFlag(c), labkit.Variant(variant)
 			ctx, cancel := signalled()
 			defer cancel()
 			return labkit.Up(ctx, o)
@@ -101,11 +102,11 @@ func upCmd() *cobra.Command {
 func downCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "down", Short: "Stop the cluster that up started and prove that nothing is left",
-		Args: cobra.NoArgs, SilenceUsage: true,
+		Args: noArgs, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()
-			return labkit.Down(ctx, c.OutOrStdout())
+			return labkit.Down(ctx, rootFlag(c), c.OutOrStdout())
 		},
 	}
 }
@@ -119,6 +120,22 @@ func upServeCmd() *cobra.Command {
 			return labkit.UpServe(ctx, args[0])
 		},
 	}
+}
+
+// rootFlag is the command's persistent --root, "." if it has none.
+func rootFlag(c *cobra.Command) string {
+	if f := c.Flags().Lookup("root"); f != nil {
+		return f.Value.String()
+	}
+	return "."
+}
+
+// noArgs is cobra.NoArgs with our exit status.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exit.Usagef("%s takes no arguments, got %q", c.CommandPath(), args)
+	}
+	return nil
 }
 
 func signalled() (context.Context, context.CancelFunc) {
