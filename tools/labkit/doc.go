@@ -1,0 +1,117 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package labkit runs labs: programs that start real cluster components,
+// drive one incident, and judge by an oracle whether it was reproduced.
+//
+// # Words
+//
+// A Lab is a Go value. The runner runs it once per variant: "stock" (upstream
+// with the toolchain patches only), "ours", and, if the lab names feature
+// gates, "ours-gate-off". Each run answers Reproduced, Absent or
+// Inconclusive. Unless the lab says otherwise stock must be reproduced, ours
+// absent and ours-gate-off reproduced; any other answer makes the command
+// exit 1. A crash, an error, a time-out, a panic or a left-over process is
+// Inconclusive, never a pass.
+//
+// Every run gets a machine of its own: new PID, mount, network, IPC and UTS
+// namespaces (root is needed). Inside it 127.0.0.1 and 10.90.0.1 are free of
+// other users, so the components listen on the ports of a real cluster, and
+// when the run's first process ends the kernel ends everything else. A Node is
+// a further network, mount and cgroup namespace with an address of its own
+// (10.90.0.11, .12, …), its own /run, /etc (copy on write), /var/lib/docker,
+// /var/lib/kubelet, /var/lib/dockershim and a dockerd with its own bridge
+// (10.91.N.0/24); pod addresses are reachable from the lab's code. There is no
+// way out of the machine: images are imported from a program of ours, never
+// pulled.
+//
+// # A whole lab
+//
+//	package replicagone
+//
+//	import (
+//		"context"
+//		"time"
+//
+//		"holdfast/tools/labkit"
+//	)
+//
+//	func init() {
+//		labkit.Register(labkit.Lab{
+//			Name:    "replica-gone",
+//			Summary: "a deleted pod comes back under another name",
+//			Gates:   []string{"ReplicaGone"}, // adds the variant ours-gate-off
+//			Plan: func(p labkit.Profile) []string {
+//				return []string{"start etcd, apiserver and the controller manager under test",
+//					"create a ReplicationController and delete its pod",
+//					"oracle: the API must show a new pod within 30 s"}
+//			},
+//			Needs: []labkit.Binary{
+//				labkit.StockBinary("v1.9.11", "kube-apiserver"),
+//				labkit.BinaryUnderTest("v1.9.11", "kube-controller-manager"),
+//			},
+//			Run: run,
+//		})
+//	}
+//
+//	func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+//		c, err := e.StartCluster(ctx, labkit.ClusterConfig{
+//			APIServer:         &labkit.APIServerConfig{Program: e.Stock("v1.9.11", "kube-apiserver")},
+//			ControllerManager: &labkit.ControllerManagerConfig{Program: e.UnderTest("v1.9.11", "kube-controller-manager")},
+//			// Scheduler: …, Nodes: []labkit.NodeConfig{{Name: "node1", Kubelet: e.UnderTest("v1.9.11", "kubelet")}},
+//		})
+//		if err != nil {
+//			return labkit.Result{}, err // an error is always Inconclusive
+//		}
+//		pods, err := c.Client.Record(ctx, labkit.Pods, "default") // every event from now on, with its time
+//		if err != nil {
+//			return labkit.Result{}, err
+//		}
+//		e.Step("create the controller")
+//		if _, err := c.Client.CreateYAML(ctx, "default", rcYAML); err != nil {
+//			return labkit.Result{}, err
+//		}
+//		first, err := pods.Wait(ctx, 30*time.Second, "the first pod", func(ev labkit.RecordedEvent) bool {
+//			return ev.Type == "ADDED"
+//		})
+//		if err != nil {
+//			return labkit.Result{}, err
+//		}
+//		e.Step("delete pod %s", first.Object.GetName())
+//		if err := c.Client.Delete(ctx, labkit.Pods, "default", first.Object.GetName()); err != nil {
+//			return labkit.Result{}, err
+//		}
+//		_, err = pods.Wait(ctx, 30*time.Second, "another pod", func(ev labkit.RecordedEvent) bool {
+//			return ev.Type == "ADDED" && ev.Object.GetName() != first.Object.GetName()
+//		})
+//		if err != nil { // here the lack of a pod IS the incident, so it is a verdict and not an error
+//			return labkit.ReproducedBecause("no new pod within 30 s"), nil
+//		}
+//		return labkit.AbsentBecause("a new pod came"), nil
+//	}
+//
+// # Rules for authors
+//
+//   - Never sleep as an oracle: use Recorder.Wait, Client.WaitFor or
+//     Env.WaitUntil, all of which are bounded.
+//   - Distinguish "the incident did not happen" from "I could not tell": before
+//     you answer Absent, prove that the trigger happened (the pod ran, the
+//     kubelet did restart, the watch did close). Else return an error.
+//   - Take chance from Env.Rand only; it is seeded by --seed.
+//   - Start processes with Env.Start or the component helpers, undo everything
+//     else in Env.OnStop; both are undone in reverse order on every way out.
+//   - Under "ours-gate-off" Env.UnderTest sets the gates to false by itself.
+//
+// # Running
+//
+//	holdfast lab                          list the labs
+//	holdfast lab replica-gone --profile short --seed 7
+//	holdfast lab replica-gone --variant stock --keep    one variant; artefacts stay
+//	holdfast lab replica-gone --bin v1.9.11/ours=/some/dir/with/binaries
+//
+// Binaries come from _output/bin/<base>/<variant>/<name>; HOLDFAST_BIN_DIR
+// names another _output/bin, and --bin or HOLDFAST_BIN_MAP (comma separated)
+// map base/variant=directory or base/variant/name=file. A lab's directory
+// holds one log per process, events.log of the steps, and on a wrong or
+// inconclusive answer a dump of the API (dump/*.json) and of the containers.
+package labkit

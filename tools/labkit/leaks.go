@@ -1,0 +1,95 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package labkit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type procInfo struct {
+	pid     int
+	state   byte
+	cmdline string
+	id      string // value of the marker in its environment
+}
+
+// processes reads /proc; processes that end meanwhile are left out.
+func processes() []procInfo {
+	ents, _ := os.ReadDir("/proc")
+	var out []procInfo
+	for _, ent := range ents {
+		pid, err := strconv.Atoi(ent.Name())
+		if err != nil {
+			continue
+		}
+		d := "/proc/" + ent.Name() + "/"
+		stat, err := os.ReadFile(d + "stat")
+		if err != nil {
+			continue
+		}
+		p := procInfo{pid: pid}
+		if i := bytes.LastIndexByte(stat, ')'); i >= 0 && i+2 < len(stat) {
+			p.state = stat[i+2]
+		}
+		if b, err := os.ReadFile(d + "cmdline"); err == nil {
+			p.cmdline = strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
+		}
+		if len(p.cmdline) > 160 {
+			p.cmdline = p.cmdline[:160] + "…"
+		}
+		if b, err := os.ReadFile(d + "environ"); err == nil {
+			for _, kv := range strings.Split(string(b), "\x00") {
+				if v, ok := strings.CutPrefix(kv, marker+"="); ok {
+					p.id = v
+				}
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// mountsBelow lists mounts of a mountinfo file whose mount point is dir or
+// below it.
+func mountsBelow(mountinfo, dir string) []string {
+	b, err := os.ReadFile(mountinfo)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var out []string
+	for _, l := range strings.Split(string(b), "\n") {
+		f := strings.Fields(l)
+		if len(f) > 4 && (f[4] == dir || strings.HasPrefix(f[4], dir+"/")) {
+			out = append(out, "mount "+f[4])
+		}
+	}
+	return out
+}
+
+// Leaks looks for what a run has left: processes with its marker in their
+// environment, mounts below its directory, its cgroups. Ends take a moment,
+// so it looks again for up to 5 s before it answers.
+func (s *Supervisor) Leaks(ctx context.Context) []string {
+	var leaks []string
+	_ = WaitUntil(ctx, "nothing left", 5*time.Second, func(context.Context) (bool, error) {
+		leaks = nil
+		for _, p := range processes() {
+			if p.id == s.ID && p.pid != os.Getpid() && p.state != 'Z' {
+				leaks = append(leaks, fmt.Sprintf("process %d: %s", p.pid, p.cmdline))
+			}
+		}
+		leaks = append(leaks, mountsBelow("/proc/self/mountinfo", s.Dir)...)
+		for _, d := range cgroupsLeft("holdfast-" + s.ID) {
+			leaks = append(leaks, "cgroup "+d)
+		}
+		return len(leaks) == 0, nil
+	})
+	return leaks
+}

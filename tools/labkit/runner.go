@@ -1,0 +1,425 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package labkit
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	mrand "math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+)
+
+// Options says how to run labs.
+type Options struct {
+	Profile Profile
+	Seed    uint64
+	// Keep keeps all artefacts, whatever the answer.
+	Keep bool
+	// Only restricts the variants; empty means all of the lab's.
+	Only []Variant
+	// Bins are rules as for NewBinaries.
+	Bins []string
+	// Root is the checkout or a folder inside it; "" is the current directory.
+	Root string
+	// Timeout overrides the labs' bound of one variant's run.
+	Timeout time.Duration
+	Out     io.Writer
+}
+
+// Failed is the error of RunLabs when a lab did not answer as it must.
+type Failed struct{ Labs []string }
+
+func (f *Failed) Error() string {
+	return "not as expected: " + strings.Join(f.Labs, ", ")
+}
+
+// Outcome is one variant's answer with what is known about its run.
+type Outcome struct {
+	Variant  Variant
+	Expected Verdict
+	Result   Result
+	Took     time.Duration
+	Dir      string // kept artefacts, or "" if removed
+}
+
+// AsExpected says whether the variant answered as it must.
+func (o Outcome) AsExpected() bool { return o.Result.Verdict == o.Expected }
+
+// request is what the machine's runner is told, response what it answers.
+type request struct {
+	Lab, ID, Dir, Root string
+	Variant            Variant
+	Profile            Profile
+	Seed               uint64
+	Keep               bool
+	Timeout            time.Duration
+	Bins               *Binaries
+}
+
+type response struct {
+	Result Result
+	Took   time.Duration
+}
+
+// RunLabs runs each lab in all its variants and prints plan, steps and
+// verdicts. The error is a *Failed, a usage error of package exit, or a failed precondition.
+func RunLabs(ctx context.Context, names []string, o Options) error {
+	if o.Out == nil {
+		o.Out = os.Stdout
+	}
+	if o.Profile != Short && o.Profile != Long {
+		return exit.Usagef("--profile %q: want %s or %s", o.Profile, Short, Long)
+	}
+	root, err := base.FindRoot(o.Root)
+	if err != nil {
+		return err
+	}
+	bins, err := NewBinaries(root, o.Bins)
+	if err != nil {
+		return exit.Usagef("%v", err)
+	}
+	type job struct {
+		lab      *Lab
+		variants []Variant
+	}
+	var jobs []job
+	var needs []Binary
+	var pkgs []string
+	for _, name := range names {
+		l, err := Find(name)
+		if err != nil {
+			return exit.Usagef("%v", err)
+		}
+		vs := l.variants()
+		if len(o.Only) > 0 {
+			vs = nil
+			for _, v := range o.Only {
+				if _, ok := DefaultExpect[v]; !ok {
+					return exit.Usagef("--variant %q: want %s, %s or %s", v, Stock, Ours, GateOff)
+				}
+				if v == GateOff && len(l.Gates) == 0 {
+					return exit.Usagef("--variant %s: lab %s has no feature gate", v, l.Name)
+				}
+				vs = append(vs, v)
+			}
+		}
+		for _, v := range vs {
+			for _, b := range l.Needs {
+				needs = append(needs, b.forVariant(v))
+			}
+		}
+		pkgs = append(pkgs, l.Packages...)
+		jobs = append(jobs, job{l, vs})
+	}
+	if err := prepare(ctx, root, bins, needs, pkgs, o.Out); err != nil {
+		return err
+	}
+
+	failed := &Failed{}
+	for _, j := range jobs {
+		outs, err := runLab(ctx, j.lab, j.variants, root, bins, o)
+		if err != nil {
+			return err
+		}
+		for _, out := range outs {
+			if !out.AsExpected() {
+				failed.Labs = append(failed.Labs, fmt.Sprintf("%s (%s)", j.lab.Name, out.Variant))
+			}
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("lab %s: %w", j.lab.Name, context.Cause(ctx))
+		}
+	}
+	if len(failed.Labs) > 0 {
+		return failed
+	}
+	return nil
+}
+
+// prepare checks the preconditions of every lab.
+func prepare(ctx context.Context, root string, bins *Binaries, needs []Binary, pkgs []string, out io.Writer) error {
+	if os.Geteuid() != 0 {
+		return errors.New("a lab starts real components in namespaces of their own and needs root: run it with sudo")
+	}
+	if err := bins.Check(needs); err != nil {
+		return err
+	}
+	if _, err := hierarchies(); err != nil {
+		return err
+	}
+	if err := InstallPackages(ctx, append(append([]string(nil), DebianPackages...), pkgs...), out); err != nil {
+		return err
+	}
+	return buildTools(ctx, root)
+}
+
+func newID() (string, error) {
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(b[:]), nil
+}
+
+func runLab(ctx context.Context, l *Lab, vs []Variant, root string, bins *Binaries, o Options) ([]Outcome, error) {
+	id, err := newID()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(root, "_output", "lab", l.Name, fmt.Sprintf("%s-seed%d-%s", time.Now().UTC().Format("20060102-150405"), o.Seed, id))
+	fmt.Fprintf(o.Out, "lab %s: %s\n  profile %s, seed %d\n  plan:\n", l.Name, l.Summary, o.Profile, o.Seed)
+	for i, p := range l.Plan(o.Profile) {
+		fmt.Fprintf(o.Out, "  %3d. %s\n", i+1, p)
+	}
+	fmt.Fprintf(o.Out, "  variants:")
+	for _, v := range vs {
+		fmt.Fprintf(o.Out, " %s must be %s;", v, l.Expected(v))
+	}
+	fmt.Fprintln(o.Out)
+	timeout := o.Timeout
+	if timeout == 0 {
+		timeout = l.timeout(o.Profile)
+	}
+	var outs []Outcome
+	for i, v := range vs {
+		if ctx.Err() != nil {
+			break
+		}
+		req := request{Lab: l.Name, ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, string(v)), Root: root, Variant: v,
+			Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins}
+		began := time.Now()
+		res := runMachine(ctx, req, o.Out)
+		out := Outcome{Variant: v, Expected: l.Expected(v), Result: res, Took: time.Since(began), Dir: req.Dir}
+		if out.AsExpected() && !o.Keep {
+			if err := os.RemoveAll(req.Dir); err != nil {
+				return nil, err
+			}
+			out.Dir = ""
+		} else if !o.Keep {
+			dropBulk(req.Dir)
+		}
+		outs = append(outs, out)
+	}
+	_ = os.Remove(dir) // if it is empty
+	printTable(o.Out, l, outs)
+	return outs, nil
+}
+
+// dropBulk removes what is large and says little: image layers.
+func dropBulk(dir string) {
+	ds, _ := filepath.Glob(filepath.Join(dir, "*", "docker"))
+	for _, d := range ds {
+		_ = os.RemoveAll(d)
+	}
+}
+
+func printTable(w io.Writer, l *Lab, outs []Outcome) {
+	fmt.Fprintf(w, "verdict of %s:\n", l.Name)
+	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  variant\tverdict\texpected\t\ttook\twhy")
+	for _, o := range outs {
+		mark := "ok"
+		if !o.AsExpected() {
+			mark = "WRONG"
+		}
+		why, _, _ := strings.Cut(o.Result.Why, "\n")
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%s\n", o.Variant, o.Result.Verdict, o.Expected, mark, o.Took.Seconds(), why)
+	}
+	t.Flush()
+	for _, o := range outs {
+		for _, f := range o.Result.Facts {
+			fmt.Fprintf(w, "  %s: %s\n", o.Variant, f)
+		}
+		if _, more, ok := strings.Cut(o.Result.Why, "\n"); ok {
+			fmt.Fprintf(w, "  %s, in full:\n%s\n", o.Variant, indent(more))
+		}
+		if o.Dir != "" {
+			fmt.Fprintf(w, "  %s: artefacts in %s\n", o.Variant, o.Dir)
+		}
+	}
+}
+
+// runMachine starts a machine for one variant, waits, and checks from the
+// outside that nothing is left. Whatever goes wrong is Inconclusive.
+func runMachine(ctx context.Context, req request, out io.Writer) Result {
+	b, err := json.Marshal(req)
+	if err != nil {
+		return InconclusiveBecause("%v", err)
+	}
+	if err := os.MkdirAll(req.Dir, 0o755); err != nil {
+		return InconclusiveBecause("%v", err)
+	}
+	file := filepath.Join(req.Dir, "request.json")
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		return InconclusiveBecause("%v", err)
+	}
+	self := selfExe()
+	cmd := exec.Command(self, hookInit, self, InnerCommand, file)
+	cmd.Env = append(os.Environ(), envMachine+"="+req.ID, marker+"="+req.ID)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL,
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
+	if err := startCmd(cmd); err != nil {
+		return InconclusiveBecause("make the machine's namespaces: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	// The machine bounds itself; this is for a machine that hangs.
+	hang := time.NewTimer(req.Timeout + 3*time.Minute)
+	defer hang.Stop()
+	var ended error
+	interrupted := ctx.Done()
+wait:
+	for {
+		select {
+		case ended = <-done:
+			break wait
+		case <-interrupted:
+			interrupted = nil
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			hang.Reset(2 * time.Minute)
+		case <-hang.C:
+			_ = cmd.Process.Kill()
+		}
+	}
+	res := InconclusiveBecause("the lab's process ended without an answer: %s", describeExit(ended))
+	if b, err := os.ReadFile(filepath.Join(req.Dir, "result.json")); err == nil {
+		var r response
+		if err := json.Unmarshal(b, &r); err != nil {
+			return InconclusiveBecause("result.json: %v", err)
+		}
+		res = r.Result
+	} else {
+		// Killed before it could clean up: the namespaces are gone with it,
+		// the cgroups are not.
+		_ = removeCgroups(context.Background(), "holdfast-"+req.ID)
+	}
+	sup := &Supervisor{Dir: req.Dir, ID: req.ID}
+	if leaks := sup.Leaks(context.Background()); len(leaks) > 0 {
+		res = Result{Verdict: Inconclusive, Facts: res.Facts,
+			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", strings.Join(leaks, "; "), res.Verdict, res.Why)}
+	}
+	return res
+}
+
+// InnerCommand is the hidden command that runs one variant inside its machine;
+// its only argument goes to RunInner.
+const InnerCommand = "lab-run-in-machine"
+
+// RunInner runs the variant that file describes and writes result.json.
+func RunInner(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var req request
+	if err := json.Unmarshal(b, &req); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	l, err := Find(req.Lab)
+	if err != nil {
+		return err
+	}
+	sup, err := NewSupervisor(req.Dir, req.ID)
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(req.Dir, "events.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(l.Name))
+	e := &Env{Supervisor: sup, Lab: l, Variant: req.Variant, Profile: req.Profile, Seed: req.Seed,
+		Rand: mrand.New(mrand.NewPCG(req.Seed, h.Sum64())), Root: req.Root, bins: req.Bins, out: os.Stdout, file: log, began: time.Now()}
+
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	res := e.run(ctx, req)
+	b, err = json.MarshalIndent(response{res, time.Since(e.began)}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(req.Dir, "result.json"), b, 0o644)
+}
+
+// run is the lab's Run with everything around it.
+func (e *Env) run(signalled context.Context, req request) (res Result) {
+	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's bound of %v is over", req.Timeout))
+	defer cancel()
+	res = guard(ctx, func() (Result, error) {
+		if err := e.setupMachine(ctx); err != nil {
+			return Result{}, err
+		}
+		return e.Lab.Run(ctx, e)
+	})
+	if signalled.Err() != nil && e.Lab.Name != upLab {
+		res = InconclusiveBecause("interrupted")
+	}
+	e.say("", fmt.Sprintf("answer: %s: %s", res.Verdict, res.Why))
+	clean := context.WithoutCancel(ctx)
+	if res.Verdict != e.Lab.Expected(e.Variant) || req.Keep {
+		e.dump(clean)
+	}
+	clean, cancelClean := context.WithTimeout(clean, 2*time.Minute)
+	defer cancelClean()
+	stop := e.Stop(clean)
+	leaks := e.machineLeaks(clean)
+	e.mu.Lock()
+	res.Facts = append(res.Facts, e.facts...)
+	e.mu.Unlock()
+	if stop != nil {
+		e.Logf("stop: %v", stop)
+	}
+	if len(leaks) > 0 {
+		why := fmt.Sprintf("left behind: %s (answered %s: %s)", strings.Join(leaks, "; "), res.Verdict, res.Why)
+		if stop != nil {
+			why += "\n" + stop.Error()
+		}
+		res = Result{Verdict: Inconclusive, Why: why, Facts: res.Facts}
+		e.say("", why)
+	} else {
+		e.say("", "stopped; no process, mount, network device or cgroup is left")
+	}
+	return res
+}
+
+// guard turns errors, panics and nonsense into Inconclusive.
+func guard(ctx context.Context, f func() (Result, error)) (res Result) {
+	defer func() {
+		if r := recover(); r != nil {
+			res = InconclusiveBecause("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	res, err := f()
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
+		return InconclusiveBecause("%v: %v", context.Cause(ctx), err)
+	case err != nil:
+		return InconclusiveBecause("%v", err)
+	case res.Verdict != Reproduced && res.Verdict != Absent && res.Verdict != Inconclusive:
+		return InconclusiveBecause("the lab answered %q, which is no verdict", res.Verdict)
+	}
+	return res
+}

@@ -1,0 +1,338 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package labkit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+)
+
+// upLab is a lab that is in no list: it starts a cluster and waits.
+const upLab = "up"
+
+// UpServeCommand is the hidden command that stays in the background.
+const UpServeCommand = "up-serve"
+
+// upBase is the release that up runs.
+const upBase = "v1.9.11"
+
+// UpOptions says what Up starts.
+type UpOptions struct {
+	// Variant is whose kube-controller-manager and kubelet: Ours or Stock.
+	Variant Variant
+	Nodes   int
+	Bins    []string
+	Root    string // as in Options
+	Out     io.Writer
+}
+
+// upRequest is what the background process is told.
+type upRequest struct {
+	Machine request
+	Nodes   int
+	// Port is where the apiserver is reached on the host's loopback.
+	Port int
+}
+
+// upState is _output/up/state.json.
+type upState struct {
+	ID    string
+	Pid   int    // of the background process
+	Start string // its start time, field 22 of /proc/PID/stat: pids come again
+	Dir   string
+}
+
+func upDir(root string) string { return filepath.Join(root, "_output", "up") }
+
+func upNeeds() []Binary {
+	return []Binary{StockBinary(upBase, "kube-apiserver"), StockBinary(upBase, "kube-scheduler"), StockBinary(upBase, "kubectl"),
+		BinaryUnderTest(upBase, "kube-controller-manager"), BinaryUnderTest(upBase, "kubelet")}
+}
+
+// Up starts a cluster that outlives this process and prints how to use it.
+func Up(ctx context.Context, o UpOptions) error {
+	if o.Variant != Ours && o.Variant != Stock {
+		return exit.Usagef("--variant %q: want %s or %s", o.Variant, Ours, Stock)
+	}
+	if o.Nodes < 1 || o.Nodes > 9 {
+		return exit.Usagef("--nodes %d: want 1 to 9", o.Nodes)
+	}
+	root, err := base.FindRoot(o.Root)
+	if err != nil {
+		return err
+	}
+	bins, err := NewBinaries(root, o.Bins)
+	if err != nil {
+		return exit.Usagef("%v", err)
+	}
+	dir := upDir(root)
+	if s, err := readUpState(dir); err == nil {
+		if s.alive() {
+			return fmt.Errorf("a cluster is up already (process %d, %s): end it with `holdfast down`", s.Pid, dir)
+		}
+		return fmt.Errorf("an earlier cluster ended by itself; its logs are in %s: clear it away with `holdfast down`", dir)
+	}
+	var needs []Binary
+	for _, b := range upNeeds() {
+		needs = append(needs, b.forVariant(o.Variant))
+	}
+	if err := prepare(ctx, root, bins, needs, nil, o.Out); err != nil {
+		return err
+	}
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	req := upRequest{Nodes: o.Nodes, Port: port, Machine: request{Lab: upLab, ID: id, Dir: dir, Root: root,
+		Variant: o.Variant, Profile: Long, Seed: uint64(o.Nodes)<<32 | uint64(port), Keep: true, Timeout: 10 * 365 * 24 * time.Hour, Bins: bins}}
+	file := filepath.Join(dir, "up.json")
+	if err := writeJSON(file, req); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(dir, "up.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(selfExe(), UpServeCommand, file)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	state := upState{ID: id, Pid: cmd.Process.Pid, Start: startTime(cmd.Process.Pid), Dir: dir}
+	if err := writeJSON(filepath.Join(dir, "state.json"), state); err != nil {
+		_ = cmd.Process.Kill()
+		return err
+	}
+	fmt.Fprintf(o.Out, "starting etcd, kube-apiserver, kube-scheduler (stock), kube-controller-manager and %d kubelet(s) (%s), %s; log: %s\n", o.Nodes, o.Variant, upBase, log.Name())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	ready := filepath.Join(dir, "ready")
+	for {
+		if _, err := os.Stat(ready); err == nil {
+			break
+		}
+		select {
+		case <-done:
+			tailed := tail(log.Name(), 20)
+			return errors.Join(fmt.Errorf("the cluster did not come up; the end of %s:\n%s", log.Name(), indent(tailed)), Down(context.WithoutCancel(ctx), root, io.Discard))
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("interrupted"), Down(context.WithoutCancel(ctx), root, o.Out))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	kubectl := bins.Path(StockBinary(upBase, "kubectl"))
+	fmt.Fprintf(o.Out, "the cluster is up. Try:\n  export KUBECONFIG=%s\n  %s get nodes\n", filepath.Join(dir, "kubeconfig"), kubectl)
+	fmt.Fprintf(o.Out, "images in it: %s %s (there is no registry; see labs/cluster-smoke)\n", WebImage("v1"), WebImage("v2"))
+	fmt.Fprintf(o.Out, "logs: %s\nend it with: holdfast down\n", dir)
+	return nil
+}
+
+// UpServe keeps the machine and forwards the host's loopback port to the
+// apiserver inside until SIGTERM.
+func UpServe(ctx context.Context, file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var req upRequest
+	if err := json.Unmarshal(b, &req); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", req.Port))
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	go forward(l, "unix", upSocket(req.Machine.ID))
+	defer os.Remove(upSocket(req.Machine.ID))
+	res := runMachine(ctx, req.Machine, os.Stdout)
+	if res.Verdict != Absent {
+		return fmt.Errorf("%s", res.Why)
+	}
+	return nil
+}
+
+// upSocket is a short path: a Unix socket's may have 107 bytes.
+func upSocket(id string) string { return filepath.Join(os.TempDir(), "holdfast-up-"+id+".sock") }
+
+func forward(l net.Listener, network, addr string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer c.Close()
+			d, err := net.Dial(network, addr)
+			if err != nil {
+				return
+			}
+			defer d.Close()
+			half := make(chan struct{}, 2)
+			pipe := func(to, from net.Conn) {
+				_, _ = io.Copy(to, from)
+				if w, ok := to.(interface{ CloseWrite() error }); ok {
+					_ = w.CloseWrite()
+				}
+				half <- struct{}{}
+			}
+			go pipe(d, c)
+			go pipe(c, d)
+			<-half
+			<-half
+		}()
+	}
+}
+
+func init() {
+	l := &Lab{Name: upLab, Summary: "a cluster for a person", Plan: func(Profile) []string { return nil }, Needs: upNeeds(),
+		Expect: map[Variant]Verdict{Stock: Absent, Ours: Absent}, Run: runUp}
+	hidden[l.Name] = l
+}
+
+func runUp(ctx context.Context, e *Env) (Result, error) {
+	nodes, port := int(e.Seed>>32), int(e.Seed&0xffffffff)
+	cc := ClusterConfig{
+		APIServer:         &APIServerConfig{Program: e.Stock(upBase, "kube-apiserver"), Audit: true},
+		ControllerManager: &ControllerManagerConfig{Program: e.UnderTest(upBase, "kube-controller-manager")},
+		Scheduler:         &SchedulerConfig{Program: e.Stock(upBase, "kube-scheduler")},
+	}
+	for i := range nodes {
+		cc.Nodes = append(cc.Nodes, NodeConfig{Name: fmt.Sprintf("node%d", i+1), Kubelet: e.UnderTest(upBase, "kubelet")})
+	}
+	c, err := e.StartCluster(ctx, cc)
+	if err != nil {
+		return Result{}, err
+	}
+	sock := upSocket(e.ID)
+	l, err := net.Listen("unix", sock)
+	if err != nil {
+		return Result{}, err
+	}
+	defer l.Close()
+	go forward(l, "tcp", strings.TrimPrefix(c.APIServer.URL, "https://"))
+	base := strings.TrimSuffix(c.APIServer.AdminKubeconfig, ".conf")
+	conf := kubeconfig(fmt.Sprintf("https://127.0.0.1:%d", port), e.pki.CAFile, base+".crt", base+".key")
+	if err := os.WriteFile(e.Path("kubeconfig"), []byte(conf), 0o600); err != nil {
+		return Result{}, err
+	}
+	if err := os.WriteFile(e.Path("ready"), nil, 0o644); err != nil {
+		return Result{}, err
+	}
+	procs := []*Proc{c.Etcd.Proc, c.APIServer.Proc, c.ControllerManager.Proc, c.Scheduler}
+	for _, n := range c.Nodes {
+		procs = append(procs, n.Dockerd, n.Kubelet)
+	}
+	for _, p := range procs {
+		go func() {
+			<-p.Done()
+			if ctx.Err() == nil {
+				e.Step("%s ended: %v; log: %s", p.Spec.Name, describeExit(p.err), p.LogPath)
+			}
+		}()
+	}
+	<-ctx.Done()
+	return AbsentBecause("asked to end"), nil
+}
+
+// Down ends what Up started, proves that nothing is left and removes the
+// directory. from is the checkout or a folder inside it. Without a cluster it
+// says so and succeeds.
+func Down(ctx context.Context, from string, out io.Writer) error {
+	root, err := base.FindRoot(from)
+	if err != nil {
+		return err
+	}
+	dir := upDir(root)
+	s, err := readUpState(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintln(out, "no cluster is up")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("the cluster belongs to root: run down with sudo")
+	}
+	if s.alive() {
+		if err := syscall.Kill(s.Pid, syscall.SIGTERM); err != nil {
+			return err
+		}
+		err := WaitUntil(ctx, fmt.Sprintf("process %d ended", s.Pid), 150*time.Second, func(context.Context) (bool, error) { return !s.alive(), nil })
+		if err != nil {
+			_ = syscall.Kill(s.Pid, syscall.SIGKILL) // takes the machine with it
+		}
+	}
+	_ = os.Remove(upSocket(s.ID))
+	_ = removeCgroups(ctx, "holdfast-"+s.ID)
+	sup := &Supervisor{Dir: s.Dir, ID: s.ID}
+	if leaks := sup.Leaks(ctx); len(leaks) > 0 {
+		return fmt.Errorf("left behind: %s; logs stay in %s", strings.Join(leaks, "; "), dir)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "the cluster is down; no process, mount or cgroup is left")
+	return nil
+}
+
+func readUpState(dir string) (upState, error) {
+	var s upState
+	b, err := os.ReadFile(filepath.Join(dir, "state.json"))
+	if err != nil {
+		return s, err
+	}
+	return s, json.Unmarshal(b, &s)
+}
+
+func (s upState) alive() bool { return s.Start != "" && startTime(s.Pid) == s.Start }
+
+// startTime is field 22 of /proc/PID/stat, "" if there is no such process or
+// it is a zombie.
+func startTime(pid int) string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	f := strings.Fields(rest)
+	if len(f) < 20 || f[0] == "Z" {
+		return ""
+	}
+	return f[19]
+}
+
+func writeJSON(file string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, b, 0o644)
+}
