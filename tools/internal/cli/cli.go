@@ -13,6 +13,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/labcmd"
 )
 
 // DefaultBase is the base that commands work on when none is named.
@@ -44,7 +45,8 @@ func Main(args []string) int {
 	cmd.PersistentFlags().StringVar(&c.base, "base", DefaultBase, "upstream release to work on: a folder of bases/")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
 	cmd.AddCommand(buildCommand(c), sourceCommand(c), discardCommand(c), vendorCommand(c), patchesCommand(c),
-		testCommand(c), upstreamTestsCommand(c))
+		testCommand(c), upstreamTestsCommand(c), binariesCommand(c))
+	cmd.AddCommand(labcmd.Commands()...)
 	cmd.SetArgs(args)
 	err := cmd.Execute()
 	if err != nil {

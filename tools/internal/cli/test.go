@@ -6,6 +6,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -13,14 +14,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/build"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/labbuild"
 	"holdfast/tools/internal/parts"
 	"holdfast/tools/internal/upstreamtest"
+	"holdfast/tools/labkit"
 )
 
 func testCommand(c *common) *cobra.Command {
@@ -71,7 +75,7 @@ func testParts(b *base.Base) []parts.Part {
 			}
 			return parts.Count{Passed: len(b.Variants)}, nil
 		}},
-		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return buildForLabs(b.Root) }},
+		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return buildForLabs(b) }},
 		{Name: "unit", Needs: []string{"source"}, Run: func() (parts.Count, error) {
 			for _, verb := range []string{"build", "vet"} {
 				if err := goRun(b.Root, verb, "./..."); err != nil {
@@ -87,7 +91,23 @@ func testParts(b *base.Base) []parts.Part {
 			}
 			return compareUpstream(b, both, oursOnly)
 		}},
-		{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return runLabs(b.Root) }},
+		{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return runLabs(b) }},
+	}
+}
+
+func binariesCommand(c *common) *cobra.Command {
+	return &cobra.Command{
+		Use:   "binaries",
+		Short: "Build the product and every binary that the labs run",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b, err := c.load()
+			if err != nil {
+				return err
+			}
+			_, err = buildForLabs(b)
+			return err
+		},
 	}
 }
 
@@ -210,21 +230,43 @@ func goTest(dir string, packages ...string) (parts.Count, error) {
 	return n, nil
 }
 
-// buildForLabs builds every binary that a lab runs, each once.
-func buildForLabs(root string) (parts.Count, error) {
-	b, err := base.Load(root, DefaultBase)
+// buildForLabs builds the product and every binary that a lab runs, each once.
+func buildForLabs(b *base.Base) (parts.Count, error) {
+	files, err := build.Build(b, build.Options{Variant: base.Ours})
+	n := parts.Count{Passed: len(files)}
 	if err != nil {
-		return parts.Count{}, err
+		return n, err
 	}
+	built, err := labbuild.Build(b.Root, labNames(), nil, nil)
+	n.Passed += built
+	return n, err
+}
+
+func labNames() []string {
+	var names []string
+	for _, l := range labkit.Labs() {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// runLabs runs each lab in its short profile.
+func runLabs(b *base.Base) (parts.Count, error) {
 	var n parts.Count
-	for _, v := range b.Variants {
-		files, err := build.Build(b, build.Options{Variant: v})
-		n.Passed += len(files)
+	var failed []string
+	for _, name := range labNames() {
+		start := time.Now()
+		err := labkit.RunLabs(context.Background(), []string{name}, labkit.Options{Profile: labkit.Short, Seed: 1, Root: b.Root, Out: os.Stdout})
+		fmt.Printf("lab %s took %.0f s\n", name, time.Since(start).Seconds())
 		if err != nil {
-			return n, err
+			n.Failed++
+			failed = append(failed, fmt.Sprintf("%s: %v", name, err))
+			continue
 		}
+		n.Passed++
+	}
+	if len(failed) > 0 {
+		return n, exit.Preconditionf("labs:\n%s", strings.Join(failed, "\n"))
 	}
 	return n, nil
 }
-
-func runLabs(string) (parts.Count, error) { return parts.Count{}, nil }

@@ -14,7 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/labbuild"
 	"holdfast/tools/labkit"
 	_ "holdfast/tools/labs" // every lab registers itself
 )
@@ -56,6 +58,9 @@ func labCmd() *cobra.Command {
 			for _, v := range variants {
 				o.Only = append(o.Only, labkit.Variant(v))
 			}
+			if err := buildFor(c, args, o); err != nil {
+				return err
+			}
 			ctx, cancel := signalled()
 			defer cancel()
 			return labkit.RunLabs(ctx, args, o)
@@ -70,6 +75,16 @@ func labCmd() *cobra.Command {
 	f.DurationVar(&o.Timeout, "timeout", 0, "bound of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
 	return c
+}
+
+// buildFor brings the binaries of the labs up to date.
+func buildFor(c *cobra.Command, names []string, o labkit.Options) error {
+	root, err := base.FindRoot(rootFlag(c))
+	if err != nil {
+		return err
+	}
+	_, err = labbuild.Build(root, names, o.Only, o.Bins)
+	return err
 }
 
 func innerCmd() *cobra.Command {
@@ -88,6 +103,13 @@ func upCmd() *cobra.Command {
 		Args:  noArgs, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Out, o.Root, o.Variant = c.OutOrStdout(), rootFlag(c), labkit.Variant(variant)
+			root, err := base.FindRoot(o.Root)
+			if err != nil {
+				return err
+			}
+			if _, err := labbuild.Binaries(root, labkit.UpNeeds(o.Variant), o.Bins); err != nil {
+				return err
+			}
 			ctx, cancel := signalled()
 			defer cancel()
 			return labkit.Up(ctx, o)
