@@ -17,7 +17,7 @@ import (
 	hashutil "k8s.io/kubernetes/pkg/util/hash"
 )
 
-var randomContainers = flag.Int("random-containers", 50000, "containers in the randomised tests")
+var randomContainers = flag.Int("random-containers", 20000, "containers in the randomised tests")
 
 // spewDump is the dump that hashutil.DeepHashObject hashes.
 func spewDump(c *v1.Container) string {
@@ -75,7 +75,7 @@ func TestDumpAliased(t *testing.T) {
 		checkDump(t, c)
 	}
 	r := rand.New(rand.NewSource(2))
-	for i := 0; i < *randomContainers/10; i++ {
+	for i := 0; i < *randomContainers/5; i++ {
 		c := randomContainer(r)
 		alias(r, reflect.ValueOf(c).Elem(), map[reflect.Type][]reflect.Value{})
 		checkDump(t, c)
