@@ -1,0 +1,387 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kuberuntime
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/container/hashcompat"
+)
+
+// setGates sets both gates for one test.
+func setGates(t *testing.T, compat, write bool) func() {
+	set := func(f utilfeature.Feature, v bool) {
+		if err := utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", f, v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(features.ContainerHashCompat, compat)
+	set(features.LegacyContainerHashWrite, write)
+	return func() {
+		set(features.ContainerHashCompat, true)
+		set(features.LegacyContainerHashWrite, true)
+	}
+}
+
+func counter(t *testing.T, v *prometheus.CounterVec, label string) float64 {
+	m := &dto.Metric{}
+	if err := v.WithLabelValues(label).Write(m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+func hashOf(t *testing.T, c *v1.Container, g hashcompat.Generation) uint64 {
+	h, ok := hashcompat.Hash(c, g)
+	if !ok {
+		t.Fatalf("%v cannot express %v", g, c)
+	}
+	return h
+}
+
+// mountContainer has another hash in 1.9, 1.8 and 1.7, and with the tcpSocket
+// also in 1.6.
+func mountContainer() v1.Container {
+	return v1.Container{
+		Name:         "app",
+		Image:        "example.com/app:1",
+		VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}},
+		LivenessProbe: &v1.Probe{
+			Handler: v1.Handler{TCPSocket: &v1.TCPSocketAction{}},
+		},
+	}
+}
+
+func TestContainerHashGatesAreOn(t *testing.T) {
+	for _, f := range []utilfeature.Feature{features.ContainerHashCompat, features.LegacyContainerHashWrite} {
+		if !utilfeature.DefaultFeatureGate.Enabled(f) {
+			t.Errorf("%s is off by default", f)
+		}
+	}
+}
+
+func TestContainerChanged(t *testing.T) {
+	c := mountContainer()
+	native := kubecontainer.HashContainer(&c)
+	for i, g := range hashcompat.Generations() {
+		for _, enabled := range []bool{true, false} {
+			func() {
+				defer setGates(t, enabled, true)()
+				h := hashOf(t, &c, g)
+				status := &kubecontainer.ContainerStatus{Hash: h, ID: kubecontainer.ContainerID{ID: fmt.Sprintf("changed-%d-%v", i, enabled)}}
+				used, unused := hashCompatKept, hashCompatWouldHaveKept
+				if !enabled {
+					used, unused = unused, used
+				}
+				before, beforeUnused := counter(t, used, g.String()), counter(t, unused, g.String())
+				for sync := 0; sync < 3; sync++ {
+					expected, recorded, changed := containerChanged(&c, status)
+					if expected != native || recorded != h {
+						t.Errorf("%v: hashes %d, %d, want %d, %d", g, expected, recorded, native, h)
+					}
+					if want := !enabled && g != hashcompat.Gen19; changed != want {
+						t.Errorf("%v, gate %v: changed = %v, want %v", g, enabled, changed, want)
+					}
+				}
+				want := before + 1
+				if g == hashcompat.Gen19 {
+					want = before
+				}
+				if got := counter(t, used, g.String()); got != want {
+					t.Errorf("%v, gate %v: counted %v, want %v", g, enabled, got, want)
+				}
+				if got := counter(t, unused, g.String()); got != beforeUnused {
+					t.Errorf("%v, gate %v: the other metric counted", g, enabled)
+				}
+			}()
+		}
+	}
+	if _, _, changed := containerChanged(&c, &kubecontainer.ContainerStatus{Hash: 1}); !changed {
+		t.Error("an unknown hash is not a change")
+	}
+}
+
+// TestContainerChangedIgnoredField: an old kubelet started the container
+// without a setting that it did not know; it must be recreated.
+func TestContainerChangedIgnoredField(t *testing.T) {
+	seen := mountContainer()
+	c := mountContainer()
+	no := false
+	seen.SecurityContext = &v1.SecurityContext{}
+	c.SecurityContext = &v1.SecurityContext{AllowPrivilegeEscalation: &no}
+	status := &kubecontainer.ContainerStatus{Hash: hashOf(t, &seen, hashcompat.Gen17)}
+	if _, _, changed := containerChanged(&c, status); !changed {
+		t.Error("the container is kept")
+	}
+	want := " It was started by a 1.7 kubelet, which does not know securityContext.allowPrivilegeEscalation"
+	if got := containerChangeDetail(&c, status); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestContainerChangeDetail(t *testing.T) {
+	no := false
+	for name, tc := range map[string]struct {
+		old, new, runtime string // images
+		escalation        *bool
+		gateOff           bool
+		cause, want       string
+	}{
+		"image":        {old: "a:1", new: "a:2", runtime: "a:1", cause: "image", want: ` The image was "a:1", it is "a:2" now`},
+		"latest":       {old: "a", new: "a:2", runtime: "a:latest", cause: "image", want: ` The image was "a", it is "a:2" now`},
+		"docker.io":    {old: "docker.io/x/a", new: "b", runtime: "x/a:latest", cause: "image", want: ` The image was "docker.io/x/a", it is "b" now`},
+		"library":      {old: "docker.io/library/a:1", new: "b", runtime: "a:1", cause: "image", want: ` The image was "docker.io/library/a:1", it is "b" now`},
+		"other tag":    {old: "a:1", new: "a:2", runtime: "a:9", cause: "unknown"},
+		"no image":     {old: "a:1", new: "a:2", cause: "unknown"},
+		"image, field": {old: "a:1", new: "a:2", runtime: "a:1", escalation: &no, cause: "both", want: ` The image was "a:1", it is "a:2" now. It was started by a 1.7 kubelet, which does not know securityContext.allowPrivilegeEscalation`},
+		"gate off":     {old: "a:1", new: "a:2", runtime: "a:1", gateOff: true},
+	} {
+		func() {
+			defer setGates(t, !tc.gateOff, true)()
+			c := mountContainer()
+			c.SecurityContext = &v1.SecurityContext{}
+			c.Image = tc.old
+			status := &kubecontainer.ContainerStatus{Hash: hashOf(t, &c, hashcompat.Gen17), Image: tc.runtime}
+			c.Image = tc.new
+			c.SecurityContext.AllowPrivilegeEscalation = tc.escalation
+			before := 0.0
+			if tc.cause != "" {
+				before = counter(t, hashCompatChanged, tc.cause)
+			}
+			if got := containerChangeDetail(&c, status); got != tc.want {
+				t.Errorf("%s: %q, want %q", name, got, tc.want)
+			}
+			if tc.cause != "" && counter(t, hashCompatChanged, tc.cause) != before+1 {
+				t.Errorf("%s: not counted as %s", name, tc.cause)
+			}
+		}()
+	}
+}
+
+// TestRecordedContainerHash: the label of a new container, through the
+// function that writes labels and the one that reads them.
+func TestRecordedContainerHash(t *testing.T) {
+	no := false
+	mode := v1.MountPropagationHostToContainer
+	plain, escalation, propagation, device, host := mountContainer(), mountContainer(), mountContainer(), mountContainer(), mountContainer()
+	escalation.SecurityContext = &v1.SecurityContext{AllowPrivilegeEscalation: &no}
+	propagation.VolumeMounts[0].MountPropagation = &mode
+	device.VolumeDevices = []v1.VolumeDevice{{Name: "d"}}
+	host.LivenessProbe.TCPSocket.Host = "h"
+	for name, tc := range map[string]struct {
+		c    v1.Container
+		want hashcompat.Generation
+	}{
+		"plain":       {plain, hashcompat.Gen17},
+		"escalation":  {escalation, hashcompat.Gen18},
+		"propagation": {propagation, hashcompat.Gen18},
+		"device":      {device, hashcompat.Gen19},
+		"host":        {host, hashcompat.Gen17},
+	} {
+		for _, gates := range []struct{ compat, write bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
+			func() {
+				defer setGates(t, gates.compat, gates.write)()
+				want := kubecontainer.HashContainer(&tc.c)
+				written := hashcompat.Gen19
+				if gates.compat && gates.write {
+					written = tc.want
+					want = hashOf(t, &tc.c, tc.want)
+				}
+				before, beforeWould := counter(t, hashCompatRecorded, written.String()), counter(t, hashCompatWouldHaveRecorded, tc.want.String())
+				annotations := newContainerAnnotations(&tc.c, &v1.Pod{}, 0)
+				if got := annotations[containerHashLabel]; got != strconv.FormatUint(want, 16) {
+					t.Errorf("%s, %+v: recorded %s, want %x", name, gates, got, want)
+				}
+				if counter(t, hashCompatRecorded, written.String()) != before+1 {
+					t.Errorf("%s, %+v: not counted", name, gates)
+				}
+				would := 0.0
+				if written != tc.want {
+					would = 1
+				}
+				if got := counter(t, hashCompatWouldHaveRecorded, tc.want.String()) - beforeWould; got != would {
+					t.Errorf("%s, %+v: would-have counted %v, want %v", name, gates, got, would)
+				}
+				// What this kubelet recorded, it keeps.
+				status := &kubecontainer.ContainerStatus{Hash: getContainerInfoFromAnnotations(annotations).Hash}
+				if _, _, changed := containerChanged(&tc.c, status); changed {
+					t.Errorf("%s, %+v: the container is taken for a changed one", name, gates)
+				}
+			}()
+		}
+	}
+}
+
+// TestComputePodActionsLegacyHash: what the decision is for. A pod whose
+// containers an older kubelet started is left alone; a new image replaces just
+// its container, with the reason in the event.
+func TestComputePodActionsLegacyHash(t *testing.T) {
+	_, _, m, err := createTestRuntimeManager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range hashcompat.Generations() {
+		for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure, v1.RestartPolicyNever} {
+			pod, podStatus := makeBasePodAndStatus()
+			pod.Spec.RestartPolicy = policy
+			for i := range pod.Spec.Containers {
+				pod.Spec.Containers[i].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
+				pod.Spec.Containers[i].Image = "example.com/app:1"
+				podStatus.ContainerStatuses[i].Hash = hashOf(t, &pod.Spec.Containers[i], g)
+				podStatus.ContainerStatuses[i].Image = "example.com/app:1"
+			}
+			if got := m.computePodActions(pod, podStatus); got.KillPod || len(got.ContainersToKill) > 0 || len(got.ContainersToStart) > 0 {
+				t.Errorf("%v, %s: %+v", g, policy, got)
+			}
+			pod.Spec.Containers[1].Image = "example.com/app:2"
+			got := m.computePodActions(pod, podStatus)
+			if got.KillPod || len(got.ContainersToKill) != 1 || len(got.ContainersToStart) != 1 || got.ContainersToStart[0] != 1 {
+				t.Errorf("%v, %s, new image: %+v", g, policy, got)
+			}
+			kill, ok := got.ContainersToKill[podStatus.ContainerStatuses[1].ID]
+			if want := `. The image was "example.com/app:1", it is "example.com/app:2" now. Container will be killed and recreated.`; !ok || !strings.Contains(kill.message, want) {
+				t.Errorf("%v, %s: message %q", g, policy, kill.message)
+			}
+		}
+	}
+	// The gate off: upstream's decision and upstream's words.
+	defer setGates(t, false, true)()
+	pod, podStatus := makeBasePodAndStatus()
+	pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "v", MountPath: "/v"}}
+	podStatus.ContainerStatuses[0].Hash = hashOf(t, &pod.Spec.Containers[0], hashcompat.Gen17)
+	got := m.computePodActions(pod, podStatus)
+	want := fmt.Sprintf("Container spec hash changed (%d vs %d).. Container will be killed and recreated.",
+		podStatus.ContainerStatuses[0].Hash, kubecontainer.HashContainer(&pod.Spec.Containers[0]))
+	if kill := got.ContainersToKill[podStatus.ContainerStatuses[0].ID]; kill.message != want {
+		t.Errorf("gate off: %q, want %q", kill.message, want)
+	}
+}
+
+// TestComputePodActionsInitContainers: at this release the hash of an init
+// container is recorded but never compared. The test fails when that changes,
+// for then the comparison has to go through ContainerChanged.
+func TestComputePodActionsInitContainers(t *testing.T) {
+	_, _, m, err := createTestRuntimeManager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, podStatus := makeBasePodAndStatusWithInitContainers()
+	for i := range podStatus.ContainerStatuses {
+		podStatus.ContainerStatuses[i].Hash++
+	}
+	got := m.computePodActions(pod, podStatus)
+	if got.KillPod || len(got.ContainersToKill) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestGoldenAPI: a container as a kubelet gets it from the API, defaulted,
+// converted and off the wire, has in every generation the hash that the
+// release itself computed.
+func TestGoldenAPI(t *testing.T) {
+	f, err := os.Open("../container/hashcompat/testdata/golden.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	releases := map[string]hashcompat.Generation{
+		"1.6.1": hashcompat.Gen16, "1.7.0": hashcompat.Gen17, "1.8.0": hashcompat.Gen18, "1.8.15": hashcompat.Gen18,
+		"1.9.0": hashcompat.Gen19, "1.9.11": hashcompat.Gen19,
+	}
+	const static, api = 2, 3
+	rows, kept := 0, 0
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for ; s.Scan(); rows++ {
+		var row struct {
+			ID   string
+			Spec v1.Container
+			Hash map[string][]uint64
+		}
+		if err := json.Unmarshal(s.Bytes(), &row); err != nil {
+			t.Fatal(err)
+		}
+		pod := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID("u")},
+			Spec:       v1.PodSpec{Containers: []v1.Container{row.Spec}},
+		}
+		corev1.SetObjectDefaults_Pod(pod)
+		for _, mode := range []int{static, api} {
+			c := &pod.Spec.Containers[0]
+			if mode == api {
+				data, err := pod.Marshal()
+				if err != nil {
+					t.Fatal(err)
+				}
+				wire := &v1.Pod{}
+				if err := wire.Unmarshal(data); err != nil {
+					t.Fatal(err)
+				}
+				c = &wire.Spec.Containers[0]
+			}
+			for release, g := range releases {
+				want := row.Hash[release][mode]
+				_, _, changed := containerChanged(c, &kubecontainer.ContainerStatus{Hash: want})
+				unknown := hashcompat.Unknown(c, g)
+				if changed != (len(unknown) > 0) {
+					t.Errorf("%s: recorded by %s (mode %d): changed = %v, unknown to the release %v", row.ID, release, mode, changed, unknown)
+				}
+				if !changed {
+					kept++
+				}
+			}
+		}
+	}
+	if rows != 103 || kept < 1150 {
+		t.Errorf("%d rows, %d kept", rows, kept)
+	}
+	t.Logf("%d rows, %d recorded hashes kept", rows, kept)
+}
+
+func benchmarkChanged(b *testing.B, g hashcompat.Generation, changed func(*v1.Container, *kubecontainer.ContainerStatus) bool) {
+	c := mountContainer()
+	h, _ := hashcompat.Hash(&c, g)
+	status := &kubecontainer.ContainerStatus{Hash: h}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		changed(&c, status)
+	}
+}
+
+// BenchmarkContainerChanged: "stock" is upstream's body of containerChanged,
+// once for a container of this release and once for a 1.7 one (which it takes
+// for a changed one).
+func BenchmarkContainerChanged(b *testing.B) {
+	stock := func(c *v1.Container, s *kubecontainer.ContainerStatus) bool {
+		return s.Hash != kubecontainer.HashContainer(c)
+	}
+	ours := func(c *v1.Container, s *kubecontainer.ContainerStatus) bool {
+		_, _, changed := containerChanged(c, s)
+		return changed
+	}
+	b.Run("same-release/stock", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen19, stock) })
+	b.Run("same-release/ours", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen19, ours) })
+	b.Run("1.8/stock", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen18, stock) })
+	b.Run("1.8/ours", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen18, ours) })
+	b.Run("1.7/stock", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen17, stock) })
+	b.Run("1.7/ours", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen17, ours) })
+	b.Run("1.6/ours", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen16, ours) })
+}
