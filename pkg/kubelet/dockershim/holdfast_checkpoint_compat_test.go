@@ -1,0 +1,394 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dockershim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/ioutil"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	runtimeapi "k8s.io/kubernetes/pkg/kubelet/apis/cri/v1alpha1/runtime"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/network"
+	"k8s.io/kubernetes/pkg/kubelet/network/hostport"
+)
+
+const checkpointGoldens = "testdata/checkpoint-compat"
+
+// setGates sets feature gates ("CheckpointCompat=false,…") and returns what puts
+// both back to their default.
+func setGates(t *testing.T, gates string) func() {
+	require.NoError(t, utilfeature.DefaultFeatureGate.Set(gates))
+	return func() {
+		require.NoError(t, utilfeature.DefaultFeatureGate.Set("CheckpointCompat=true,LegacyCheckpointWrite=true"))
+	}
+}
+
+// goldenCheckpoints returns the files that the named release wrote, by sandbox ID.
+func goldenCheckpoints(t *testing.T, version string) map[string][]byte {
+	files, err := filepath.Glob(filepath.Join(checkpointGoldens, version, "*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, version)
+	golden := map[string][]byte{}
+	for _, f := range files {
+		b, err := ioutil.ReadFile(f)
+		require.NoError(t, err)
+		golden[strings.TrimSuffix(filepath.Base(f), ".json")] = b
+	}
+	return golden
+}
+
+// newHandlerOver makes the handler as the kubelet does at start, over a
+// directory with the given files.
+func newHandlerOver(t *testing.T, files map[string][]byte) (*PersistentCheckpointHandler, string) {
+	root, err := ioutil.TempDir("", "dockershim")
+	require.NoError(t, err)
+	dir := filepath.Join(root, sandboxCheckpointDir)
+	require.NoError(t, os.Mkdir(dir, 0755))
+	for id, b := range files {
+		require.NoError(t, ioutil.WriteFile(filepath.Join(dir, id), b, 0644))
+	}
+	return restartHandler(t, root), root
+}
+
+func restartHandler(t *testing.T, root string) *PersistentCheckpointHandler {
+	h, err := NewPersistentCheckpointHandler(root)
+	require.NoError(t, err)
+	return h.(*PersistentCheckpointHandler)
+}
+
+func readCheckpointFile(t *testing.T, root, id string) []byte {
+	b, err := ioutil.ReadFile(filepath.Join(root, sandboxCheckpointDir, id))
+	require.NoError(t, err)
+	return b
+}
+
+func kindOf(t *testing.T, root, id string) checkpointKind {
+	kind, _ := classifyCheckpoint(readCheckpointFile(t, root, id))
+	return kind
+}
+
+// expected is what the files of one ID say, whoever wrote them.
+var expectedPorts = map[string][]string{
+	"noports":     {},
+	"hostnetwork": {},
+	"oneport":     {"tcp 80 8080"},
+	"twoports":    {"tcp 80 80", "tcp 443 443"},
+	"udp":         {"udp 53 10053", "tcp 53 0"},
+}
+
+func ports(c *PodSandboxCheckpoint) []string {
+	out := []string{}
+	for _, m := range c.Data.PortMappings {
+		out = append(out, fmt.Sprintf("%s %d %d", *m.Protocol, *m.ContainerPort, *m.HostPort))
+	}
+	return out
+}
+
+// TestHoldfastCheckpointCompatAccepts reads what the real releases wrote.
+func TestHoldfastCheckpointCompatAccepts(t *testing.T) {
+	for _, version := range []string{"v1.7.0", "v1.8.15", "v1.9.11"} {
+		for _, gates := range []string{"LegacyCheckpointWrite=true", "LegacyCheckpointWrite=false"} {
+			restore := setGates(t, gates)
+			golden := goldenCheckpoints(t, version)
+			handler, root := newHandlerOver(t, golden)
+			for round := 0; round < 2; round++ { // the second reads what the first rewrote
+				for id := range golden {
+					c, err := handler.GetCheckpoint(id)
+					require.NoError(t, err, "%s %s %s round %d", version, id, gates, round)
+					assert.Equal(t, expectedPorts[id], ports(c))
+					assert.Equal(t, "ns1", c.Namespace)
+					assert.Equal(t, id == "hostnetwork", c.Data.HostNetwork)
+					assert.Equal(t, calculateChecksum(*c), c.CheckSum)
+				}
+				handler = restartHandler(t, root)
+			}
+			for id, b := range golden {
+				switch now := readCheckpointFile(t, root, id); {
+				case version != "v1.7.0":
+					assert.Equal(t, string(b), string(now), "a file that needs nothing was touched")
+				case gates == "LegacyCheckpointWrite=true":
+					assert.Equal(t, checkpointDual, kindOf(t, root, id))
+				default:
+					assert.Equal(t, string(goldenCheckpoints(t, "v1.9.11")[id]), string(now), "not what 1.9.11 writes")
+				}
+			}
+			restore()
+			os.RemoveAll(root)
+		}
+	}
+}
+
+// TestHoldfastCheckpointCompatGateOff holds that stock behaviour is left alone.
+func TestHoldfastCheckpointCompatGateOff(t *testing.T) {
+	defer setGates(t, "CheckpointCompat=false")()
+	handler, root := newHandlerOver(t, goldenCheckpoints(t, "v1.7.0"))
+	defer os.RemoveAll(root)
+	before := counterValue(t, checkpointsWouldAccept)
+	_, err := handler.GetCheckpoint("oneport")
+	assert.EqualError(t, err, "checkpoint is corrupted")
+	_, err = os.Stat(filepath.Join(root, sandboxCheckpointDir, "oneport"))
+	assert.True(t, os.IsNotExist(err), "stock removes it")
+	assert.Equal(t, before+1, counterValue(t, checkpointsWouldAccept))
+	require.NoError(t, handler.CreateCheckpoint("new", NewPodSandboxCheckpoint("ns", "n")))
+	assert.Equal(t, checkpointNative, kindOf(t, root, "new"))
+	assert.Equal(t, checkpoint17, kindOf(t, root, "udp"), "a file was rewritten")
+}
+
+// TestHoldfastCheckpointCompatWritesForPredecessor: new checkpoints are readable
+// for 1.7 on nodes that have files of 1.7, and native elsewhere.
+func TestHoldfastCheckpointCompatWritesForPredecessor(t *testing.T) {
+	for _, tc := range []struct {
+		found, gates string
+		expect       checkpointKind
+	}{
+		{"v1.7.0", "LegacyCheckpointWrite=true", checkpointDual},
+		{"v1.7.0", "LegacyCheckpointWrite=false", checkpointNative},
+		{"v1.8.15", "LegacyCheckpointWrite=true", checkpointNative},
+		{"v1.9.11", "LegacyCheckpointWrite=true", checkpointNative},
+		{"", "LegacyCheckpointWrite=true", checkpointNative},
+	} {
+		restore := setGates(t, tc.gates)
+		files := map[string][]byte{}
+		if tc.found != "" {
+			files = goldenCheckpoints(t, tc.found)
+		}
+		handler, root := newHandlerOver(t, files)
+		for round := 0; round < 2; round++ { // after a restart only ours are left
+			c := NewPodSandboxCheckpoint("ns", "n")
+			c.Data.HostNetwork = round == 1
+			require.NoError(t, handler.CreateCheckpoint("new", c))
+			assert.Equal(t, tc.expect, kindOf(t, root, "new"), "%+v round %d", tc, round)
+			got, err := handler.GetCheckpoint("new")
+			require.NoError(t, err)
+			assert.Equal(t, *c, *got)
+			for id := range files {
+				require.NoError(t, handler.RemoveCheckpoint(id))
+			}
+			handler = restartHandler(t, root)
+		}
+		restore()
+		os.RemoveAll(root)
+	}
+}
+
+// TestHoldfastCheckpointCompatCorrupt changes each byte of each file and holds
+// that nothing is accepted that says something else than the original.
+func TestHoldfastCheckpointCompatCorrupt(t *testing.T) {
+	files := goldenCheckpoints(t, "v1.7.0")
+	for id, b := range goldenCheckpoints(t, "written-by-us") {
+		files["ours"+id] = b
+	}
+	for id, b := range files {
+		_, original := classifyCheckpoint(b)
+		require.NotNil(t, original, id)
+		for i := range b {
+			for _, flip := range []byte{0x01, 0x02, 0x20, 0x80} {
+				broken := append([]byte{}, b...)
+				broken[i] ^= flip
+				if kind, c := classifyCheckpoint(broken); kind != checkpointCorrupt {
+					// Only spelling: upper case in a key, or a key that no release reads.
+					assert.Equal(t, *original, *c, "%s byte %d: %s", id, i, broken)
+				}
+			}
+		}
+	}
+	for what, blob := range map[string]string{
+		"host_network under a 1.7 checksum":  strings.Replace(string(files["noports"]), `"data":{}`, `"data":{"host_network":true}`, 1),
+		"no data":                            fmt.Sprintf(`{"version":"v1","name":"n","namespace":"s","checksum":%d}`, checksum17(&PodSandboxCheckpoint{Version: "v1", Name: "n", Namespace: "s"})+1),
+		"a mapping that is null":             withChecksum17(t, `{"version":"v1","name":"n","namespace":"s","data":{"port_mappings":[null]}}`),
+		"a mapping without a protocol":       withChecksum17(t, `{"version":"v1","name":"n","namespace":"s","data":{"port_mappings":[{"container_port":1,"host_port":1}]}}`),
+		"not JSON":                           "{",
+		"empty":                              "",
+		"dual whose native checksum is null": strings.Replace(string(files["ourshostnetwork"]), "holdfast_native_checksum", "other", 1),
+	} {
+		kind, _ := classifyCheckpoint([]byte(blob))
+		assert.Equal(t, checkpointCorrupt, kind, what)
+
+		// As upstream: GetCheckpoint fails and removes the file; start leaves it.
+		handler, root := newHandlerOver(t, map[string][]byte{"x": []byte(blob)})
+		assert.Equal(t, blob, string(readCheckpointFile(t, root, "x")), what)
+		_, err := handler.GetCheckpoint("x")
+		assert.Error(t, err, what)
+		_, err = os.Stat(filepath.Join(root, sandboxCheckpointDir, "x"))
+		assert.True(t, os.IsNotExist(err), what)
+		os.RemoveAll(root)
+	}
+}
+
+func withChecksum17(t *testing.T, s string) string {
+	var c PodSandboxCheckpoint
+	require.NoError(t, json.Unmarshal([]byte(s), &c))
+	return strings.TrimSuffix(s, "}") + fmt.Sprintf(`,"checksum":%d}`, checksum17(&c))
+}
+
+// portsPlugin is a network plugin that, like CNI, needs a sandbox's port mappings
+// to take it down.
+type portsPlugin struct {
+	network.NoopNetworkPlugin
+	ds   *dockerService
+	seen [][]*hostport.PortMapping
+}
+
+func (p *portsPlugin) Name() string { return "ports" }
+
+func (p *portsPlugin) TearDownPod(namespace, name string, id kubecontainer.ContainerID) error {
+	m, err := p.ds.GetPodPortMappings(id.ID)
+	if err == nil {
+		p.seen = append(p.seen, m)
+	}
+	return err
+}
+
+// TestHoldfastCheckpointCompatStopPodSandbox: the sandbox of a 1.7 kubelet is
+// stopped by the first call, and its host port is known to the network plugin,
+// with and without its container.
+func TestHoldfastCheckpointCompatStopPodSandbox(t *testing.T) {
+	for _, containerGone := range []bool{false, true} {
+		ds, fakeDocker, _ := newTestDockerService()
+		plugin := &portsPlugin{ds: ds}
+		ds.network = network.NewPluginManager(plugin)
+		config := makeSandboxConfigWithLabelsAndAnnotations("sandbox-oneport", "ns1", "0", 0, nil, nil)
+		config.PortMappings = []*runtimeapi.PortMapping{{Protocol: runtimeapi.Protocol_TCP, ContainerPort: 80, HostPort: 8080}}
+		id, err := ds.RunPodSandbox(config)
+		require.NoError(t, err)
+		require.NoError(t, ds.checkpointHandler.(*PersistentCheckpointHandler).store.Write(id, goldenCheckpoints(t, "v1.7.0")["oneport"]))
+		ds.clearNetworkReady(id) // a kubelet that has just started
+		if containerGone {
+			fakeDocker.InjectError("inspect_container", fmt.Errorf("No such container: %s", id))
+			fakeDocker.InjectError("stop", fmt.Errorf("No such container: %s", id))
+		}
+		assert.NoError(t, ds.StopPodSandbox(id), "container gone: %v", containerGone)
+		if assert.Len(t, plugin.seen, 1) && assert.Len(t, plugin.seen[0], 1) {
+			assert.Equal(t, int32(8080), plugin.seen[0][0].HostPort)
+		}
+	}
+}
+
+// TestHoldfastCheckpointCompatListPodSandbox: a sandbox that only its 1.7
+// checkpoint remembers is listed, so that it is cleaned up by its name.
+func TestHoldfastCheckpointCompatListPodSandbox(t *testing.T) {
+	ds, _, _ := newTestDockerService()
+	require.NoError(t, ds.checkpointHandler.(*PersistentCheckpointHandler).store.Write("gone", goldenCheckpoints(t, "v1.7.0")["oneport"]))
+	list, err := ds.ListPodSandbox(nil)
+	require.NoError(t, err)
+	if assert.Len(t, list, 1) {
+		assert.Equal(t, "sandbox-oneport", list[0].Metadata.Name)
+	}
+}
+
+// TestHoldfastCheckpointCompatWrittenByUs holds the bytes that the old kubelets
+// are asked about. To change them on purpose, delete the folder and run it with
+// HOLDFAST_UPDATE_GOLDEN=1.
+func TestHoldfastCheckpointCompatWrittenByUs(t *testing.T) {
+	dir := filepath.Join(checkpointGoldens, "written-by-us")
+	for id, b := range goldenCheckpoints(t, "v1.9.11") {
+		_, c := classifyCheckpoint(b)
+		blob, err := encodeCheckpoint(c, true)
+		require.NoError(t, err)
+		file := filepath.Join(dir, id+".json")
+		if os.Getenv("HOLDFAST_UPDATE_GOLDEN") != "" {
+			require.NoError(t, os.MkdirAll(dir, 0755))
+			require.NoError(t, ioutil.WriteFile(file, blob, 0644))
+		}
+		golden, err := ioutil.ReadFile(file)
+		require.NoError(t, err)
+		assert.Equal(t, string(golden), string(blob))
+	}
+}
+
+// TestHoldfastCheckpointCompatReadByOldKubelets asks the real code of the old
+// releases what they make of our files. It needs their modules in the cache.
+func TestHoldfastCheckpointCompatReadByOldKubelets(t *testing.T) {
+	dir, err := filepath.Abs(filepath.Join(checkpointGoldens, "written-by-us"))
+	require.NoError(t, err)
+	for version, accepts := range map[string]bool{"v1.7.0": true, "v1.8.15": false, "v1.9.11": false} {
+		cmd := exec.Command("go", "mod", "download", "k8s.io/kubernetes@"+version)
+		cmd.Dir, cmd.Env = "/", append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Skipf("module of %s is not in the cache: %s", version, out)
+		}
+		var stderr bytes.Buffer
+		cmd = exec.Command(filepath.Join(checkpointGoldens, "regenerate.sh"), version, "read", dir)
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		require.NoError(t, err, "%s", stderr.String())
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		assert.Len(t, lines, len(expectedPorts))
+		for _, line := range lines {
+			assert.Equal(t, accepts, strings.Contains(line, " accepted: ns1/sandbox-"), "%s: %s", version, line)
+		}
+	}
+}
+
+func BenchmarkHoldfastCheckpointCompat(b *testing.B) {
+	for _, version := range []string{"v1.9.11", "v1.7.0"} {
+		blob, err := ioutil.ReadFile(filepath.Join(checkpointGoldens, version, "twoports.json"))
+		require.NoError(b, err)
+		b.Run(version, func(b *testing.B) {
+			handler := &PersistentCheckpointHandler{store: NewTestPersistentCheckpointHandler().(*PersistentCheckpointHandler).store}
+			handler.store.Write("x", blob)
+			for i := 0; i < b.N; i++ {
+				if _, err := handler.GetCheckpoint("x"); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func counterValue(t *testing.T, c prometheus.Counter) float64 {
+	var m dto.Metric
+	require.NoError(t, c.Write(&m))
+	return m.GetCounter().GetValue()
+}
+
+// TestHoldfastCheckpointCompatNoCommonChecksum shows why there is no file that
+// 1.7 and 1.9 both accept. The two dumps differ only by the text that is hashed
+// in the middle, below; every step of FNV-1a is a permutation of its 32-bit
+// state, so the checksums are equal only if hashing that text brings some state
+// back to itself. It never does. The 2^32 states take minutes:
+// HOLDFAST_EXHAUSTIVE=1.
+func TestHoldfastCheckpointCompatNoCommonChecksum(t *testing.T) {
+	const prime = 16777619
+	step := func(h uint32, s string) uint32 {
+		for i := 0; i < len(s); i++ {
+			h = (h ^ uint32(s[i])) * prime
+		}
+		return h
+	}
+	for _, hostNetwork := range []bool{false, true} {
+		text := fmt.Sprintf(" HostNetwork:(bool)%v", hostNetwork)
+		// The two checksums are as this says, with nothing but the text between them.
+		c := NewPodSandboxCheckpoint("ns", "n")
+		c.Data.HostNetwork = hostNetwork
+		before := "(dockershim.PodSandboxCheckpoint){Version:(string)v1 Name:(string)n Namespace:(string)ns " +
+			"Data:(*dockershim.CheckpointData){PortMappings:([]*dockershim.PortMapping)<nil>"
+		after := "} CheckSum:(uint64)0}"
+		state := step(2166136261, before)
+		require.Equal(t, checksum17(c), uint64(step(state, after)))
+		require.Equal(t, calculateChecksum(*c), uint64(step(step(state, text), after)))
+
+		if os.Getenv("HOLDFAST_EXHAUSTIVE") == "" {
+			continue
+		}
+		for h := uint64(0); h < 1<<32; h++ {
+			if step(uint32(h), text) == uint32(h) {
+				t.Errorf("%q brings state %d back: a common checksum is possible", text, h)
+			}
+		}
+	}
+}

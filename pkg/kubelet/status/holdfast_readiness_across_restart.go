@@ -1,0 +1,66 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+)
+
+// ReadinessKeeper knows the containers whose readiness was published by an
+// earlier process of the kubelet and not yet probed by this one.
+type ReadinessKeeper interface {
+	// SettleReadiness tells the keeper what the API server has published. It
+	// returns the readiness of each container that it keeps and has not settled
+	// before; later calls do not return that container again.
+	SettleReadiness(podUID types.UID, published *v1.PodStatus) map[kubecontainer.ContainerID]bool
+	// ProbedReadiness returns the result of the container's readiness probe, if
+	// there is one.
+	ProbedReadiness(kubecontainer.ContainerID) (ready, probed bool)
+}
+
+// ReadinessKeeping is a status Manager that asks a keeper before it publishes.
+type ReadinessKeeping interface {
+	SetReadinessKeeper(ReadinessKeeper)
+}
+
+var _ ReadinessKeeping = &manager{}
+
+// SetReadinessKeeper sets the keeper that is asked from now on.
+func (m *manager) SetReadinessKeeper(k ReadinessKeeper) {
+	m.podStatusesLock.Lock()
+	defer m.podStatusesLock.Unlock()
+	m.readinessKeeper = k
+}
+
+// resettle compares the readiness in the status that is about to be published
+// with published, the API server's copy that has just been read. It reports true
+// if they differ for a container whose readiness is only kept; then the status
+// is put right and queued again, and the caller must not publish this one.
+func (m *manager) resettle(uid types.UID, published *v1.PodStatus, status *v1.PodStatus) bool {
+	m.podStatusesLock.RLock()
+	keeper := m.readinessKeeper
+	m.podStatusesLock.RUnlock()
+	if keeper == nil {
+		return false
+	}
+	differs := false
+	for id, ready := range keeper.SettleReadiness(uid, published) {
+		if probed, ok := keeper.ProbedReadiness(id); ok {
+			ready = probed
+		}
+		c, init, ok := findContainerStatus(status, id.String())
+		if !ok || init || c.State.Running == nil || c.Ready == ready {
+			continue
+		}
+		differs = true
+		m.SetContainerReadiness(uid, id, ready)
+		// A result that came in between must have the last word.
+		if probed, ok := keeper.ProbedReadiness(id); ok && probed != ready {
+			m.SetContainerReadiness(uid, id, probed)
+		}
+	}
+	return differs
+}
