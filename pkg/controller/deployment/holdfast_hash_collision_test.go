@@ -191,8 +191,8 @@ func TestHoldfastNewReplicaSetNameTaken(t *testing.T) {
 				if got := live.Status.CollisionCount != nil; got != bump {
 					t.Errorf("collision counted: %t, want %t", got, bump)
 				}
-				if wait && !strings.Contains(err.Error(), existing.Name) {
-					t.Errorf("error %q does not name %s", err, existing.Name)
+				if wait && !strings.Contains(fmt.Sprint(err), existing.Name) {
+					t.Errorf("error %v does not name %s", err, existing.Name)
 				}
 				if events := len(c.events.Events); on && bump != (events == 1) || !on && events != 0 {
 					t.Errorf("%d events", events)
