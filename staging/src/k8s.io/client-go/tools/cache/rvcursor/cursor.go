@@ -1,0 +1,99 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rvcursor
+
+import (
+	"fmt"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Cursor follows one watch. It is not safe for concurrent use: a watch has one
+// reader.
+type Cursor struct {
+	reflector    string
+	expectedType string
+	// enabled is the answer of the setting when the watch started.
+	enabled bool
+	// current is where the next watch is to start.
+	current string
+	// kept is where the next watch starts by the rule. It differs from current only
+	// when the rule is off, and serves then to count what the rule would have done.
+	kept string
+	// regressions counts the events that are older than kept.
+	regressions CounterMetric
+	warned      bool
+}
+
+// New returns the cursor of a watch that was started from resourceVersion.
+// reflector is the reflector's name, for the log. expectedType is what it watches,
+// nil for anything.
+func New(reflector string, expectedType reflect.Type, resourceVersion string) *Cursor {
+	settings.RLock()
+	enabled, metrics := settings.enabled, settings.metrics
+	settings.RUnlock()
+	c := &Cursor{
+		reflector:    reflector,
+		expectedType: "unknown",
+		enabled:      enabled(),
+		current:      resourceVersion,
+		kept:         resourceVersion,
+	}
+	if expectedType != nil {
+		c.expectedType = fmt.Sprint(expectedType)
+	}
+	// Made here and not at the first regression, so that a counter exists, at 0,
+	// before anything goes wrong: an increase from nothing is not seen by an alert.
+	c.regressions = metrics.NewRegressionsMetric(c.expectedType, c.enabled)
+	return c
+}
+
+// Next takes an event of the watch and returns the resourceVersion from which the
+// next watch is to start. A type of event that is not known says nothing about what
+// has been received, so it does not move the cursor.
+func (c *Cursor) Next(eventType watch.EventType, obj metav1.Object) string {
+	rv := obj.GetResourceVersion()
+	if !c.enabled {
+		c.current = rv
+	}
+	switch eventType {
+	case watch.Added, watch.Modified, watch.Deleted:
+	default:
+		return c.current
+	}
+	if Less(rv, c.kept) {
+		c.regressions.Inc()
+		c.warn(eventType, obj)
+		return c.current
+	}
+	c.kept = rv
+	if c.enabled {
+		c.current = rv
+	}
+	return c.current
+}
+
+// warn tells, once a watch, that the server sends old resourceVersions. It does not
+// wait for the server's version.
+func (c *Cursor) warn(eventType watch.EventType, obj metav1.Object) {
+	if c.warned {
+		return
+	}
+	c.warned = true
+	settings.RLock()
+	serverVersion, warningf := settings.serverVersion, settings.warningf
+	settings.RUnlock()
+
+	consequence := "the next watch will not start from before that"
+	if !c.enabled {
+		consequence = "the next watch may start from there and replay what has been seen (ReflectorMonotonicResourceVersion is off)"
+	}
+	msg := fmt.Sprintf("%s: watch of %s: the server sent %s %s/%s with resourceVersion %s after resourceVersion %s; %s.",
+		c.reflector, c.expectedType, eventType, obj.GetNamespace(), obj.GetName(), obj.GetResourceVersion(), c.kept, consequence)
+	go func() {
+		warningf("%s Server version: %s (kube-apiserver 1.7.0, 1.8.0 and 1.9.0 to 1.9.2 do this on deletions, see kubernetes/kubernetes#58547)", msg, serverVersion())
+	}()
+}
