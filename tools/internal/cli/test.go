@@ -82,7 +82,11 @@ func testParts(b *base.Base) []parts.Part {
 					return parts.Count{}, err
 				}
 			}
-			return goTest(b.Root, "./...")
+			own, err := ownPackages(b)
+			if err != nil {
+				return parts.Count{}, err
+			}
+			return goTest(b.Root, append([]string{"./..."}, own...)...)
 		}},
 		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) {
 			both, oursOnly, err := upstreamtest.Touched(b)
@@ -109,6 +113,25 @@ func binariesCommand(c *common) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// ownPackages lists, as folders of the root module, the overlay's packages that
+// stand alone. Some lie below a folder that go.mod ignores for the sake of
+// overlay files that do not, so that "./..." misses them.
+func ownPackages(b *base.Base) ([]string, error) {
+	_, oursOnly, err := upstreamtest.Touched(b)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, p := range oursOnly {
+		dir, ok := strings.CutPrefix(p, b.Module+"/")
+		if !ok {
+			dir = "staging/src/" + p
+		}
+		out = append(out, "./"+dir)
+	}
+	return out, nil
 }
 
 func compareUpstream(b *base.Base, both, oursOnly []string) (parts.Count, error) {

@@ -32,7 +32,7 @@ import (
 
 // format is part of each tree's key: raise it when this package comes to
 // write other files from the same input.
-const format = "3"
+const format = "4"
 
 // goVersion is the go directive of the generated go.mod files: the language
 // of 2018 (one loop variable per loop) as the newest one that has it and all
@@ -432,6 +432,7 @@ func (t *Tree) write(key string, old *manifest, want map[string]source) (*Result
 			return nil, err
 		}
 		res.Removed++
+		removeEmpty(dir, filepath.Dir(filepath.Join(dir, filepath.FromSlash(path))))
 	}
 	if s, ok := want["go.mod"]; ok {
 		e, _, err := put(dir, "go.mod", s, entry{})
@@ -445,6 +446,13 @@ func (t *Tree) write(key string, old *manifest, want map[string]source) (*Result
 	}
 	m = &manifest{Key: key, Files: next, Generated: old.Generated}
 	return res, t.saveManifest(m)
+}
+
+// removeEmpty removes dir and the folders above it, up to root, as long as they
+// are empty: an empty vendor/ alone changes how the go command works.
+func removeEmpty(root, dir string) {
+	for ; dir != root && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+	}
 }
 
 // barrier keeps a half-written tree from building.
