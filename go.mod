@@ -11,6 +11,12 @@ ignore (
 	./staging
 )
 
+// The product's main packages, so that go mod vendor takes what they import.
+tool (
+	k8s.io/kubernetes/cmd/kube-controller-manager
+	k8s.io/kubernetes/cmd/kubelet
+)
+
 // What today's Go would do differently from the Go 1.9 that upstream's release
 // was built with, as far as a setting brings it back: docs/design/toolchain.md.
 godebug default=go1.20

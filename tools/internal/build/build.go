@@ -110,11 +110,10 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 		return err
 	}
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false"}
-	switch {
-	case o.Offline:
+	if o.Offline {
 		args = append(args, "-mod=vendor")
-	case modfile != "":
-		args = append(args, "-mod=readonly", "-modfile="+modfile)
+	} else {
+		args = append(args, ModFlags(b, modfile)...)
 	}
 	for _, pattern := range b.LangPackages {
 		args = append(args, "-gcflags="+pattern+"=-lang="+b.Lang)
@@ -142,6 +141,18 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	}
 	s.Done(notes)
 	return nil
+}
+
+// ModFlags are the flags with which the go command builds the tree that
+// modfile (see Source) names, and not what a vendor/ may hold.
+func ModFlags(b *base.Base, modfile string) []string {
+	switch {
+	case b.Mode == base.ModeGOPATH:
+		return nil
+	case modfile == "":
+		return []string{"-mod=readonly"}
+	}
+	return []string{"-mod=readonly", "-modfile=" + modfile}
 }
 
 // compileErrors leaves out the lines in which -v names packages.
@@ -175,6 +186,14 @@ func Env(b *base.Base, variant string, bin base.Binary) []string {
 // TestEnv is the environment for upstream's tests: the kubelet's, so that they
 // test what is shipped and find its packages in the build cache.
 func TestEnv(b *base.Base, variant string) []string { return Env(b, variant, b.Binaries["kubelet"]) }
+
+// TempDir makes a folder for the temporary files of tests, which many of
+// upstream's leave behind (glog writes there), and adds it to env. Its path is
+// short: tests put unix sockets there.
+func TempDir(env []string) (string, []string, error) {
+	tmp, err := os.MkdirTemp("", "hf-")
+	return tmp, append(env, "TMPDIR="+tmp), err
+}
 
 func expand(b *base.Base, s string) string { return strings.ReplaceAll(s, "${ROOT}", b.Root) }
 

@@ -21,10 +21,7 @@ func ListTestPackages(b *base.Base, variant string, patterns []string) ([]string
 		return nil, err
 	}
 	list := func(args ...string) ([]string, error) {
-		all := []string{"list", "-e"}
-		if modfile != "" {
-			all = append(all, "-modfile="+modfile)
-		}
+		all := append([]string{"list", "-e"}, ModFlags(b, modfile)...)
 		cmd := exec.Command("go", append(all, args...)...)
 		cmd.Dir, cmd.Env = b.Root, TestEnv(b, variant)
 		var stderr bytes.Buffer

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -57,11 +58,7 @@ func generate(t *tree.Tree, modfile string, packages []string, cache string) err
 		return stdout.Bytes(), nil
 	}
 	mod := func(verb string, args ...string) []string {
-		out := []string{"go", verb}
-		if modfile != "" {
-			out = append(out, "-modfile="+modfile)
-		}
-		return append(out, args...)
+		return slices.Concat([]string{"go", verb}, ModFlags(t.Base, modfile), args)
 	}
 	env := append(GoEnv(), "CGO_ENABLED=0")
 	gen := filepath.Join(work, "openapi-gen")

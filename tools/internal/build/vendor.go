@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -27,14 +28,24 @@ func Vendor(b *base.Base) error {
 		return err
 	}
 	for _, dir := range []string{".", "tools"} {
-		s := progress.Start("vendor %s", filepath.Join(dir, "vendor"))
-		cmd := exec.Command("go", "mod", "vendor")
+		s := progress.Start("write %s", filepath.Join(dir, "vendor"))
+		// -e: x/oauth2 imports App Engine's packages under a build tag that no
+		// build of ours sets; Godeps.json does not have them either. What is
+		// needed is checked below.
+		cmd := exec.Command("go", "mod", "vendor", "-e")
 		cmd.Dir, cmd.Env = filepath.Join(b.Root, dir), GoEnv()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			s.Fail()
 			return exit.Preconditionf("go mod vendor in %s: %v\n%s", dir, err, out)
 		}
 		s.Done("")
+	}
+	for _, n := range b.BinaryNames(true) {
+		cmd := exec.Command("go", "list", "-mod=vendor", "-deps", path.Join(b.Module, b.Binaries[n].Package))
+		cmd.Dir, cmd.Env = b.Root, Env(b, base.Ours, b.Binaries[n])
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return exit.Preconditionf("vendor/ lacks something that %s needs: %v\n%s", n, err, out)
+		}
 	}
 	key, err := (&tree.Tree{Base: b, Variant: base.Ours}).Key()
 	if err != nil {

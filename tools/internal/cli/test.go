@@ -206,7 +206,12 @@ func goRun(dir string, args ...string) error {
 // shown.
 func goTest(dir string, packages ...string) (parts.Count, error) {
 	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-timeout=20m"}, packages...)...)
-	cmd.Dir, cmd.Env = dir, build.GoEnv()
+	tmp, env, err := build.TempDir(build.GoEnv())
+	if err != nil {
+		return parts.Count{}, err
+	}
+	defer os.RemoveAll(tmp)
+	cmd.Dir, cmd.Env = dir, env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	stdout, err := cmd.StdoutPipe()

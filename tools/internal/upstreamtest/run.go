@@ -130,15 +130,18 @@ func (r *results) ok(name string) bool {
 // kubelet's build, and without vet, which 2018's tests do not pass today.
 func (r *runner) goTest(packages []string, test string, s *progress.Step) (*results, error) {
 	args := []string{"test", "-json", "-vet=off", "-trimpath", "-buildvcs=false", "-timeout=15m"}
-	if r.modfile != "" {
-		args = append(args, "-modfile="+r.modfile)
-	}
+	args = append(args, build.ModFlags(r.b, r.modfile)...)
 	if test != "" && test != pkgFailure {
 		args = append(args, "-count=1", "-run=^"+regexp.QuoteMeta(test)+"$")
 	}
 	cmd := exec.Command("go", append(args, packages...)...)
 	cmd.Dir = r.b.Root
-	cmd.Env = build.TestEnv(r.b, r.variant)
+	tmp, env, err := build.TempDir(build.TestEnv(r.b, r.variant))
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	cmd.Env = env
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
