@@ -225,9 +225,7 @@ func (e *Env) machineLeaks(ctx context.Context) []string {
 				leaks = append(leaks, "network device "+n)
 			}
 		}
-		for _, d := range cgroupsLeft("holdfast-" + e.ID) {
-			leaks = append(leaks, "cgroup "+d)
-		}
+		leaks = append(leaks, cgroupLeaks("holdfast-"+e.ID)...)
 		return len(leaks) == 0, nil
 	})
 	return leaks

@@ -309,15 +309,14 @@ wait:
 			return InconclusiveBecause("result.json: %v", err)
 		}
 		res = r.Result
-	} else {
-		// Killed before it could clean up: the namespaces are gone with it,
-		// the cgroups are not.
-		_ = removeCgroups(context.Background(), "holdfast-"+req.ID)
 	}
+	// A machine that could not clean up took its namespaces with it, but not
+	// its cgroups. That they were left is in its answer.
+	_ = removeCgroups(context.Background(), "holdfast-"+req.ID)
 	sup := &Supervisor{Dir: req.Dir, ID: req.ID}
 	if leaks := sup.Leaks(context.Background()); len(leaks) > 0 {
 		res = Result{Verdict: Inconclusive, Facts: res.Facts,
-			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", strings.Join(leaks, "; "), res.Verdict, res.Why)}
+			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", few(leaks), res.Verdict, res.Why)}
 	}
 	return res
 }
@@ -377,7 +376,8 @@ func (e *Env) run(signalled context.Context, req request) (res Result) {
 	if signalled.Err() != nil && e.Lab.Name != upLab {
 		res = InconclusiveBecause("interrupted")
 	}
-	e.say("", fmt.Sprintf("answer: %s: %s", res.Verdict, res.Why))
+	why, _, _ := strings.Cut(res.Why, "\n")
+	e.say("", fmt.Sprintf("answer: %s: %s", res.Verdict, why))
 	clean := context.WithoutCancel(ctx)
 	if res.Verdict != e.Lab.Expected(e.Variant) || req.Keep {
 		e.dump(clean)
@@ -393,7 +393,7 @@ func (e *Env) run(signalled context.Context, req request) (res Result) {
 		e.Logf("stop: %v", stop)
 	}
 	if len(leaks) > 0 {
-		why := fmt.Sprintf("left behind: %s (answered %s: %s)", strings.Join(leaks, "; "), res.Verdict, res.Why)
+		why := fmt.Sprintf("left behind: %s (answered %s: %s)", few(leaks), res.Verdict, res.Why)
 		if stop != nil {
 			why += "\n" + stop.Error()
 		}

@@ -294,7 +294,7 @@ func Down(ctx context.Context, from string, out io.Writer) error {
 	_ = removeCgroups(ctx, "holdfast-"+s.ID)
 	sup := &Supervisor{Dir: s.Dir, ID: s.ID}
 	if leaks := sup.Leaks(ctx); len(leaks) > 0 {
-		return fmt.Errorf("left behind: %s; logs stay in %s", strings.Join(leaks, "; "), dir)
+		return fmt.Errorf("left behind: %s; logs stay in %s", few(leaks), dir)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
