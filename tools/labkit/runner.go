@@ -167,6 +167,7 @@ func prepare(ctx context.Context, root string, bins *Binaries, needs []Binary, p
 	if _, err := hierarchies(); err != nil {
 		return err
 	}
+	sweepCgroups()
 	if err := InstallPackages(ctx, append(append([]string(nil), DebianPackages...), pkgs...), out); err != nil {
 		return err
 	}
