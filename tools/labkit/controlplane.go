@@ -197,7 +197,7 @@ func (e *Env) StartAPIServer(ctx context.Context, et *Etcd, c APIServerConfig) (
 	}
 	args = append(args, c.Program.GateArgs()...)
 	a.Proc, err = e.Start(ctx, Process{Name: c.Name, Path: c.Program.Path, Args: append(args, c.ExtraArgs...),
-		HealthURL: a.URL + "/healthz", HealthTLS: a.TLS, StopTimeout: 20 * time.Second})
+		HealthURL: a.URL + "/healthz", HealthTLS: a.TLS, StartTimeout: 2 * time.Minute, StopTimeout: 20 * time.Second})
 	return a, err
 }
 

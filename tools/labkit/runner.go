@@ -226,11 +226,14 @@ func runLab(ctx context.Context, l *Lab, vs []Variant, root string, bins *Binari
 	return outs, nil
 }
 
-// dropBulk removes what is large and says little: image layers.
+// dropBulk removes what is large and says little: image layers and etcd's
+// preallocated files (the API's content is in the dump).
 func dropBulk(dir string) {
-	ds, _ := filepath.Glob(filepath.Join(dir, "*", "docker"))
-	for _, d := range ds {
-		_ = os.RemoveAll(d)
+	for _, pattern := range []string{"*/docker", "*.data"} {
+		ds, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, d := range ds {
+			_ = os.RemoveAll(d)
+		}
 	}
 }
 
@@ -372,6 +375,7 @@ func (e *Env) run(signalled context.Context, req request) (res Result) {
 		if err := e.setupMachine(ctx); err != nil {
 			return Result{}, err
 		}
+		e.sayVersions(ctx)
 		return e.Lab.Run(ctx, e)
 	})
 	if signalled.Err() != nil && e.Lab.Name != upLab {
@@ -404,6 +408,24 @@ func (e *Env) run(signalled context.Context, req request) (res Result) {
 		e.say("", "stopped; no process, mount, network device or cgroup is left")
 	}
 	return res
+}
+
+// sayVersions prints what the programs under test call themselves, so that a
+// report shows what it is about.
+func (e *Env) sayVersions(ctx context.Context) {
+	for _, b := range e.Lab.Needs {
+		if b.Variant != UnderTest {
+			continue
+		}
+		c, cancel := context.WithTimeout(ctx, 10*time.Second)
+		out, err := exec.CommandContext(c, e.Program(b).Path, "--version").Output()
+		cancel()
+		v, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		if err != nil {
+			v = err.Error()
+		}
+		e.Step("under test: %s: %s", b.Name, v)
+	}
 }
 
 // guard turns errors, panics and nonsense into Inconclusive.
