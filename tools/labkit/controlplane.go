@@ -96,9 +96,11 @@ type APIServer struct {
 }
 
 // admission is kubeadm's list for that minor release, plus the two webhook
-// plug-ins from 1.9 on (kubeadm 1.9 itself leaves them out).
+// plug-ins from 1.9 on (kubeadm 1.9 itself leaves them out), less Initializers:
+// its alpha API is off, so all it does is to delay every create of the first
+// seconds by 4 s.
 func admission(minor int) []string {
-	l := []string{"Initializers", "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "DefaultStorageClass", "DefaultTolerationSeconds", "NodeRestriction"}
+	l := []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "DefaultStorageClass", "DefaultTolerationSeconds", "NodeRestriction"}
 	switch {
 	case minor >= 9:
 		return append(l, "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota")
@@ -195,7 +197,7 @@ func (e *Env) StartAPIServer(ctx context.Context, et *Etcd, c APIServerConfig) (
 	}
 	args = append(args, c.Program.GateArgs()...)
 	a.Proc, err = e.Start(ctx, Process{Name: c.Name, Path: c.Program.Path, Args: append(args, c.ExtraArgs...),
-		HealthURL: a.URL + "/healthz", HealthTLS: a.TLS, StopTimeout: 20 * time.Second})
+		HealthURL: a.URL + "/healthz", HealthTLS: a.TLS, StartTimeout: 2 * time.Minute, StopTimeout: 20 * time.Second})
 	return a, err
 }
 

@@ -109,6 +109,9 @@
 //	holdfast lab replica-gone --variant stock --keep    one variant; artefacts stay
 //	holdfast lab replica-gone --bin v1.9.11/ours=/some/dir/with/binaries
 //
+// An author's --bin may map stock binaries to both roles while ours do not
+// exist yet; stock must then still answer reproduced.
+//
 // Binaries come from _output/bin/<base>/<variant>/<name>; HOLDFAST_BIN_DIR
 // names another _output/bin, and --bin or HOLDFAST_BIN_MAP (comma separated)
 // map base/variant=directory or base/variant/name=file. A lab's directory

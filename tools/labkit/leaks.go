@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -86,10 +87,25 @@ func (s *Supervisor) Leaks(ctx context.Context) []string {
 			}
 		}
 		leaks = append(leaks, mountsBelow("/proc/self/mountinfo", s.Dir)...)
-		for _, d := range cgroupsLeft("holdfast-" + s.ID) {
-			leaks = append(leaks, "cgroup "+d)
-		}
+		leaks = append(leaks, cgroupLeaks("holdfast-"+s.ID)...)
 		return len(leaks) == 0, nil
 	})
 	return leaks
+}
+
+// cgroupLeaks has one line for each hierarchy that still has rel.
+func cgroupLeaks(rel string) []string {
+	roots, _ := filepath.Glob(filepath.Join(cgroupRoot, "*", rel))
+	for i, r := range roots {
+		roots[i] = "cgroup " + r
+	}
+	return roots
+}
+
+// few joins at most six of the lines.
+func few(lines []string) string {
+	if len(lines) > 6 {
+		lines = append(lines[:6:6], fmt.Sprintf("and %d more", len(lines)-6))
+	}
+	return strings.Join(lines, "; ")
 }

@@ -129,6 +129,26 @@ func removeCgroups(ctx context.Context, rel string) error {
 	})
 }
 
+// sweepCgroups removes the empty cgroups of machines whose runner was killed
+// more than ten minutes ago; a younger one may be about to be used.
+func sweepCgroups() {
+	roots, _ := filepath.Glob(filepath.Join(cgroupRoot, "memory", "holdfast-*"))
+	for _, r := range roots {
+		if st, err := os.Stat(r); err != nil || time.Since(st.ModTime()) < 10*time.Minute {
+			continue
+		}
+		rel, used := filepath.Base(r), false
+		left := cgroupsLeft(rel)
+		for _, d := range left {
+			b, err := os.ReadFile(filepath.Join(d, "cgroup.procs"))
+			used = used || err == nil && len(b) > 0
+		}
+		for i := len(left) - 1; i >= 0 && !used; i-- {
+			_ = unix.Rmdir(left[i])
+		}
+	}
+}
+
 // cgroupsLeft lists the directories of rel in all hierarchies, parents first.
 func cgroupsLeft(rel string) []string {
 	var dirs []string
@@ -225,9 +245,7 @@ func (e *Env) machineLeaks(ctx context.Context) []string {
 				leaks = append(leaks, "network device "+n)
 			}
 		}
-		for _, d := range cgroupsLeft("holdfast-" + e.ID) {
-			leaks = append(leaks, "cgroup "+d)
-		}
+		leaks = append(leaks, cgroupLeaks("holdfast-"+e.ID)...)
 		return len(leaks) == 0, nil
 	})
 	return leaks

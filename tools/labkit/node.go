@@ -87,11 +87,11 @@ func (e *Env) StartNode(ctx context.Context, a *APIServer, c NodeConfig) (*Node,
 	if err := n.network(ctx); err != nil {
 		return nil, fmt.Errorf("node %s: %w", c.Name, err)
 	}
+	e.OnStop(c.Name+" processes", n.killRest)
 	n.Docker = NewDocker(fmt.Sprintf("/proc/%d/root/run/docker.sock", n.holder.Pid))
 	if err := n.StartDocker(ctx); err != nil {
 		return nil, err
 	}
-	e.OnStop(c.Name+" containers", n.removeContainers)
 	e.OnDump(func(ctx context.Context, dir string) error {
 		return n.Docker.dump(ctx, filepath.Join(dir, c.Name+"-containers.json"))
 	})
@@ -198,14 +198,44 @@ func (n *Node) StartDocker(ctx context.Context) error {
 	n.Dockerd, err = n.env.Start(ctx, Process{Name: n.Name + "-dockerd", Path: "/usr/sbin/dockerd", Args: append(args, n.cfg.DockerArgs...), Node: n,
 		KeepGroup: true, // containers outlive dockerd, as with live-restore they should
 		Health:    n.Docker.Ping, StopTimeout: 30 * time.Second})
-	return err
+	if err != nil {
+		return err
+	}
+	n.env.OnStop(n.Name+" containers", n.removeContainers)
+	return nil
 }
 
+// removeContainers is undone before each dockerd; the kubelet goes first, or
+// it would start the containers again.
 func (n *Node) removeContainers(ctx context.Context) error {
-	if n.Dockerd == nil || !n.Dockerd.Alive() {
-		return nil // what is left is found by the machine's proof
+	var err error
+	if n.Kubelet != nil {
+		err = n.Kubelet.Stop()
 	}
-	return n.Docker.RemoveAll(ctx)
+	if !n.Dockerd.Alive() {
+		return err // killRest does it
+	}
+	return errors.Join(err, n.Docker.RemoveAll(ctx))
+}
+
+// killRest kills what outlives a dockerd that the lab has ended: containers.
+func (n *Node) killRest(ctx context.Context) error {
+	return WaitUntil(ctx, "node "+n.Name+" without processes", 10*time.Second, func(context.Context) (bool, error) {
+		rest := 0
+		for _, dir := range cgroupsLeft(n.cgroup) {
+			b, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+			for _, f := range strings.Fields(string(b)) {
+				if pid, err := strconv.Atoi(f); err == nil && pid != n.holder.Pid && pid > 1 {
+					rest++
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
+			}
+		}
+		if rest > 0 {
+			return false, fmt.Errorf("%d left", rest)
+		}
+		return true, nil
+	})
 }
 
 func (n *Node) importImages(ctx context.Context) error {

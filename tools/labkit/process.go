@@ -145,6 +145,11 @@ func tail(path string, n int) string {
 	if len(lines) > n {
 		lines = lines[len(lines)-n:]
 	}
+	for i, l := range lines {
+		if len(l) > 400 {
+			lines[i] = l[:400] + "…"
+		}
+	}
 	return strings.Join(lines, "\n")
 }
 
@@ -329,7 +334,7 @@ func (p *Proc) waitHealthy(ctx context.Context) error {
 			return fmt.Errorf("%s ended before it was healthy: %v", p.Spec.Name, describeExit(p.err))
 		case <-ctx.Done():
 			return fmt.Errorf("%s was not healthy within %v: %w", p.Spec.Name, p.Spec.StartTimeout, last)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

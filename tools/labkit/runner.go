@@ -167,6 +167,7 @@ func prepare(ctx context.Context, root string, bins *Binaries, needs []Binary, p
 	if _, err := hierarchies(); err != nil {
 		return err
 	}
+	sweepCgroups()
 	if err := InstallPackages(ctx, append(append([]string(nil), DebianPackages...), pkgs...), out); err != nil {
 		return err
 	}
@@ -225,11 +226,14 @@ func runLab(ctx context.Context, l *Lab, vs []Variant, root string, bins *Binari
 	return outs, nil
 }
 
-// dropBulk removes what is large and says little: image layers.
+// dropBulk removes what is large and says little: image layers and etcd's
+// preallocated files (the API's content is in the dump).
 func dropBulk(dir string) {
-	ds, _ := filepath.Glob(filepath.Join(dir, "*", "docker"))
-	for _, d := range ds {
-		_ = os.RemoveAll(d)
+	for _, pattern := range []string{"*/docker", "*.data"} {
+		ds, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, d := range ds {
+			_ = os.RemoveAll(d)
+		}
 	}
 }
 
@@ -309,15 +313,14 @@ wait:
 			return InconclusiveBecause("result.json: %v", err)
 		}
 		res = r.Result
-	} else {
-		// Killed before it could clean up: the namespaces are gone with it,
-		// the cgroups are not.
-		_ = removeCgroups(context.Background(), "holdfast-"+req.ID)
 	}
+	// A machine that could not clean up took its namespaces with it, but not
+	// its cgroups. That they were left is in its answer.
+	_ = removeCgroups(context.Background(), "holdfast-"+req.ID)
 	sup := &Supervisor{Dir: req.Dir, ID: req.ID}
 	if leaks := sup.Leaks(context.Background()); len(leaks) > 0 {
 		res = Result{Verdict: Inconclusive, Facts: res.Facts,
-			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", strings.Join(leaks, "; "), res.Verdict, res.Why)}
+			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", few(leaks), res.Verdict, res.Why)}
 	}
 	return res
 }
@@ -372,12 +375,14 @@ func (e *Env) run(signalled context.Context, req request) (res Result) {
 		if err := e.setupMachine(ctx); err != nil {
 			return Result{}, err
 		}
+		e.sayVersions(ctx)
 		return e.Lab.Run(ctx, e)
 	})
 	if signalled.Err() != nil && e.Lab.Name != upLab {
 		res = InconclusiveBecause("interrupted")
 	}
-	e.say("", fmt.Sprintf("answer: %s: %s", res.Verdict, res.Why))
+	why, _, _ := strings.Cut(res.Why, "\n")
+	e.say("", fmt.Sprintf("answer: %s: %s", res.Verdict, why))
 	clean := context.WithoutCancel(ctx)
 	if res.Verdict != e.Lab.Expected(e.Variant) || req.Keep {
 		e.dump(clean)
@@ -393,7 +398,7 @@ func (e *Env) run(signalled context.Context, req request) (res Result) {
 		e.Logf("stop: %v", stop)
 	}
 	if len(leaks) > 0 {
-		why := fmt.Sprintf("left behind: %s (answered %s: %s)", strings.Join(leaks, "; "), res.Verdict, res.Why)
+		why := fmt.Sprintf("left behind: %s (answered %s: %s)", few(leaks), res.Verdict, res.Why)
 		if stop != nil {
 			why += "\n" + stop.Error()
 		}
@@ -403,6 +408,24 @@ func (e *Env) run(signalled context.Context, req request) (res Result) {
 		e.say("", "stopped; no process, mount, network device or cgroup is left")
 	}
 	return res
+}
+
+// sayVersions prints what the programs under test call themselves, so that a
+// report shows what it is about.
+func (e *Env) sayVersions(ctx context.Context) {
+	for _, b := range e.Lab.Needs {
+		if b.Variant != UnderTest {
+			continue
+		}
+		c, cancel := context.WithTimeout(ctx, 10*time.Second)
+		out, err := exec.CommandContext(c, e.Program(b).Path, "--version").Output()
+		cancel()
+		v, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		if err != nil {
+			v = err.Error()
+		}
+		e.Step("under test: %s: %s", b.Name, v)
+	}
 }
 
 // guard turns errors, panics and nonsense into Inconclusive.

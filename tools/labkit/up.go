@@ -139,8 +139,8 @@ func Up(ctx context.Context, o UpOptions) error {
 		}
 		select {
 		case <-done:
-			tailed := tail(log.Name(), 20)
-			return errors.Join(fmt.Errorf("the cluster did not come up; the end of %s:\n%s", log.Name(), indent(tailed)), Down(context.WithoutCancel(ctx), root, io.Discard))
+			tailed, kept := tail(log.Name(), 20), dir+"-failed"
+			return errors.Join(fmt.Errorf("the cluster did not come up; its logs are in %s, up.log ends:\n%s", kept, indent(tailed)), down(context.WithoutCancel(ctx), root, io.Discard, kept))
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("interrupted"), Down(context.WithoutCancel(ctx), root, o.Out))
 		case <-time.After(100 * time.Millisecond):
@@ -269,6 +269,11 @@ func Down(ctx context.Context, from string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	return down(ctx, root, out, "")
+}
+
+// down is Down that moves the directory to keep, if that is not "".
+func down(ctx context.Context, root string, out io.Writer, keep string) error {
 	dir := upDir(root)
 	s, err := readUpState(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -294,10 +299,20 @@ func Down(ctx context.Context, from string, out io.Writer) error {
 	_ = removeCgroups(ctx, "holdfast-"+s.ID)
 	sup := &Supervisor{Dir: s.Dir, ID: s.ID}
 	if leaks := sup.Leaks(ctx); len(leaks) > 0 {
-		return fmt.Errorf("left behind: %s; logs stay in %s", strings.Join(leaks, "; "), dir)
+		return fmt.Errorf("left behind: %s; logs stay in %s", few(leaks), dir)
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	gone := dir
+	if keep != "" {
+		gone = keep
+	}
+	if err := os.RemoveAll(gone); err != nil {
 		return err
+	}
+	if keep != "" {
+		if err := os.Rename(dir, keep); err != nil {
+			return err
+		}
+		dropBulk(keep)
 	}
 	fmt.Fprintln(out, "the cluster is down; no process, mount or cgroup is left")
 	return nil
