@@ -94,7 +94,7 @@ func newBuilder(root string, log io.Writer) (*builder, error) {
 			b.sums[f[0]+" "+f[1]] = f[2]
 		}
 	}
-	return b, os.MkdirAll(b.dir, 0o755)
+	return b, nil
 }
 
 // goEnv is the environment of a go command; extra settings win.
@@ -106,6 +106,9 @@ func goEnv(extra ...string) []string {
 func (b *builder) containerHash() (string, error) {
 	if _, err := os.Stat(filepath.Join(b.root, "_output", "src", "v1.9.11", "ours", "go.mod")); err != nil {
 		return "", exit.Preconditionf("no source tree of v1.9.11 below _output/src, which container-hash is built with: run make source first")
+	}
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return "", err
 	}
 	out := filepath.Join(b.dir, "container-hash")
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", out, "./cmd/container-hash")
@@ -265,6 +268,9 @@ func (b *builder) moduleOf(r Release, pkg string) (path, dir string, err error) 
 // download returns the folder of a module in the module cache. The sum is the
 // one that is pinned.
 func (b *builder) download(m mod) (string, error) {
+	if m.sum == "" {
+		return "", fmt.Errorf("no sum is pinned for module %s@%s", m.path, m.version)
+	}
 	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
 	cmd.Dir, cmd.Env = os.TempDir(), goEnv("GOFLAGS=-mod=mod")
 	out, err := cmd.Output()
@@ -272,8 +278,8 @@ func (b *builder) download(m mod) (string, error) {
 	if jerr := json.Unmarshal(out, &got); jerr != nil || got.Error != "" || err != nil {
 		return "", fmt.Errorf("go mod download %s@%s: %v %s", m.path, m.version, err, got.Error)
 	}
-	if m.sum == "" || got.Sum != m.sum {
-		return "", fmt.Errorf("module %s@%s has sum %s, pinned is %q", m.path, m.version, got.Sum, m.sum)
+	if got.Sum != m.sum {
+		return "", fmt.Errorf("module %s@%s has sum %s, pinned is %s", m.path, m.version, got.Sum, m.sum)
 	}
 	return got.Dir, nil
 }
