@@ -1,0 +1,354 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hashoracle
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options say what Run does.
+type Options struct {
+	// Root is the folder of the repository.
+	Root string
+	// Containers is how many are generated from Seed.
+	Containers int
+	Seed       int64
+	// Workers is how many sets of programs run side by side.
+	Workers int
+	// Releases to compare with; nil means Releases.
+	Releases []Release
+	Log      io.Writer
+}
+
+// Report is what Run found.
+type Report struct {
+	Containers int
+	// Hashes is how many hashes were equal, Withheld how many container-hash
+	// rightly does not give because the release lacks a set field.
+	Hashes, Withheld int64
+	// Mismatches are the differences, at most maxMismatches of them in full.
+	Mismatches []string
+	Differ     int64
+}
+
+const (
+	chunk         = 500
+	maxMismatches = 10
+)
+
+// Run generates containers, half of them decoded from JSON only and half after
+// a protobuf round trip, and compares what container-hash answers with what
+// the code of the releases computes.
+func Run(o Options) (Report, error) {
+	if o.Releases == nil {
+		o.Releases = Releases
+	}
+	b, err := newBuilder(o.Root, o.Log)
+	if err != nil {
+		return Report{}, err
+	}
+	ours, err := b.containerHash()
+	if err != nil {
+		return Report{}, err
+	}
+	programs := make([]string, len(o.Releases))
+	for i, r := range o.Releases {
+		if programs[i], err = b.oracle(r); err != nil {
+			return Report{}, err
+		}
+	}
+	c := comparison{report: Report{Containers: o.Containers}}
+	var next, done atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, max(o.Workers, 1))
+	begin := time.Now()
+	for w := range errs {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			set, err := startSet(ours, programs)
+			if err != nil {
+				errs[w] = err
+				return
+			}
+			for {
+				from := int(next.Add(chunk)) - chunk
+				if from >= o.Containers {
+					break
+				}
+				to := min(from+chunk, o.Containers)
+				if errs[w] = c.chunk(set, o, from, to); errs[w] != nil {
+					break
+				}
+				if n := done.Add(int64(to - from)); n/100_000 != (n-int64(to-from))/100_000 {
+					fmt.Fprintf(o.Log, "%d containers, %d mismatches, %.0f s\n", n, atomic.LoadInt64(&c.report.Differ), time.Since(begin).Seconds())
+				}
+			}
+			errs[w] = errors.Join(errs[w], set.stop())
+		}()
+	}
+	wg.Wait()
+	return c.report, errors.Join(errs...)
+}
+
+type comparison struct {
+	mu     sync.Mutex
+	report Report
+}
+
+// mode is how a container of the series is decoded.
+func mode(number int) byte {
+	if number%2 == 0 {
+		return 'p'
+	}
+	return 'j'
+}
+
+func (c *comparison) chunk(set *programSet, o Options, from, to int) error {
+	containers := make([]Container, to-from)
+	var ours [2]bytes.Buffer // proto, json
+	var theirs bytes.Buffer
+	for i := range containers {
+		n := from + i
+		containers[i] = Generate(o.Seed, n)
+		fmt.Fprintf(&ours[n%2], `{"id":%d,"spec":%s}`+"\n", n, containers[i].JSON)
+		theirs.WriteByte(mode(n))
+		theirs.Write(containers[i].JSON)
+		theirs.WriteByte('\n')
+	}
+	answers := make([]answer, len(containers))
+	for m := range ours {
+		lines, err := set.ours[m].ask(ours[m].Bytes())
+		if err != nil {
+			return err
+		}
+		for _, line := range lines {
+			var a answer
+			if err := json.Unmarshal(line, &a); err != nil || a.ID < from || a.ID >= to {
+				return fmt.Errorf("container-hash answered %q: %v", line, err)
+			}
+			answers[a.ID-from] = a
+		}
+	}
+	real := make([][][]byte, len(o.Releases))
+	for i := range o.Releases {
+		lines, err := set.releases[i].ask(theirs.Bytes())
+		if err != nil {
+			return err
+		}
+		real[i] = lines
+	}
+	for i := range containers {
+		var hashes []string
+		for _, lines := range real {
+			hashes = append(hashes, string(lines[i]))
+		}
+		c.judge(o, from+i, containers[i], answers[i], hashes)
+	}
+	return nil
+}
+
+// answer is a line of container-hash.
+type answer struct {
+	ID      int
+	Hash    map[string]*uint64
+	Records string
+}
+
+// judge compares one container's answer with the releases' hashes.
+func (c *comparison) judge(o Options, number int, container Container, a answer, real []string) {
+	var wrong []string
+	var equal, withheld int64
+	for i, r := range o.Releases {
+		minor, _ := strconv.Atoi(strings.TrimPrefix(r.Generation, "1."))
+		got := a.Hash[r.Generation]
+		switch {
+		case got == nil && minor < container.Oldest:
+			withheld++
+			// The release ignores what it does not know and records a hash all
+			// the same. A kubelet must not take it for one of this spec.
+			for g, h := range a.Hash {
+				if h != nil && strconv.FormatUint(*h, 10) == real[i] {
+					wrong = append(wrong, fmt.Sprintf("%s records %s without knowing all fields, and it is accepted as %s", r.Golden, real[i], g))
+				}
+			}
+		case got == nil:
+			wrong = append(wrong, fmt.Sprintf("%s: null, the release knows all fields and records %s", r.Generation, real[i]))
+		case minor < container.Oldest:
+			wrong = append(wrong, fmt.Sprintf("%s: %d, but the release does not know all fields", r.Generation, *got))
+		case strconv.FormatUint(*got, 10) != real[i]:
+			wrong = append(wrong, fmt.Sprintf("%s: %d, %s records %s", r.Generation, *got, r.Golden, real[i]))
+		default:
+			equal++
+		}
+	}
+	if want := fmt.Sprintf("1.%d", max(container.Oldest, 7)); a.Records != want {
+		wrong = append(wrong, fmt.Sprintf("records %q, want %s", a.Records, want))
+	}
+	atomic.AddInt64(&c.report.Hashes, equal)
+	atomic.AddInt64(&c.report.Withheld, withheld)
+	if wrong == nil {
+		return
+	}
+	atomic.AddInt64(&c.report.Differ, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.report.Mismatches) < maxMismatches {
+		c.report.Mismatches = append(c.report.Mismatches,
+			fmt.Sprintf("container %d of seed %d (mode %c): %s\n%s", number, o.Seed, mode(number), strings.Join(wrong, "; "), container.JSON))
+	}
+}
+
+// programSet is one process of each program.
+type programSet struct {
+	ours     [2]*process // --mode proto, --mode json
+	releases []*process
+}
+
+func startSet(ours string, releases []string) (*programSet, error) {
+	s := &programSet{}
+	for i, m := range []string{"proto", "json"} {
+		p, err := start(ours, "--mode", m)
+		if err != nil {
+			return nil, errors.Join(err, s.stop())
+		}
+		s.ours[i] = p
+	}
+	for _, r := range releases {
+		p, err := start(r)
+		if err != nil {
+			return nil, errors.Join(err, s.stop())
+		}
+		s.releases = append(s.releases, p)
+	}
+	return s, nil
+}
+
+func (s *programSet) stop() error {
+	var errs []error
+	for _, p := range append(s.ours[:], s.releases...) {
+		if p != nil {
+			errs = append(errs, p.stop())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// process is a program that answers lines with lines.
+type process struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *bufio.Reader
+	errout bytes.Buffer
+}
+
+func start(name string, args ...string) (*process, error) {
+	p := &process{cmd: exec.Command(name, args...)}
+	// The go runtime's second thread would only compete with the other
+	// programs.
+	p.cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	p.cmd.Stderr = &p.errout
+	var err error
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	p.out = bufio.NewReaderSize(out, 1<<16)
+	return p, p.cmd.Start()
+}
+
+// ask writes lines and returns as many answers.
+func (p *process) ask(lines []byte) ([][]byte, error) {
+	written := make(chan error, 1)
+	go func() {
+		_, err := p.in.Write(lines)
+		written <- err
+	}()
+	answers := make([][]byte, 0, chunk)
+	for n := bytes.Count(lines, []byte("\n")); len(answers) < n; {
+		line, err := p.out.ReadBytes('\n')
+		if err != nil {
+			return nil, fmt.Errorf("%s after %d of %d answers: %v %s", p.cmd.Path, len(answers), n, err, p.errout.String())
+		}
+		answers = append(answers, bytes.TrimSuffix(line, []byte("\n")))
+	}
+	return answers, <-written
+}
+
+func (p *process) stop() error {
+	p.in.Close()
+	if err := p.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %v %s", p.cmd.Path, err, p.errout.String())
+	}
+	return nil
+}
+
+// Golden computes the golden data's columns of Releases again with the code of
+// the releases. It returns how many numbers are equal and a line for each that
+// is not.
+func Golden(root, file string, log io.Writer) (equal int, differ []string, err error) {
+	b, err := newBuilder(root, log)
+	if err != nil {
+		return 0, nil, err
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, nil, err
+	}
+	type row struct {
+		ID   string
+		Spec json.RawMessage
+		Hash map[string][]uint64
+	}
+	var rows []row
+	var in bytes.Buffer
+	for i, line := range bytes.Split(bytes.TrimSpace(data), []byte("\n")) {
+		var r row
+		if err := json.Unmarshal(line, &r); err != nil {
+			return 0, nil, fmt.Errorf("%s, line %d: %v", file, i+1, err)
+		}
+		rows = append(rows, r)
+		fmt.Fprintf(&in, "j%s\np%s\n", r.Spec, r.Spec)
+	}
+	for _, r := range Releases {
+		name, err := b.oracle(r)
+		if err != nil {
+			return equal, differ, err
+		}
+		p, err := start(name)
+		if err != nil {
+			return equal, differ, err
+		}
+		lines, err := p.ask(in.Bytes())
+		if err := errors.Join(err, p.stop()); err != nil {
+			return equal, differ, err
+		}
+		for i, row := range rows {
+			for m, name := range []string{"JSON", "protobuf"} {
+				got := string(lines[2*i+m])
+				if want := row.Hash[r.Golden]; len(want) < 2 || got != strconv.FormatUint(want[m], 10) {
+					differ = append(differ, fmt.Sprintf("%s, %s, %s: the file has %v, the code computes %s", row.ID, r.Golden, name, want, got))
+				} else {
+					equal++
+				}
+			}
+		}
+	}
+	return equal, differ, nil
+}

@@ -1,0 +1,139 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hashoracle
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestGenerate(t *testing.T) {
+	oldest := map[int]int{}
+	var all bytes.Buffer
+	for i := range 20_000 {
+		c := Generate(7, i)
+		if again := Generate(7, i); !bytes.Equal(c.JSON, again.JSON) || c.Oldest != again.Oldest {
+			t.Fatalf("container %d is not the same twice", i)
+		}
+		if !json.Valid(c.JSON) || bytes.ContainsRune(c.JSON, '\n') {
+			t.Fatalf("container %d is not one line of JSON: %s", i, c.JSON)
+		}
+		oldest[c.Oldest]++
+		all.Write(c.JSON)
+	}
+	if bytes.Equal(Generate(7, 0).JSON, Generate(8, 0).JSON) {
+		t.Error("another seed gives the same container")
+	}
+	for g := 6; g <= 9; g++ {
+		if oldest[g] < 500 {
+			t.Errorf("only %d containers that 1.%d is the oldest to express: %v", oldest[g], g, oldest)
+		}
+	}
+	for _, want := range []string{
+		`"volumeDevices":[]`, `"volumeDevices":[{`, `"mountPropagation":""`, `"allowPrivilegeEscalation":false`, `"host":""`, `"host":"h"`,
+		`"args":[]`, `"args":null`, `"limits":{}`, `"env":[null`, `"divisor":"`, `"cpu":0.5`, `e-30"`, `\ud800`, `AllowPrivilegeEscalation:(*bool)\u003cnil\u003e`,
+	} {
+		if !bytes.Contains(all.Bytes(), []byte(want)) {
+			t.Errorf("no %s in 20000 containers", want)
+		}
+	}
+}
+
+// TestJudge: the comparison sees each kind of difference.
+func TestJudge(t *testing.T) {
+	h := func(n uint64) *uint64 { return &n }
+	o := Options{Releases: Releases}
+	right := func() answer {
+		return answer{Hash: map[string]*uint64{"1.9": h(9), "1.8": h(8), "1.7": nil, "1.6": nil}, Records: "1.8"}
+	}
+	real := []string{"9", "8", "7", "6"}
+	for _, tc := range []struct {
+		name   string
+		change func(*answer, []string)
+		want   string
+	}{
+		{"right", func(*answer, []string) {}, ""},
+		{"other hash", func(a *answer, _ []string) { a.Hash["1.8"] = h(1) }, "1.8: 1, 1.8.15 records 8"},
+		{"null without reason", func(a *answer, _ []string) { a.Hash["1.9"] = nil }, "1.9: null, the release knows all fields and records 9"},
+		{"hash without knowing", func(a *answer, _ []string) { a.Hash["1.7"] = h(7) }, "1.7: 7, but the release does not know all fields"},
+		{"shortened hash accepted", func(_ *answer, real []string) { real[2] = "8" }, "1.7.0 records 8 without knowing all fields, and it is accepted as 1.8"},
+		{"records", func(a *answer, _ []string) { a.Records = "1.7" }, `records "1.7", want 1.8`},
+		{"error of the release", func(_ *answer, real []string) { real[0] = "!bad" }, "1.9: 9, 1.9.11 records !bad"},
+	} {
+		a, r := right(), append([]string(nil), real...)
+		tc.change(&a, r)
+		var c comparison
+		c.judge(o, 1, Container{JSON: []byte("{}"), Oldest: 8}, a, r)
+		switch {
+		case tc.want == "" && (c.report.Differ != 0 || c.report.Hashes != 2 || c.report.Withheld != 2):
+			t.Errorf("%s: %+v", tc.name, c.report)
+		case tc.want != "" && (c.report.Differ != 1 || !strings.Contains(strings.Join(c.report.Mismatches, ""), tc.want)):
+			t.Errorf("%s: %+v, want %q", tc.name, c.report, tc.want)
+		}
+	}
+}
+
+func TestProcess(t *testing.T) {
+	p, err := start("cat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := p.ask([]byte("a\n\nb\n"))
+	if err != nil || len(lines) != 3 || string(lines[2]) != "b" {
+		t.Errorf("%q, %v", lines, err)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	// A program that ends early is an error, not a match.
+	if p, err = start("sh", "-c", "read a; echo $a; echo sorry >&2; exit 3"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.ask([]byte("a\nb\n")); err == nil || !strings.Contains(err.Error(), "after 1 of 2 answers") {
+		t.Errorf("%v", err)
+	}
+	if err := p.stop(); err == nil || !strings.Contains(err.Error(), "sorry") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestModuleOf: which module a package of an old release comes from.
+func TestModuleOf(t *testing.T) {
+	b, err := newBuilder(repository(t), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.pins.Require == nil || len(b.sums) == 0 {
+		t.Fatal("no pins")
+	}
+	if _, _, err := b.moduleOf(Releases[0], "example.invalid/none"); err == nil {
+		t.Error("a module for a package that nobody has")
+	}
+	for _, r := range Releases {
+		for _, m := range append(r.other, r.kubernetes) {
+			if !strings.HasPrefix(m.sum, "h1:") {
+				t.Errorf("%s@%s has no sum", m.path, m.version)
+			}
+		}
+	}
+	if _, err := b.download(mod{"github.com/davecgh/go-spew", "v1.1.1", ""}); err == nil {
+		t.Error("a module without a pinned sum is taken")
+	}
+}
+
+func repository(t *testing.T) string {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "go.sum")); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}

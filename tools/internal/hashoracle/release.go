@@ -1,0 +1,285 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hashoracle compares cmd/container-hash with the real code of the old
+// releases: a program is compiled with each release's own
+// pkg/kubelet/container, API types and go-spew from their modules, and random
+// containers go through all of them.
+package hashoracle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+
+	"holdfast/tools/internal/exit"
+)
+
+//go:embed program.go.txt
+var program string
+
+type mod struct{ path, version, sum string }
+
+// Release is an old release whose code is run.
+type Release struct {
+	// Generation is the release as container-hash names it, "1.7".
+	Generation string
+	// Golden is the release in the golden data, "1.7.0".
+	Golden string
+
+	kubernetes mod
+	v1         string // package of the API types
+	// other has the modules that differ from the root's go.mod; go-spew is at
+	// the revision that the release's own Godeps.json names.
+	other []mod
+}
+
+const (
+	newV1 = "k8s.io/api/core/v1"
+	oldV1 = "k8s.io/kubernetes/pkg/api/v1"
+)
+
+// Godeps.json of 1.6 and 1.7: go-spew 5215b55f46b2; of 1.8 and 1.9:
+// 782f4967f2dc, as in the root's go.mod.
+var oldSpew = mod{"github.com/davecgh/go-spew", "v0.0.0-20151105211317-5215b55f46b2", "h1:5zdDAMuB3gvbHB1m2BZT9+t9w+xaBmK3ehb7skDXcwM="}
+
+// Releases are the releases that Run compares with, newest first.
+var Releases = []Release{
+	{"1.9", "1.9.11", mod{"k8s.io/kubernetes", "v1.9.11", "h1:PFbmFeh46oRlAFz2MvCEbTA3ur8GKTi+08ur4xtJB10="}, newV1, nil},
+	{"1.8", "1.8.15", mod{"k8s.io/kubernetes", "v1.8.15", "h1:ONVF05Crp2Vb2KdX3l+DfVCuGROvCHk/IqNyI1hjLSQ="}, newV1, nil},
+	{"1.7", "1.7.0", mod{"k8s.io/kubernetes", "v1.7.0", "h1:SbVSyAzgyxRun+ZpB4+MsWbFWCRc7reDhmINx+MZ4AI="}, oldV1, []mod{oldSpew}},
+	// 1.6.1 wants a go-restful with package swagger, and a grpc that its
+	// generated code accepts; neither is near the hash.
+	{"1.6", "1.6.1", mod{"k8s.io/kubernetes", "v1.6.1", "h1:4wU6rbFTV108Kb6Kr1e5DWKMI5GFxYGKi4/CEPMHn4I="}, oldV1, []mod{
+		oldSpew,
+		{"github.com/emicklei/go-restful", "v1.1.3", "h1:KOKLkEASmIa2roa2xEV6WkADqyWrok5dt3TOMMHF1fE="},
+		{"google.golang.org/grpc", "v1.0.2", "h1:GgVBO4TaWRL+D2OCdvWHXCLACcxpkVXK4EnvcrR/1hM="},
+	}},
+}
+
+// builder makes the programs below dir.
+type builder struct {
+	root string // of the repository
+	dir  string // _output/hashoracle
+	pins *modfile.File
+	sums map[string]string // "module version" -> h1
+	log  io.Writer
+}
+
+func newBuilder(root string, log io.Writer) (*builder, error) {
+	b := &builder{root: root, dir: filepath.Join(root, "_output", "hashoracle"), sums: map[string]string{}, log: log}
+	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		return nil, err
+	}
+	if b.pins, err = modfile.Parse("go.mod", data, nil); err != nil {
+		return nil, err
+	}
+	if data, err = os.ReadFile(filepath.Join(root, "go.sum")); err != nil {
+		return nil, err
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		if f := strings.Fields(line); len(f) == 3 {
+			b.sums[f[0]+" "+f[1]] = f[2]
+		}
+	}
+	return b, nil
+}
+
+// goEnv is the environment of a go command; extra settings win.
+func goEnv(extra ...string) []string {
+	return append(os.Environ(), append([]string{"GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS="}, extra...)...)
+}
+
+// containerHash builds cmd/container-hash of this checkout.
+func (b *builder) containerHash() (string, error) {
+	if _, err := os.Stat(filepath.Join(b.root, "_output", "src", "v1.9.11", "ours", "go.mod")); err != nil {
+		return "", exit.Preconditionf("no source tree of v1.9.11 below _output/src, which container-hash is built with: run make source first")
+	}
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return "", err
+	}
+	out := filepath.Join(b.dir, "container-hash")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", out, "./cmd/container-hash")
+	cmd.Dir, cmd.Env = b.root, goEnv()
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ./cmd/container-hash: %v\n%s", err, text)
+	}
+	return out, nil
+}
+
+// oracle builds a release's program, or finds it built.
+func (b *builder) oracle(r Release) (string, error) {
+	key := sha256.New()
+	fmt.Fprintf(key, "%s\n%s\n%+v\n", runtime.Version(), program, r)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(b.root, name))
+		if err != nil {
+			return "", err
+		}
+		key.Write(data)
+	}
+	dir := filepath.Join(b.dir, r.kubernetes.version)
+	out := filepath.Join(dir, fmt.Sprintf("oracle-%x", key.Sum(nil)[:8]))
+	if _, err := os.Stat(out); err == nil {
+		return out, nil
+	}
+	fmt.Fprintf(b.log, "building the code of %s\n", r.kubernetes.version)
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	src := filepath.Join(dir, "gopath", "src")
+	if err := os.MkdirAll(filepath.Join(src, "oracle"), 0o755); err != nil {
+		return "", err
+	}
+	text := strings.Replace(program, "V1PACKAGE", r.v1, 1)
+	if err := os.WriteFile(filepath.Join(src, "oracle", "main.go"), []byte(text), 0o644); err != nil {
+		return "", err
+	}
+	if err := b.link(r, src); err != nil {
+		return "", fmt.Errorf("%s: %v", r.kubernetes.version, err)
+	}
+	// GOPATH mode takes the release's folders as they are in the module cache,
+	// without a go.mod in each of them.
+	cmd := exec.Command("go", "build", "-trimpath", "-o", out+".tmp", "oracle")
+	cmd.Dir, cmd.Env = filepath.Join(src, "oracle"), goEnv("GO111MODULE=off", "GOPATH="+filepath.Dir(src), "GOMODCACHE="+goenv("GOMODCACHE"))
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s does not build: %v\n%s", r.kubernetes.version, err, text)
+	}
+	return out, os.Rename(out+".tmp", out)
+}
+
+func goenv(name string) string {
+	out, _ := exec.Command("go", "env", name).Output()
+	return strings.TrimSpace(string(out))
+}
+
+// link puts the release, its staging repositories and, as long as a package is
+// missing, the module that has it below src.
+func (b *builder) link(r Release, src string) error {
+	kube, err := b.download(r.kubernetes)
+	if err != nil {
+		return err
+	}
+	if err := symlink(kube, filepath.Join(src, "k8s.io", "kubernetes")); err != nil {
+		return err
+	}
+	staging, err := filepath.Glob(filepath.Join(kube, "staging", "src", "k8s.io", "*"))
+	if err != nil {
+		return err
+	}
+	for _, s := range staging {
+		if err := symlink(s, filepath.Join(src, "k8s.io", filepath.Base(s))); err != nil {
+			return err
+		}
+	}
+	linked := map[string]bool{}
+	for {
+		missing, err := missingPackages(src)
+		if err != nil || len(missing) == 0 {
+			return err
+		}
+		progress := false
+		for _, pkg := range missing {
+			m, dir, err := b.moduleOf(r, pkg)
+			if err != nil {
+				return err
+			}
+			if linked[m] {
+				continue
+			}
+			linked[m], progress = true, true
+			if err := symlink(dir, filepath.Join(src, filepath.FromSlash(m))); err != nil {
+				return err
+			}
+		}
+		if !progress {
+			return fmt.Errorf("the pinned modules lack packages %s", strings.Join(missing, ", "))
+		}
+	}
+}
+
+func symlink(target, name string) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(target, name)
+}
+
+// missingPackages lists imports of the program that src does not have.
+func missingPackages(src string) ([]string, error) {
+	cmd := exec.Command("go", "list", "-e", "-deps", "-f", "{{if and .Error (not .GoFiles)}}{{.ImportPath}}{{end}}", "oracle")
+	cmd.Dir, cmd.Env = filepath.Join(src, "oracle"), goEnv("GO111MODULE=off", "GOPATH="+filepath.Dir(src))
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %v\n%s", err, errs.Bytes())
+	}
+	missing := strings.Fields(string(out))
+	sort.Strings(missing)
+	return missing, nil
+}
+
+// moduleOf returns the module that has a package, and its folder.
+func (b *builder) moduleOf(r Release, pkg string) (path, dir string, err error) {
+	within := func(path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
+	for _, m := range r.other {
+		if within(m.path) {
+			dir, err = b.download(m)
+			return m.path, dir, err
+		}
+	}
+	var m mod
+	for _, req := range b.pins.Require {
+		if within(req.Mod.Path) && len(req.Mod.Path) > len(m.path) {
+			m = mod{path: req.Mod.Path, version: req.Mod.Version}
+		}
+	}
+	if m.path == "" {
+		return "", "", fmt.Errorf("no module in go.mod has package %s", pkg)
+	}
+	path = m.path
+	for _, rep := range b.pins.Replace {
+		if rep.Old.Path != path {
+			continue
+		}
+		if rep.New.Version == "" {
+			return path, filepath.Join(b.root, rep.New.Path), nil
+		}
+		m.path, m.version = rep.New.Path, rep.New.Version
+	}
+	m.sum = b.sums[m.path+" "+m.version]
+	dir, err = b.download(m)
+	return path, dir, err
+}
+
+// download returns the folder of a module in the module cache. The sum is the
+// one that is pinned.
+func (b *builder) download(m mod) (string, error) {
+	if m.sum == "" {
+		return "", fmt.Errorf("no sum is pinned for module %s@%s", m.path, m.version)
+	}
+	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
+	cmd.Dir, cmd.Env = os.TempDir(), goEnv("GOFLAGS=-mod=mod")
+	out, err := cmd.Output()
+	var got struct{ Dir, Sum, Error string }
+	if jerr := json.Unmarshal(out, &got); jerr != nil || got.Error != "" || err != nil {
+		return "", fmt.Errorf("go mod download %s@%s: %v %s", m.path, m.version, err, got.Error)
+	}
+	if got.Sum != m.sum {
+		return "", fmt.Errorf("module %s@%s has sum %s, pinned is %s", m.path, m.version, got.Sum, m.sum)
+	}
+	return got.Dir, nil
+}
