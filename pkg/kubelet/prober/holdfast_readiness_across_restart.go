@@ -43,6 +43,10 @@ type keptReadiness struct {
 
 type keptContainer struct {
 	startedAt time.Time
+	// stock is set for a container whose readiness is not kept, whatever was
+	// published. It is not ready until its probe succeeds, also in its first sync,
+	// which may come before the probe worker is there.
+	stock bool
 	// known is false as long as no published status was seen (no mirror pod yet).
 	known bool
 	ready bool
@@ -99,19 +103,19 @@ func (m *manager) keepReadiness(stopper ContainerStopper, podManager kubepod.Man
 	containers, seen := m.kept.pods[pod.UID]
 	if !seen {
 		containers = runningWithReadinessProbe(pod, podStatus)
-		for id := range containers {
-			// A pod that is being deleted is judged as upstream does, and so is a
-			// container that is about to go because of what happened meanwhile.
-			if _, probed := m.readinessManager.Get(id); probed || pod.DeletionTimestamp != nil {
+		for id, c := range containers {
+			if _, probed := m.readinessManager.Get(id); probed {
 				delete(containers, id)
 			}
+			// A pod that is being deleted is judged as upstream does.
+			c.stock = pod.DeletionTimestamp != nil
 		}
-		if len(containers) > 0 {
+		if len(containers) > 0 && pod.DeletionTimestamp == nil {
+			// And so is a container that is about to go because of what happened
+			// while no kubelet was there.
 			stops := stopper.ContainersToStop(pod, podStatus)
-			for id := range containers {
-				if stops(id) {
-					delete(containers, id)
-				}
+			for id, c := range containers {
+				c.stock = stops(id)
 			}
 		}
 		if m.kept.pods == nil {
@@ -128,14 +132,14 @@ func (m *manager) keepReadiness(stopper ContainerStopper, podManager kubepod.Man
 		if _, probed := m.readinessManager.Get(id); probed {
 			delete(containers, id)
 		}
-		if c.known || published == nil {
+		if c.known || c.stock || published == nil {
 			continue
 		}
 		c.known, c.ready = true, publishedReady(published, id.String(), c.startedAt)
 		switch {
 		case c.ready && enabled:
 			readinessKept.Inc()
-			glog.Infof("Keeping the published readiness of container %q of pod %q until its first probe result", id, format.Pod(pod))
+			glog.Infof("Keeping the published readiness of container %q of pod %q until its first probe result", id.String(), format.Pod(pod))
 		case c.ready:
 			readinessWouldKeep.Inc()
 		}
@@ -143,7 +147,7 @@ func (m *manager) keepReadiness(stopper ContainerStopper, podManager kubepod.Man
 	if !enabled {
 		// Nothing but the mark that the pod was seen stays.
 		for id, c := range containers {
-			if c.known || !kubepod.IsStaticPod(pod) {
+			if c.known || c.stock || !kubepod.IsStaticPod(pod) {
 				delete(containers, id)
 			}
 		}
@@ -213,7 +217,8 @@ func (k *keptReadiness) container(podUID types.UID, id kubecontainer.ContainerID
 func (w *worker) setInitialResult() {
 	if w.probeType == readiness {
 		w.probeManager.kept.Lock()
-		_, kept := w.probeManager.kept.container(w.pod.UID, w.containerID)
+		c, ok := w.probeManager.kept.container(w.pod.UID, w.containerID)
+		kept := ok && !c.stock
 		w.probeManager.kept.Unlock()
 		if kept {
 			return
@@ -241,7 +246,7 @@ func (m *manager) SettleReadiness(podUID types.UID, published *v1.PodStatus) map
 	settled := map[kubecontainer.ContainerID]bool{}
 	for id := range m.kept.pods[podUID] {
 		c, ok := m.kept.container(podUID, id)
-		if !ok || c.settled {
+		if !ok || c.stock || c.settled {
 			continue
 		}
 		if _, probed := m.readinessManager.Get(id); probed {
@@ -253,10 +258,10 @@ func (m *manager) SettleReadiness(podUID types.UID, published *v1.PodStatus) map
 		switch {
 		case c.ready && !was:
 			readinessKept.Inc()
-			glog.Infof("Keeping the published readiness of container %q of pod with UID %q until its first probe result", id, podUID)
+			glog.Infof("Keeping the published readiness of container %q of pod with UID %q until its first probe result", id.String(), podUID)
 		case was && !c.ready:
 			readinessWithdrawn.Inc()
-			glog.Warningf("Not keeping the readiness of container %q of pod with UID %q: it is not ready for the API server", id, podUID)
+			glog.Warningf("Not keeping the readiness of container %q of pod with UID %q: it is not ready for the API server", id.String(), podUID)
 		}
 		settled[id] = c.ready
 	}

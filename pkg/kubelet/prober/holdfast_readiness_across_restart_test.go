@@ -230,6 +230,27 @@ func TestHoldfastReadinessNotKept(t *testing.T) {
 	}
 }
 
+// And so for a container whose readiness is not kept.
+func TestHoldfastReadinessFirstSyncBeforeWorkerNotKept(t *testing.T) {
+	now := metav1.Now()
+	for _, deleted := range []bool{true, false} {
+		m := newTestManager()
+		pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
+		stop := fakeStopper(stopAll)
+		if deleted {
+			pod.DeletionTimestamp, stop = &now, stopNone
+		}
+		assert.Equal(t, []bool{false}, syncOnce(m, stop, pm, pod, podStatus))
+		assert.Empty(t, m.SettleReadiness(testPodUID, &pod.Status))
+		assert.Equal(t, []bool{false}, syncOnce(m, stop, pm, pod, podStatus))
+		w := addWorker(m, pod)
+		m.prober.exec = fakeExecProber{probe.Failure, nil}
+		require.True(t, w.doProbe())
+		result, ok := m.readinessManager.Get(testContainerID)
+		assert.True(t, ok && result == results.Failure, "the initial result, as in stock")
+	}
+}
+
 // A container that this process started is not ready before its probe says so,
 // whatever the API server says of it.
 func TestHoldfastReadinessNotKeptOfOwnContainers(t *testing.T) {

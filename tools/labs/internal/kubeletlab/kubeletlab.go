@@ -1,0 +1,241 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kubeletlab has what the labs about restarts and swaps of a kubelet
+// share: proof that the new kubelet has looked at every pod, snapshots of the
+// containers, and what was published in between.
+package kubeletlab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"holdfast/tools/labkit"
+)
+
+// Metric sums the samples of a metric of the node's kubelet whose line begins
+// with prefix; 0 if there is none.
+func Metric(ctx context.Context, n *labkit.Node, prefix string) (float64, error) {
+	text, err := labkit.HTTPGet(ctx, n.KubeletURL+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
+		if line := s.Text(); strings.HasPrefix(line, prefix) {
+			f := strings.Fields(line)
+			v, err := strconv.ParseFloat(f[len(f)-1], 64)
+			if err != nil {
+				return 0, fmt.Errorf("metric %q: %w", line, err)
+			}
+			sum += v
+		}
+	}
+	return sum, nil
+}
+
+// WaitSynced waits until the kubelet, since its start, has begun to sync at
+// least pods pods. It counts the metric that every release from 1.7 to 1.9
+// observes at a pod's first sync, right before containers are compared.
+func WaitSynced(ctx context.Context, n *labkit.Node, pods int, bound time.Duration) error {
+	return labkit.WaitUntil(ctx, fmt.Sprintf("first sync of %d pods by the new kubelet of %s", pods, n.Name), bound, func(ctx context.Context) (bool, error) {
+		v, err := Metric(ctx, n, "kubelet_pod_start_latency_microseconds_count")
+		if err == nil && int(v) < pods {
+			err = fmt.Errorf("%d so far", int(v))
+		}
+		return err == nil, err
+	})
+}
+
+// Container is what must stay the same of a container.
+type Container struct {
+	ID, StartedAt string
+	Pod           string
+	Sandbox       bool
+	// Hash is the recorded hash of the spec, "" for a sandbox.
+	Hash string
+}
+
+// Snapshot is the running containers of a node by "namespace/pod/container".
+type Snapshot map[string]Container
+
+// Take reads the node's docker, not the API, so that it does not depend on a
+// kubelet.
+func Take(ctx context.Context, n *labkit.Node) (Snapshot, error) {
+	cs, err := n.Docker.Containers(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	s := Snapshot{}
+	for _, c := range cs {
+		m, err := n.Docker.Inspect(ctx, c.ID)
+		if err != nil {
+			var de *labkit.DockerError
+			if errors.As(err, &de) && de.Status == 404 {
+				continue
+			}
+			return nil, err
+		}
+		state, _ := m["State"].(map[string]any)
+		started, _ := state["StartedAt"].(string)
+		l := c.Labels
+		key := l[labkit.LabelNamespace] + "/" + l[labkit.LabelPod] + "/" + l[labkit.LabelContainer]
+		s[key] = Container{ID: c.ID, StartedAt: started, Pod: l[labkit.LabelPod],
+			Sandbox: l[labkit.LabelType] == "podsandbox", Hash: l[labkit.LabelHash]}
+	}
+	return s, nil
+}
+
+// Diff is what became of a snapshot's containers.
+type Diff struct {
+	Kept, Recreated, Gone []string
+}
+
+// Compare tells which containers of before still run (same ID, same start),
+// which run anew, and which do not run. Only keys that want accepts count.
+func Compare(before, after Snapshot, want func(key string, c Container) bool) Diff {
+	var d Diff
+	for key, b := range before {
+		if !want(key, b) {
+			continue
+		}
+		a, ok := after[key]
+		switch {
+		case !ok:
+			d.Gone = append(d.Gone, key)
+		case a.ID == b.ID && a.StartedAt == b.StartedAt:
+			d.Kept = append(d.Kept, key)
+		default:
+			d.Recreated = append(d.Recreated, key)
+		}
+	}
+	for _, l := range [][]string{d.Kept, d.Recreated, d.Gone} {
+		sort.Strings(l)
+	}
+	return d
+}
+
+// WaitStable waits until the node's set of containers has not changed for quiet.
+// It is for the side of an oracle that proves that nothing more happens, after
+// WaitSynced has proven that something could.
+func WaitStable(ctx context.Context, n *labkit.Node, quiet, bound time.Duration) (Snapshot, error) {
+	var last Snapshot
+	var since time.Time
+	err := labkit.WaitUntil(ctx, "no container started or stopped on "+n.Name+" for "+quiet.String(), bound, func(ctx context.Context) (bool, error) {
+		s, err := Take(ctx, n)
+		if err != nil {
+			return false, err
+		}
+		if last == nil || !same(last, s) {
+			last, since = s, time.Now()
+		}
+		return time.Since(since) >= quiet, nil
+	})
+	return last, err
+}
+
+func same(a, b Snapshot) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for k, c := range a {
+		if b[k] != c {
+			return false
+		}
+	}
+	return true
+}
+
+// PodReady is a pod's Ready condition.
+func PodReady(o *labkit.Object) bool { return labkit.Condition(o, "Ready") == "True" }
+
+// Published is what watchers saw of some pods and of one Endpoints object.
+type Published struct {
+	// NotReady are MODIFIED events of a pod with Ready not True, by pod name.
+	NotReady map[string]int
+	// Removed counts addresses that were ready in one version of the Endpoints
+	// and not in the next; Lowest is the smallest number of ready addresses.
+	Removed, Lowest int
+	// First is the first thing that was seen, with its time; "" if nothing was.
+	First string
+}
+
+func (p Published) String() string {
+	s := fmt.Sprintf("%d pods published as not ready, %d addresses removed, lowest %d", len(p.NotReady), p.Removed, p.Lowest)
+	if p.First != "" {
+		s += "; first: " + p.First
+	}
+	return s
+}
+
+// Seen reads two recorders from the time since on. Only pods that tracked
+// accepts count; addresses are counted if they belong to one of these pods.
+func Seen(pods, endpoints *labkit.Recorder, ns, service string, since time.Time, tracked func(pod string) bool) (Published, error) {
+	p := Published{NotReady: map[string]int{}, Lowest: -1}
+	if pods.Gaps()+endpoints.Gaps() > 0 {
+		return p, fmt.Errorf("a watch was lost (pods %d times, endpoints %d times): events may be missing", pods.Gaps(), endpoints.Gaps())
+	}
+	first := func(t time.Time, format string, a ...any) {
+		if p.First == "" {
+			p.First = t.UTC().Format("15:04:05.000") + " " + fmt.Sprintf(format, a...)
+		}
+	}
+	for _, ev := range pods.Events() {
+		if ev.Object == nil || ev.Time.Before(since) || ev.Type != "MODIFIED" || !tracked(ev.Object.GetName()) || PodReady(ev.Object) {
+			continue
+		}
+		p.NotReady[ev.Object.GetName()]++
+		first(ev.Time, "pod %s Ready=%s", ev.Object.GetName(), labkit.Condition(ev.Object, "Ready"))
+	}
+	ready := map[string]bool{}
+	for _, ev := range endpoints.Of(ns, service) {
+		now := map[string]bool{}
+		for _, name := range readyPods(ev.Object) {
+			if tracked(name) {
+				now[name] = true
+			}
+		}
+		if !ev.Time.Before(since) {
+			for name := range ready {
+				if !now[name] {
+					p.Removed++
+					first(ev.Time, "address of pod %s removed from Endpoints", name)
+				}
+			}
+			if p.Lowest < 0 || len(now) < p.Lowest {
+				p.Lowest = len(now)
+			}
+		}
+		ready = now
+	}
+	if p.Lowest < 0 {
+		p.Lowest = len(ready)
+	}
+	return p, nil
+}
+
+// readyPods are the names of the pods behind an Endpoints object's ready addresses.
+func readyPods(ep *labkit.Object) []string {
+	var out []string
+	for _, s := range labkit.Slice(ep, "subsets") {
+		m, _ := s.(map[string]any)
+		as, _ := m["addresses"].([]any)
+		for _, a := range as {
+			am, _ := a.(map[string]any)
+			ref, _ := am["targetRef"].(map[string]any)
+			if name, _ := ref["name"].(string); name != "" {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
+// ReadyPods are the names of the pods behind the ready addresses of o.
+func ReadyPods(o *labkit.Object) []string { return readyPods(o) }

@@ -1,0 +1,360 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package readinessacrossrestart is the lab readiness-across-restart: a kubelet
+// is restarted under probed pods behind a Service. See
+// labs/readiness-across-restart/README.md.
+package readinessacrossrestart
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+const (
+	base   = "v1.9.11"
+	ns     = "default"
+	probed = 20
+	// period is the probes' period. A kubelet waits a random part of it before
+	// a pod's first probe.
+	period = 4 * time.Second
+)
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Name:    "readiness-across-restart",
+		Summary: "each restart of a kubelet takes the probed pods of its node out of their Services",
+		Gates:   []string{"ReadinessAcrossRestart"},
+		Plan: func(p labkit.Profile) []string {
+			return []string{
+				"start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.9.11",
+				fmt.Sprintf("create %d probed pods of several kinds behind a Service, one that is never ready, and one without a probe", probed),
+				"record every event of pods and Endpoints, and send requests to the addresses in Endpoints",
+				"swap the kubelet for the one under test",
+				fmt.Sprintf("restart it %d times, at random by SIGTERM or kill -9, down for a random time up to 3 s", restarts(p)),
+				"while it is down once: delete a pod, change the image of another, and let a third fail its probe",
+				"oracle: MODIFIED events with Ready=False, addresses that left Endpoints, failed requests; for the pods of the step before, that they left",
+			}
+		},
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.StockBinary(base, "kube-controller-manager"),
+			labkit.StockBinary(base, "kubelet"),
+			labkit.BinaryUnderTest(base, "kubelet"),
+		},
+		Run: run,
+	})
+}
+
+func restarts(p labkit.Profile) int {
+	if p == labkit.Long {
+		return 10
+	}
+	return 2
+}
+
+// pods are bound to the node, so that no scheduler is needed. Kinds of probe:
+// http, exec, tcp; thresholds; two containers.
+func pods() string {
+	var b strings.Builder
+	b.WriteString(`
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+`)
+	pod := func(name, env, probe, more string) {
+		fmt.Fprintf(&b, `---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {app: web}}
+spec:
+  nodeName: node1
+  terminationGracePeriodSeconds: 2
+  containers:
+  - name: web
+    image: %s
+    imagePullPolicy: IfNotPresent
+    env: [{name: LABPOD_READY_FILE, value: /tmp/ready}%s]
+%s%s`, name, labkit.WebImage("v1"), env, probe, more)
+	}
+	probe := func(handler, more string) string {
+		return fmt.Sprintf("    readinessProbe: {%s, periodSeconds: %d, failureThreshold: 2%s}\n", handler, int(period.Seconds()), more)
+	}
+	http := "httpGet: {path: /ready, port: 8080}"
+	second := fmt.Sprintf("  - name: second\n    image: %s\n    imagePullPolicy: IfNotPresent\n    env: [{name: LABPOD_LISTEN, value: ':8081'}]\n", labkit.WebImage("v1"))
+	for i := range probed {
+		p, more := probe(http, ""), ""
+		switch i % 5 {
+		case 1:
+			p = probe("exec: {command: [/labpod, probe, /tmp/ready]}", "")
+		case 2:
+			p = probe("tcpSocket: {port: 8080}", "")
+		case 3:
+			p = probe(http, ", successThreshold: 2, initialDelaySeconds: 2")
+		case 4:
+			more = second + probe("httpGet: {path: /ready, port: 8081}", "")
+		}
+		pod(fmt.Sprintf("web-%02d", i), "", p, more)
+	}
+	pod("never-ready", ", {name: LABPOD_READY_AFTER, value: 10h}", probe(http, ""), "")
+	pod("no-probe", "", "", "")
+	return b.String()
+}
+
+// allPods is what pods creates.
+const allPods = probed + 2
+
+type lab struct {
+	e         *labkit.Env
+	c         *labkit.Cluster
+	node      *labkit.Node
+	pods, eps *labkit.Recorder
+	load      *labkit.Load
+	alive     int // pods on the node
+	gone      map[string]bool
+}
+
+func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
+		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(base, "kubelet")}},
+	})
+	if err != nil {
+		return labkit.Result{}, err
+	}
+	l := &lab{e: e, c: c, node: c.Nodes[0], alive: allPods, gone: map[string]bool{}}
+	if err := l.start(ctx); err != nil {
+		return labkit.Result{}, err
+	}
+	total := kubeletlab.Published{NotReady: map[string]int{}, Lowest: probed}
+	add := func(p kubeletlab.Published) {
+		for k, v := range p.NotReady {
+			total.NotReady[k] += v
+		}
+		total.Removed += p.Removed
+		total.Lowest = min(total.Lowest, p.Lowest)
+		if total.First == "" {
+			total.First = p.First
+		}
+	}
+	steps := restarts(e.Profile)
+	for i := 0; i <= steps; i++ {
+		what := fmt.Sprintf("restart %d of %d", i, steps)
+		if i == 0 {
+			what = "swap stock for the kubelet under test"
+		}
+		var during func(context.Context) error
+		if i == steps {
+			during = l.changes
+		}
+		p, err := l.step(ctx, what, during)
+		if err != nil {
+			return labkit.Result{}, err
+		}
+		add(p)
+		e.Fact("%s: %v", what, p)
+	}
+	if err := l.judgeChanges(ctx); err != nil {
+		return labkit.Result{}, err
+	}
+	r := l.load.Stop()
+	e.Fact("load: %v", r)
+	if r.OK == 0 {
+		return labkit.Result{}, fmt.Errorf("the load sent nothing")
+	}
+	if err := l.neverReady(); err != nil {
+		return labkit.ReproducedBecause("%v", err), nil
+	}
+	if len(total.NotReady) > 0 || total.Removed > 0 || r.Failed > 0 {
+		return labkit.ReproducedBecause("in %d restarts: %v; %d of %d requests failed", steps+1, total, r.Failed, r.OK+r.Failed), nil
+	}
+	return labkit.AbsentBecause("in %d restarts no pod of %d was published as not ready, no address left Endpoints, %d requests, none failed",
+		steps+1, probed, r.OK), nil
+}
+
+// start creates the pods and waits until all but one are ready.
+func (l *lab) start(ctx context.Context) error {
+	l.e.Step("create %d pods and a Service", allPods)
+	if _, err := l.c.Client.CreateYAML(ctx, ns, pods()); err != nil {
+		return err
+	}
+	if _, err := l.c.Client.WaitFor(ctx, labkit.Endpoints, ns, "web", 3*time.Minute, "has all addresses", func(ep *labkit.Object) (bool, error) {
+		n := len(labkit.ReadyAddresses(ep))
+		if n < allPods-1 {
+			return false, fmt.Errorf("%d of %d", n, allPods-1)
+		}
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	var err error
+	if l.pods, err = l.c.Client.Record(ctx, labkit.Pods, ns); err != nil {
+		return err
+	}
+	if l.eps, err = l.c.Client.Record(ctx, labkit.Endpoints, ns); err != nil {
+		return err
+	}
+	l.load = labkit.StartLoad(ctx, labkit.LoadConfig{Interval: 50 * time.Millisecond, Targets: func() []string {
+		if ep := l.eps.Latest(ns, "web"); ep != nil {
+			return labkit.ReadyAddresses(ep)
+		}
+		return nil
+	}})
+	return nil
+}
+
+// tracked are the pods that must stay ready.
+func (l *lab) tracked(pod string) bool { return strings.HasPrefix(pod, "web-") && !l.gone[pod] }
+
+// step ends the kubelet, does something while it is down, starts the one under
+// test and waits until each probe has had its chance.
+func (l *lab) step(ctx context.Context, what string, during func(context.Context) error) (kubeletlab.Published, error) {
+	kill, down := l.e.Rand.IntN(2) == 0, time.Duration(l.e.Rand.IntN(3000))*time.Millisecond
+	how := "SIGTERM"
+	if kill {
+		how = "kill -9"
+	}
+	l.e.Step("%s (%s, down for %v)", what, how, down)
+	since := time.Now()
+	var err error
+	if kill {
+		err = l.node.KillKubelet()
+	} else {
+		err = l.node.StopKubelet()
+	}
+	if err != nil {
+		return kubeletlab.Published{}, err
+	}
+	if during != nil {
+		if err := during(ctx); err != nil {
+			return kubeletlab.Published{}, err
+		}
+	}
+	// The time that a package upgrade takes; no oracle.
+	select {
+	case <-time.After(down):
+	case <-ctx.Done():
+		return kubeletlab.Published{}, context.Cause(ctx)
+	}
+	if err := l.node.StartKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+		return kubeletlab.Published{}, err
+	}
+	if err := kubeletlab.WaitSynced(ctx, l.node, l.alive, 60*time.Second); err != nil {
+		return kubeletlab.Published{}, err
+	}
+	synced := time.Now()
+	// Every probe has run twice after two periods; that is what successThreshold 2
+	// needs. An own pod's readiness may take longer when the machine is busy.
+	if _, err := l.c.Client.WaitFor(ctx, labkit.Endpoints, ns, "web", 60*time.Second, "has all addresses and two periods have passed", func(ep *labkit.Object) (bool, error) {
+		n := 0
+		for _, p := range kubeletlab.ReadyPods(ep) {
+			if l.tracked(p) {
+				n++
+			}
+		}
+		if want := probed - len(l.gone); n < want {
+			return false, fmt.Errorf("%d of %d", n, want)
+		}
+		return time.Since(synced) > 2*period, nil
+	}); err != nil {
+		return kubeletlab.Published{}, err
+	}
+	if l.e.Variant == labkit.Ours {
+		kept, err := kubeletlab.Metric(ctx, l.node, "holdfast_readiness_across_restart_kept_total")
+		if err != nil {
+			return kubeletlab.Published{}, err
+		}
+		l.e.Logf("%s: readiness kept of %v containers", what, kept)
+		if int(kept) < probed-len(l.gone) {
+			return kubeletlab.Published{}, fmt.Errorf("the kubelet says that it kept the readiness of %v containers, want at least %d", kept, probed-len(l.gone))
+		}
+	}
+	return kubeletlab.Seen(l.pods, l.eps, ns, "web", since, l.tracked)
+}
+
+// The pods that something happens to while the kubelet is down.
+const (
+	deleted = "web-00"
+	imaged  = "web-05"
+	failing = "web-10"
+)
+
+func (l *lab) changes(ctx context.Context) error {
+	for _, p := range []string{deleted, imaged, failing} {
+		l.gone[p] = true
+	}
+	if err := l.c.Client.Delete(ctx, labkit.Pods, ns, deleted); err != nil {
+		return err
+	}
+	if _, err := l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, imaged,
+		fmt.Sprintf(`{"spec":{"containers":[{"name":"web","image":%q}]}}`, labkit.WebImage("v2"))); err != nil {
+		return err
+	}
+	pod, err := l.c.Client.Get(ctx, labkit.Pods, ns, failing)
+	if err != nil {
+		return err
+	}
+	_, err = labkit.HTTPGet(ctx, "http://"+labkit.String(pod, "status", "podIP")+":8080/set?ready=false")
+	return err
+}
+
+// judgeChanges: these three are judged as stock does, in every variant.
+func (l *lab) judgeChanges(ctx context.Context) error {
+	l.e.Step("pods that were changed while the kubelet was down")
+	if err := l.c.Client.WaitGone(ctx, labkit.Pods, ns, deleted, 30*time.Second); err != nil {
+		return err
+	}
+	if _, err := l.c.Client.WaitFor(ctx, labkit.Pods, ns, failing, 30*time.Second, "is not ready", func(o *labkit.Object) (bool, error) {
+		return !kubeletlab.PodReady(o), nil
+	}); err != nil {
+		return err
+	}
+	if _, err := l.c.Client.WaitFor(ctx, labkit.Pods, ns, imaged, 30*time.Second, "runs the new image and is ready", func(o *labkit.Object) (bool, error) {
+		cs := labkit.Slice(o, "status", "containerStatuses")
+		if len(cs) != 1 || !kubeletlab.PodReady(o) {
+			return false, nil
+		}
+		m := cs[0].(map[string]any)
+		return m["restartCount"] == int64(1) && strings.Contains(fmt.Sprint(m["image"]), "v2"), nil
+	}); err != nil {
+		return err
+	}
+	if l.e.Variant != labkit.Ours {
+		return nil // in stock it depends on whether the first sync or the probe worker is faster
+	}
+	// The pod whose image changed was published as not ready while it still had
+	// its old container.
+	var old string
+	for _, ev := range l.pods.Of(ns, imaged) {
+		id := labkit.ContainerIDs(ev.Object)["web"]
+		if old == "" {
+			old = id
+		}
+		if id != old {
+			return fmt.Errorf("pod %s was never published as not ready before its container %.12s was replaced", imaged, old)
+		}
+		if ev.Type == "MODIFIED" && !kubeletlab.PodReady(ev.Object) {
+			return nil
+		}
+	}
+	return fmt.Errorf("pod %s was never published as not ready", imaged)
+}
+
+// neverReady: nothing became ready that was not.
+func (l *lab) neverReady() error {
+	for _, ev := range l.pods.Of(ns, "never-ready") {
+		if kubeletlab.PodReady(ev.Object) {
+			return fmt.Errorf("the pod that never was ready was published as ready at %s", ev.Time.UTC().Format("15:04:05.000"))
+		}
+	}
+	return nil
+}
