@@ -6,6 +6,7 @@ package tree
 import (
 	"bytes"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,22 +25,27 @@ import (
 // A patch whose effect stays the same stays as it is, to the byte. With
 // several patches on one file an edit belongs to the last of them; to change
 // an earlier one, edit its file and make again.
+//
+// Nothing is written unless all edits can be carried back: a file that was
+// changed both in the tree and in the repository since is left to a person.
 func (t *Tree) Extract(into string) ([]string, error) {
+	if err := t.Base.HasVariant(t.Variant); err != nil {
+		return nil, err
+	}
 	unlock, err := t.lock()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	m, err := t.loadManifest()
+	m, edits, err := t.state()
 	if err != nil {
 		return nil, err
 	}
 	if m.Incomplete {
 		return nil, exit.Preconditionf("%s is half-written: run make first", t.rel(t.Dir()))
 	}
-	edits, err := t.edited(m)
-	if err != nil {
-		return nil, err
+	if len(m.Files) == 0 {
+		return nil, exit.Preconditionf("there is no tree %s: run make source first", t.rel(t.Dir()))
 	}
 	own, err := t.ownFiles()
 	if err != nil {
@@ -49,45 +55,79 @@ func (t *Tree) Extract(into string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var written []string
+	var outs []output
 	edited := map[string][]byte{} // upstream path -> content in the tree
 	for _, e := range edits {
 		if m.Generated[e.Path] {
-			return written, exit.Preconditionf("%s is generated: an edit of it cannot be carried back; change what it is made from, and make discard", e.Path)
+			return nil, exit.Preconditionf("%s is generated: an edit of it cannot be carried back; change what it is made from, and make discard", e.Path)
 		}
 		var content []byte
 		if e.Kind != "removed" {
 			if content, err = os.ReadFile(filepath.Join(t.Dir(), filepath.FromSlash(e.Path))); err != nil {
-				return written, err
+				return nil, err
 			}
 		}
 		if _, upstream := want[e.Path]; upstream {
 			if content == nil {
-				return written, exit.Preconditionf("%s was removed: removing one of upstream's files is not carried back; write it into a patch by hand, or restore it with make discard", e.Path)
+				return nil, exit.Preconditionf("%s was removed: removing one of upstream's files is not carried back; write it into a patch by hand, or restore it with make discard", e.Path)
 			}
 			edited[e.Path] = content
 			continue
 		}
 		file, err := t.overlayFile(e, own)
 		if err != nil {
-			return written, err
+			return nil, err
 		}
-		if content == nil {
+		if now := own[e.Path].sum; now != m.Files[e.Path].Sum && (content == nil || now != sha(content)) {
+			return nil, bothChanged(e.Path, t.rel(file))
+		}
+		outs = append(outs, output{t.rel(file), content})
+	}
+	patches, err := t.rewrite(want, edited, m, into)
+	if err != nil {
+		return nil, err
+	}
+	return t.writeAll(append(outs, patches...))
+}
+
+// bothChanged is the error for a file that has two new states.
+func bothChanged(path, file string) error {
+	return exit.Preconditionf("%s was edited in the tree, and %s was changed since the tree was written: put one of them back as it was (git stash, or your editor), or carry the edit over by hand; nothing was changed", path, file)
+}
+
+// output is one file of the repository to be written; nil content removes it.
+type output struct {
+	file    string // relative to the root
+	content []byte
+}
+
+// writeAll writes outs and returns their names.
+func (t *Tree) writeAll(outs []output) ([]string, error) {
+	var written []string
+	for _, o := range outs {
+		file := filepath.Join(t.Base.Root, o.file)
+		var err error
+		if o.content == nil {
 			err = os.Remove(file)
 		} else if err = os.MkdirAll(filepath.Dir(file), 0o755); err == nil {
-			err = os.WriteFile(file, content, 0o644)
+			err = writeFile(file, o.content, 0o644)
 		}
 		if err != nil {
 			return written, err
 		}
-		written = append(written, t.rel(file))
+		written = append(written, o.file)
 	}
-	more, err := t.rewrite(want, edited, into)
-	return append(written, more...), err
+	return written, nil
 }
 
-// overlayFile says where in the repository an overlay file of the tree lives.
+// overlayFile says where in the repository an overlay file of the tree lives:
+// in the overlay folder that has it, or, when it is new, in the last one that
+// covers it (the product's, where the toolchain series has one too).
 func (t *Tree) overlayFile(e Edit, own map[string]source) (string, error) {
+	if name := path.Base(e.Path); name == "go.mod" || name == "go.sum" {
+		return "", exit.Preconditionf("%s (%s) is written by make: it cannot be carried back; make discard gives it up", e.Path, e.Kind)
+	}
+	found := ""
 	for _, o := range t.overlayDirs() {
 		rest := e.Path
 		if o.To != "." && o.To != "" {
@@ -96,27 +136,40 @@ func (t *Tree) overlayFile(e Edit, own map[string]source) (string, error) {
 				continue
 			}
 		}
-		return filepath.Join(t.Base.Root, filepath.FromSlash(o.From), filepath.FromSlash(rest)), nil
+		file := filepath.Join(t.Base.Root, filepath.FromSlash(o.From), filepath.FromSlash(rest))
+		if _, ok := own[e.Path]; ok {
+			if _, err := os.Lstat(file); err != nil {
+				continue
+			}
+		}
+		found = file
 	}
-	if _, ok := own[e.Path]; !ok && e.Kind == "added" {
-		return "", exit.Preconditionf("%s is new, and no overlay folder of bases/%s/base.json covers it: move it below one", e.Path, t.Base.Name)
+	if found == "" {
+		return "", exit.Preconditionf("%s (%s) is not upstream's, and no overlay folder of bases/%s/base.json covers it: move it below one", e.Path, e.Kind, t.Base.Name)
 	}
-	return "", exit.Preconditionf("%s (%s) is written by make: it cannot be carried back; make discard gives it up", e.Path, e.Kind)
+	return found, nil
 }
 
 // Normalise rewrites each patch of the tree's series that is not in normal
 // form, with the same effect.
 func (t *Tree) Normalise() ([]string, error) {
+	if err := t.Base.HasVariant(t.Variant); err != nil {
+		return nil, err
+	}
 	want, err := t.upstream()
 	if err != nil {
 		return nil, err
 	}
-	return t.rewrite(want, nil, "")
+	outs, err := t.rewrite(want, nil, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	return t.writeAll(outs)
 }
 
-// rewrite lays the series on want and writes those patches anew that take an
-// edit or are not in normal form.
-func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, into string) ([]string, error) {
+// rewrite lays the series on want and returns those patches anew that take an
+// edit or are not in normal form. m is what the edited tree was made of.
+func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, m *manifest, into string) ([]output, error) {
 	patches, err := t.patches()
 	if err != nil {
 		return nil, err
@@ -136,11 +189,7 @@ func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, into st
 	if into != "" && !slices.ContainsFunc(patches, func(p *patch.Patch) bool { return p.Name == into }) {
 		return nil, exit.Usagef("no patch %s in the series %s", into, strings.Join(t.Base.SeriesOf(t.Variant), ", "))
 	}
-	type out struct {
-		file    string
-		content []byte
-	}
-	var outs []out
+	var outs []output
 	for _, p := range patches {
 		paths := slices.Clone(p.Touches())
 		takes := false
@@ -174,6 +223,9 @@ func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, into st
 				}
 			}
 			if content, ok := edited[path]; ok && home[path] == p.Name {
+				if now := sha(changes[i].New); now != m.Files[path].Sum && now != sha(content) {
+					return nil, bothChanged(path, p.File)
+				}
 				same = same && bytes.Equal(content, changes[i].New)
 				changes[i].New = content
 				want[path] = fromBytes(content)
@@ -186,16 +238,12 @@ func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, into st
 		if err != nil {
 			return nil, err
 		}
+		if _, err := patch.Parse(p.File, raw); err != nil {
+			return nil, exit.Preconditionf("the edits of the tree leave nothing of %s: take it out of its series instead; nothing was changed", p.File)
+		}
 		if !bytes.Equal(raw, p.Raw) {
-			outs = append(outs, out{p.File, raw})
+			outs = append(outs, output{p.File, raw})
 		}
 	}
-	var written []string
-	for _, o := range outs {
-		if err := writeFile(filepath.Join(t.Base.Root, o.file), o.content, 0o644); err != nil {
-			return written, err
-		}
-		written = append(written, o.file)
-	}
-	return written, nil
+	return outs, nil
 }

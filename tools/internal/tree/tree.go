@@ -47,6 +47,9 @@ type manifest struct {
 	Generated map[string]bool `json:"generated,omitempty"`
 	// Incomplete is set while files are being written.
 	Incomplete bool `json:"incomplete,omitempty"`
+	// Planned is, while Incomplete, the sum of each file that is being
+	// written: what an interrupted run wrote is known by it.
+	Planned map[string]string `json:"planned,omitempty"`
 }
 
 type entry struct {
@@ -142,11 +145,7 @@ func (t *Tree) Materialise() (*Result, error) {
 		return nil, err
 	}
 	key := t.key(own, patches, pins)
-	old, err := t.loadManifest()
-	if err != nil {
-		return nil, err
-	}
-	edited, err := t.edited(old)
+	old, edited, err := t.state()
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +169,7 @@ func (t *Tree) Materialise() (*Result, error) {
 	if err := t.goMods(want, pins); err != nil {
 		return nil, err
 	}
-	if err := t.refuseEdited(edited, want, old); err != nil {
+	if err := t.refuseEdited(edited, want); err != nil {
 		return nil, err
 	}
 	return t.write(key, old, want)
@@ -182,15 +181,29 @@ func (t *Tree) lock() (func(), error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, t.Variant+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	file := filepath.Join(dir, t.Variant+".lock")
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+	err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		fmt.Fprintf(os.Stderr, "waiting for another holdfast command, which holds %s\n", t.rel(file))
+		err = flock(f, syscall.LOCK_EX)
+	}
+	if err != nil {
 		f.Close()
-		return nil, err
+		return nil, fmt.Errorf("lock %s: %w", t.rel(file), err)
 	}
 	return func() { f.Close() }, nil
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		if err := syscall.Flock(int(f.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 func (t *Tree) overlayDirs() []base.Overlay { return t.Base.OverlayOf(t.Variant) }
@@ -227,16 +240,23 @@ func (t *Tree) ownFiles() (map[string]source, error) {
 
 func (t *Tree) patches() ([]*patch.Patch, error) {
 	var out []*patch.Patch
+	without := slices.Clone(t.Base.Without[t.Variant])
 	for _, dir := range t.Base.SeriesOf(t.Variant) {
 		ps, err := patch.LoadSeries(t.Base.Root, dir)
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range ps {
-			if !slices.Contains(t.Base.Without[t.Variant], p.Name) {
-				out = append(out, p)
+			if i := slices.Index(without, p.Name); i >= 0 {
+				without = slices.Delete(without, i, i+1)
+				continue
 			}
+			out = append(out, p)
 		}
+	}
+	if len(without) > 0 {
+		return nil, exit.Preconditionf("bases/%s/base.json: \"without\" of variant %q names %s, which the series does not have",
+			t.Base.Name, t.Variant, strings.Join(without, ", "))
 	}
 	return out, nil
 }
@@ -290,13 +310,48 @@ func (t *Tree) saveManifest(m *manifest) error {
 	return writeFile(t.manifestFile(), raw, 0o644)
 }
 
-// writeFile replaces path in one step.
+// writeFile replaces path in one step, so that neither a reader nor a run
+// after an interruption meets half of it.
 func writeFile(path string, content []byte, mode fs.FileMode) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, content, mode); err != nil {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
 		return err
 	}
-	return os.Rename(tmp, path)
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// state reads the manifest and compares the tree with it. What an interrupted
+// run wrote counts as written.
+func (t *Tree) state() (*manifest, []Edit, error) {
+	m, err := t.loadManifest()
+	if err != nil {
+		return nil, nil, err
+	}
+	for path, sum := range m.Planned {
+		if m.Files[path].Sum == sum {
+			continue
+		}
+		file := filepath.Join(t.Dir(), filepath.FromSlash(path))
+		content, err := os.ReadFile(file)
+		if err != nil || sha(content) != sum {
+			continue
+		}
+		info, err := os.Lstat(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		m.Files[path] = entry{info.Size(), info.ModTime().UnixNano(), sum}
+	}
+	edits, err := t.edited(m)
+	return m, edits, err
 }
 
 // Edit is a file of the tree that is not as it was written.
@@ -325,7 +380,7 @@ func (t *Tree) edited(m *manifest) ([]Edit, error) {
 		rel = filepath.ToSlash(rel)
 		e, ok := m.Files[rel]
 		if !ok {
-			if strings.HasSuffix(rel, ".go") {
+			if strings.HasSuffix(rel, ".go") && !isBarrier(path) {
 				out = append(out, Edit{rel, "added"})
 			}
 			return nil
@@ -357,9 +412,8 @@ func (t *Tree) edited(m *manifest) ([]Edit, error) {
 }
 
 // refuseEdited stops when writing would lose somebody's edit. An edit that is
-// what would be written anyway is none, and while a tree is incomplete only
-// files that neither the old nor the new state explains are somebody's.
-func (t *Tree) refuseEdited(edited []Edit, want map[string]source, old *manifest) error {
+// what would be written anyway is none.
+func (t *Tree) refuseEdited(edited []Edit, want map[string]source) error {
 	var lost []string
 	for _, e := range edited {
 		if e.Kind == "removed" {
@@ -398,7 +452,10 @@ func (t *Tree) write(key string, old *manifest, want map[string]source) (*Result
 		return nil, err
 	}
 	res := &Result{}
-	m := &manifest{Key: key, Incomplete: true, Files: old.Files, Generated: old.Generated}
+	m := &manifest{Key: key, Incomplete: true, Files: old.Files, Generated: old.Generated, Planned: make(map[string]string, len(want))}
+	for path, s := range want {
+		m.Planned[path] = s.sum
+	}
 	if err := t.saveManifest(m); err != nil {
 		return nil, err
 	}
@@ -455,6 +512,20 @@ func removeEmpty(root, dir string) {
 	}
 }
 
+// barrierName and barrierText are the file that does not compile.
+const (
+	barrierName = "incomplete.go"
+	barrierText = "this tree is half-written: run make\n"
+)
+
+func isBarrier(file string) bool {
+	if filepath.Base(file) != barrierName {
+		return false
+	}
+	content, err := os.ReadFile(file)
+	return err == nil && string(content) == barrierText
+}
+
 // barrier keeps a half-written tree from building.
 func (t *Tree) barrier() (block, unblock func() error) {
 	if t.Base.Mode == base.ModeModule {
@@ -468,21 +539,21 @@ func (t *Tree) barrier() (block, unblock func() error) {
 	}
 	var files []string
 	for _, b := range t.Base.Binaries {
-		files = append(files, filepath.Join(t.Dir(), filepath.FromSlash(b.Package), "incomplete.go"))
+		files = append(files, filepath.Join(t.Dir(), filepath.FromSlash(b.Package), barrierName))
 	}
 	return func() error {
 			for _, f := range files {
 				if err := os.MkdirAll(filepath.Dir(f), 0o755); err != nil {
 					return err
 				}
-				if err := os.WriteFile(f, []byte("this tree is half-written: run make\n"), 0o644); err != nil {
+				if err := os.WriteFile(f, []byte(barrierText), 0o644); err != nil {
 					return err
 				}
 			}
 			return nil
 		}, func() error {
 			for _, f := range files {
-				if err := os.Remove(f); err != nil {
+				if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					return err
 				}
 			}
@@ -506,7 +577,7 @@ func put(dir, path string, s source, old entry) (entry, bool, error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return entry{}, false, err
 		}
-		if err := os.WriteFile(file, content, s.mode); err != nil {
+		if err := writeFile(file, content, s.mode); err != nil {
 			return entry{}, false, err
 		}
 		wrote = true
@@ -556,16 +627,15 @@ func sortedKeys[V any](m map[string]V) []string {
 // Discard gives up all edits, so that the next Materialise writes those files
 // anew, and returns what it gave up.
 func (t *Tree) Discard() ([]Edit, error) {
+	if err := t.Base.HasVariant(t.Variant); err != nil {
+		return nil, err
+	}
 	unlock, err := t.lock()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	old, err := t.loadManifest()
-	if err != nil {
-		return nil, err
-	}
-	edited, err := t.edited(old)
+	_, edited, err := t.state()
 	if err != nil {
 		return nil, err
 	}

@@ -80,28 +80,29 @@ func (t *Tree) module(mod, version, sum string) (map[string]source, error) {
 		return nil, err
 	}
 	if got != sum {
-		return nil, exit.Preconditionf("%s@%s: the files in the module cache (%s) have the sum %s, bases/%s/base.json says %s: somebody changed them; run go clean -modcache, then make again. The tree was left as it was",
+		return nil, exit.Preconditionf("%s@%s: the files in the module cache (%s) have the sum %s, bases/%s/base.json says %s: somebody changed them; remove them (chmod -R u+w %[3]s && rm -rf %[3]s) and make again. The tree was left as it was",
 			mod, version, dir, got, t.Base.Name, sum)
 	}
 	return files, nil
 }
 
-// summed hashes a file while the module's sum is computed from it.
+// summed hashes a file while the module's sum is computed from it. The file is
+// not embedded: io.Copy would find its WriteTo and pass Read by.
 type summed struct {
-	*os.File
+	f    *os.File
 	h    hash.Hash
 	done func(sum string)
 }
 
 func (s *summed) Read(p []byte) (int, error) {
-	n, err := s.File.Read(p)
+	n, err := s.f.Read(p)
 	s.h.Write(p[:n])
 	return n, err
 }
 
 func (s *summed) Close() error {
 	s.done(hex.EncodeToString(s.h.Sum(nil)))
-	return s.File.Close()
+	return s.f.Close()
 }
 
 // modeOf gives scripts the executable bit that a module zip drops: upstream's
