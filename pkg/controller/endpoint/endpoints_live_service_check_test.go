@@ -103,6 +103,9 @@ func TestSyncServiceMissingFromCacheForAWhile(t *testing.T) {
 
 		e.queue.Add("ns/foo")
 		e.processNextWorkItem()
+		if e.queue.NumRequeues("ns/foo") != 1 {
+			t.Fatalf("expected the Service to be tried again")
+		}
 		if deleted {
 			if err := client.CoreV1().Services("ns").Delete("foo", nil); err != nil {
 				t.Fatal(err)
