@@ -59,13 +59,22 @@ func eachOr(none string, re *regexp.Regexp, text string) func(string) string {
 		if none != "" && v == none {
 			return ""
 		}
-		for _, item := range strings.Split(v, ",") {
-			if !re.MatchString(strings.TrimSpace(item)) {
+		for _, item := range items(v) {
+			if !re.MatchString(item) {
 				return text
 			}
 		}
 		return ""
 	}
+}
+
+// items are the parts of a comma-separated list.
+func items(list string) []string {
+	var out []string
+	for _, item := range strings.Split(list, ",") {
+		out = append(out, strings.TrimSpace(item))
+	}
+	return out
 }
 
 // Check returns what is wrong with the patch's name, trailers and normal form,
@@ -90,6 +99,20 @@ func (p *Patch) Check() []string {
 		say(`no "Subject: [PATCH] …" line`)
 	case len(p.Title) > maxTitleLen:
 		say("the subject is %d characters long, %d is the limit", len(p.Title), maxTitleLen)
+	default:
+		area, text, _ := strings.Cut(p.Title, ": ")
+		if text == "" || !slugRE.MatchString(area) {
+			say("the subject is %q: it wants a slug, a colon and what the patch does", p.Title)
+		}
+	}
+	if !strings.Contains(strings.TrimSpace(p.message), "\n\n") {
+		say("the message has no text before the trailers")
+	}
+	if !strings.HasSuffix(string(p.head), "\n---\n") {
+		say("something stands between \"---\" and the diff; run make patches-normalise")
+	}
+	if !strings.HasSuffix(raw, "\n") {
+		say("it does not end with a newline")
 	}
 	if strings.Contains(raw, "\n-- \n") {
 		say("it ends with a signature; run make patches-normalise")
@@ -161,8 +184,12 @@ func CheckDir(root, dir string) ([]string, error) {
 			continue // borrowed from another base's series, checked there
 		}
 		listed[p.Name] = true
-		if p.Name < last {
+		number, _, _ := strings.Cut(p.Name, "-")
+		switch before, _, _ := strings.Cut(last, "-"); {
+		case p.Name < last:
 			bad = append(bad, fmt.Sprintf("%s/series: %s stands behind %s: numbers rise", dir, p.Name, last))
+		case number == before:
+			bad = append(bad, fmt.Sprintf("%s/series: %s and %s have the same number %s", dir, last, p.Name, number))
 		}
 		last = p.Name
 	}

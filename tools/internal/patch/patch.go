@@ -29,12 +29,24 @@ type Patch struct {
 	Title    string // subject without "[PATCH]"
 	Trailers []Trailer
 	Diffs    []*gitdiff.File
-	// head is everything before the first "diff --git".
-	head []byte
+	// head is everything before the first "diff --git", message the part of it
+	// between the mail header and "---".
+	head    []byte
+	message string
 }
 
 // Trailer is one "Key: value" line at the end of the message.
 type Trailer struct{ Key, Value string }
+
+// List returns the parts of the comma-separated value of a trailer; empty for
+// "none" and for a trailer that is missing.
+func (p *Patch) List(key string) []string {
+	v := p.Trailer(key)
+	if v == "" || v == "none" {
+		return nil
+	}
+	return items(v)
+}
 
 // Slug is the name without number and ending.
 func (p *Patch) Slug() string {
@@ -102,6 +114,7 @@ func Parse(file string, raw []byte) (*Patch, error) {
 	if !ok {
 		return nil, exit.Preconditionf("%s: no \"---\" line between the message and the diff", file)
 	}
+	p.message = message
 	paragraphs := strings.Split(strings.TrimSpace(message), "\n\n")
 	for _, l := range strings.Split(paragraphs[len(paragraphs)-1], "\n") {
 		m := trailerRE.FindStringSubmatch(l)
@@ -175,6 +188,8 @@ func (p *Patch) Apply(get Content, put func(path string, content []byte) error) 
 			return exit.Preconditionf("%s: %s is a new file: new files belong to the overlay, a patch changes upstream's", p.File, d.NewName)
 		case d.IsRename || d.IsCopy || d.IsBinary:
 			return exit.Preconditionf("%s: %s: renames, copies and binary changes are not taken; see patches/README.md", p.File, d.NewName)
+		case d.NewMode != 0 && d.NewMode != d.OldMode:
+			return exit.Preconditionf("%s: %s: changes of a file's mode are not taken", p.File, d.NewName)
 		case old == nil:
 			return exit.Preconditionf("%s: %s does not exist in the tree", p.File, d.OldName)
 		}
