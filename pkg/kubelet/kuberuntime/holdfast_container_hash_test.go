@@ -159,15 +159,21 @@ func TestContainerChangeDetail(t *testing.T) {
 			c := mountContainer()
 			c.SecurityContext = &v1.SecurityContext{}
 			c.Image = tc.old
-			status := &kubecontainer.ContainerStatus{Hash: hashOf(t, &c, hashcompat.Gen17), Image: tc.runtime}
+			status := &kubecontainer.ContainerStatus{
+				ID:    kubecontainer.ContainerID{ID: "detail " + name},
+				Hash:  hashOf(t, &c, hashcompat.Gen17),
+				Image: tc.runtime,
+			}
 			c.Image = tc.new
 			c.SecurityContext.AllowPrivilegeEscalation = tc.escalation
 			before := 0.0
 			if tc.cause != "" {
 				before = counter(t, hashCompatChanged, tc.cause)
 			}
-			if got := containerChangeDetail(&c, status); got != tc.want {
-				t.Errorf("%s: %q, want %q", name, got, tc.want)
+			for sync := 0; sync < 3; sync++ {
+				if got := containerChangeDetail(&c, status); got != tc.want {
+					t.Errorf("%s: %q, want %q", name, got, tc.want)
+				}
 			}
 			if tc.cause != "" && counter(t, hashCompatChanged, tc.cause) != before+1 {
 				t.Errorf("%s: not counted as %s", name, tc.cause)
@@ -272,6 +278,25 @@ func TestComputePodActionsLegacyHash(t *testing.T) {
 		podStatus.ContainerStatuses[0].Hash, kubecontainer.HashContainer(&pod.Spec.Containers[0]))
 	if kill := got.ContainersToKill[podStatus.ContainerStatuses[0].ID]; kill.message != want {
 		t.Errorf("gate off: %q, want %q", kill.message, want)
+	}
+}
+
+// TestSeenContainers: what is remembered is bounded.
+func TestSeenContainers(t *testing.T) {
+	var s seenContainers
+	for i := 0; i < maxSeenContainers+5; i++ {
+		if !s.first(strconv.Itoa(i), "kept") {
+			t.Fatalf("%d is not new", i)
+		}
+		if len(s.seen) > maxSeenContainers {
+			t.Fatalf("%d remembered", len(s.seen))
+		}
+	}
+	if s.first(strconv.Itoa(maxSeenContainers+4), "kept") {
+		t.Error("the last one is forgotten")
+	}
+	if !s.first(strconv.Itoa(maxSeenContainers+4), "changed") {
+		t.Error("another event is not new")
 	}
 }
 
