@@ -523,7 +523,7 @@ func TestCommand(t *testing.T) {
 		{"standard input", []string{"-"}, good, 0, []string{"FOUND: services"}, nil},
 		{"JSON", []string{"--json", plain}, nil, 0, []string{`"kind":"back"`, `"from":"35","before":"500"`, `"resource":"services"`}, nil},
 		{"bad lines", []string{bad}, nil, 1, []string{"FOUND: services", "1 went back"},
-			[]string{"bad.log:2:", "bad.log:4:", "bad.log:5: a line of the legacy audit format", "bad.log:6: not valid JSON", "bad.log:7: the event has neither", `bad.log:8: requestURI "/version": no resource`, "6 lines are no audit events"}},
+			[]string{"bad.log:2:", "bad.log:4:", "bad.log:5: a line of the legacy audit format", "bad.log:6: byte 15: '\"' where a comma", "bad.log:7: the event has neither", `bad.log:8: requestURI "/version": no resource`, "6 lines are no audit events"}},
 		{"a cut gzip file", []string{cut}, nil, 1, []string{"restarts of a watch"}, []string{"cut.log.gz: after line", "1 of 1 files"}},
 		{"a file that is not there", []string{filepath.Join(dir, "none"), plain}, nil, 1, []string{"FOUND: services"}, []string{"no such file", "1 of 2 files"}},
 		{"no file", nil, nil, 2, nil, []string{"name at least one audit log"}},

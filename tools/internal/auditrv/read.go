@@ -18,41 +18,123 @@ import (
 	"time"
 )
 
-// event is the part that matters of an audit event: audit.k8s.io v1alpha1 (1.7),
-// v1beta1 (1.8 to 1.23) and v1 (since 1.12) agree on it.
+// raw are the undecoded values that matter of an audit event. audit.k8s.io v1alpha1
+// (1.7), v1beta1 (1.8 to 1.23) and v1 (since 1.12) agree on them.
+type raw struct {
+	stage, auditID, requestURI, verb, userAgent, user, sourceIPs, objectRef, responseStatus, responseObject []byte
+	// timestamp is the only time of v1alpha1.
+	timestamp, requestReceivedTimestamp, stageTimestamp []byte
+}
+
+func (r *raw) set(key, value []byte) {
+	switch string(key) {
+	case "stage":
+		r.stage = value
+	case "auditID":
+		r.auditID = value
+	case "requestURI":
+		r.requestURI = value
+	case "verb":
+		r.verb = value
+	case "userAgent":
+		r.userAgent = value
+	case "user":
+		r.user = value
+	case "sourceIPs":
+		r.sourceIPs = value
+	case "objectRef":
+		r.objectRef = value
+	case "responseStatus":
+		r.responseStatus = value
+	case "responseObject":
+		r.responseObject = value
+	case "timestamp":
+		r.timestamp = value
+	case "requestReceivedTimestamp":
+		r.requestReceivedTimestamp = value
+	case "stageTimestamp":
+		r.stageTimestamp = value
+	}
+}
+
+// event is a decoded event.
 type event struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Stage      string `json:"stage"`
-	AuditID    string `json:"auditID"`
-	RequestURI string `json:"requestURI"`
-	Verb       string `json:"verb"`
-	UserAgent  string `json:"userAgent"`
-	User       struct {
+	stage, auditID, requestURI, verb, userAgent, user, source string
+	ref                                                       *objectRef
+	code                                                      int
+	rv                                                        string // of the response object
+	received, written                                         time.Time
+}
+
+type objectRef struct {
+	Resource        string `json:"resource"`
+	Namespace       string `json:"namespace"`
+	Name            string `json:"name"`
+	APIGroup        string `json:"apiGroup"`
+	APIVersion      string `json:"apiVersion"`
+	ResourceVersion string `json:"resourceVersion"`
+	Subresource     string `json:"subresource"`
+}
+
+func (r *raw) decode() (*event, error) {
+	e := &event{stage: text(r.stage), auditID: text(r.auditID), requestURI: text(r.requestURI), verb: text(r.verb), userAgent: text(r.userAgent)}
+	var user struct {
 		Username string `json:"username"`
-	} `json:"user"`
-	SourceIPs []string `json:"sourceIPs"`
-	ObjectRef *struct {
-		Resource        string `json:"resource"`
-		Namespace       string `json:"namespace"`
-		Name            string `json:"name"`
-		APIGroup        string `json:"apiGroup"`
-		APIVersion      string `json:"apiVersion"`
-		ResourceVersion string `json:"resourceVersion"`
-		Subresource     string `json:"subresource"`
-	} `json:"objectRef"`
-	ResponseStatus *struct {
+	}
+	var sources []string
+	var status struct {
 		Code int `json:"code"`
-	} `json:"responseStatus"`
-	ResponseObject *struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-	} `json:"responseObject"`
-	// Timestamp is the only time of v1alpha1, that of the reception.
-	Timestamp                *time.Time `json:"timestamp"`
-	RequestReceivedTimestamp *time.Time `json:"requestReceivedTimestamp"`
-	StageTimestamp           *time.Time `json:"stageTimestamp"`
+	}
+	for _, v := range []struct {
+		name string
+		raw  []byte
+		into any
+	}{{"user", r.user, &user}, {"sourceIPs", r.sourceIPs, &sources}, {"objectRef", r.objectRef, &e.ref}, {"responseStatus", r.responseStatus, &status}} {
+		if v.raw == nil {
+			continue
+		}
+		if err := json.Unmarshal(v.raw, v.into); err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+	}
+	e.user, e.code = user.Username, status.Code
+	if len(sources) > 0 {
+		e.source = sources[0]
+	}
+	if len(r.responseObject) > 0 && r.responseObject[0] == '{' {
+		_ = fields(r.responseObject, func(key, value []byte) {
+			if string(key) == "metadata" && value[0] == '{' {
+				_ = fields(value, func(key, value []byte) {
+					if string(key) == "resourceVersion" {
+						e.rv = text(value)
+					}
+				})
+			}
+		})
+	}
+	var err error
+	if e.received, err = firstTime(r.requestReceivedTimestamp, r.timestamp, r.stageTimestamp); err != nil {
+		return nil, err
+	}
+	e.written, err = firstTime(r.stageTimestamp, r.timestamp, r.requestReceivedTimestamp)
+	return e, err
+}
+
+func firstTime(raws ...[]byte) (time.Time, error) {
+	for _, raw := range raws {
+		s := text(raw)
+		if s == "" {
+			continue
+		}
+		t, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !t.IsZero() {
+			return t, nil
+		}
+	}
+	return time.Time{}, errors.New(`the event has neither "stageTimestamp" nor "timestamp"`)
 }
 
 // LineError is a line that is no audit event. The lines after it are still read.
@@ -63,15 +145,6 @@ type LineError struct {
 }
 
 func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err) }
-
-// wanted are the verbs whose lines are decoded; of others nothing is used.
-var wanted = [][]byte{
-	[]byte(`"verb":"watch"`), []byte(`"verb":"watchlist"`), []byte(`"verb":"list"`),
-	[]byte(`"verb":"create"`), []byte(`"verb":"update"`), []byte(`"verb":"patch"`),
-}
-
-// anyVerb is in every event as apiservers write them.
-var anyVerb = []byte(`"verb":"`)
 
 // maxLine bounds a line. An event with request and response object is at most a few
 // times etcd's limit for a request, 1.5 MB.
@@ -124,111 +197,91 @@ func (l *Log) Read(name string, r io.Reader, bad func(*LineError)) error {
 }
 
 func (l *Log) line(line []byte) error {
-	if bytes.Contains(line, anyVerb) && !slices.ContainsFunc(wanted, func(v []byte) bool { return bytes.Contains(line, v) }) {
-		if !json.Valid(line) {
-			return errors.New("not valid JSON")
-		}
-		l.Events++
-		return nil
-	}
-	var e event
-	if err := json.Unmarshal(line, &e); err != nil {
+	var r raw
+	if err := fields(line, r.set); err != nil {
 		if bytes.Contains(line, []byte(" AUDIT: ")) {
 			return errors.New("a line of the legacy audit format: run the apiserver with --audit-log-format=json and --audit-policy-file")
 		}
 		return err
 	}
-	if e.Verb == "" || e.RequestURI == "" {
+	if len(r.verb) == 0 || len(r.requestURI) == 0 {
 		return errors.New(`no audit event: it has no "verb" or no "requestURI"`)
 	}
 	l.Events++
-	return l.add(&e)
-}
-
-// times returns when the request was received and when the event was written.
-func (e *event) times() (received, stage time.Time, err error) {
-	pick := func(ts ...*time.Time) time.Time {
-		for _, t := range ts {
-			if t != nil && !t.IsZero() {
-				return *t
-			}
+	complete := string(r.stage) == `"ResponseComplete"` || string(r.stage) == `"Panic"`
+	watch := false
+	switch string(r.verb) {
+	case `"watch"`, `"watchlist"`:
+		watch = true
+	case `"list"`, `"create"`, `"update"`, `"patch"`:
+		if !complete {
+			return nil
 		}
-		return time.Time{}
+	default: // of others nothing is used
+		return nil
 	}
-	received = pick(e.RequestReceivedTimestamp, e.Timestamp, e.StageTimestamp)
-	stage = pick(e.StageTimestamp, e.Timestamp, e.RequestReceivedTimestamp)
-	if received.IsZero() {
-		err = errors.New(`the event has neither "stageTimestamp" nor "timestamp"`)
-	}
-	return received, stage, err
-}
-
-func (e *event) code() int {
-	if e.ResponseStatus == nil {
-		return 0
-	}
-	return e.ResponseStatus.Code
-}
-
-func (l *Log) add(e *event) error {
-	received, stage, err := e.times()
+	e, err := r.decode()
 	if err != nil {
 		return err
 	}
-	if l.First.IsZero() || received.Before(l.First) {
-		l.First = received
+	if l.First.IsZero() || e.received.Before(l.First) {
+		l.First = e.received
 	}
-	if stage.After(l.Last) {
-		l.Last = stage
+	if e.written.After(l.Last) {
+		l.Last = e.written
 	}
-	complete := e.Stage == "ResponseComplete" || e.Stage == "Panic"
-	switch e.Verb {
-	case "watch", "watchlist":
-		return l.addWatch(e, received, stage, complete)
-	case "list":
-		if !complete || e.code()/100 != 2 {
-			return nil
-		}
+	switch {
+	case watch:
+		return l.addWatch(e, complete)
+	case e.code/100 != 2:
+		return nil
+	case e.verb == "list":
 		key, _, err := streamOf(e)
-		if err != nil {
-			return err
+		if err == nil {
+			s := l.stream(key)
+			s.lists = append(s.lists, e.written)
 		}
-		l.stream(key).lists = append(l.stream(key).lists, stage)
+		return err
 	default:
-		if !complete || e.code()/100 != 2 || e.ObjectRef == nil || e.ObjectRef.Resource == "" || e.ObjectRef.Subresource != "" {
-			return nil
-		}
-		w := write{resource: e.resource(), namespace: e.ObjectRef.Namespace, name: e.ObjectRef.Name,
-			create: e.Verb == "create" && e.code() == 201, received: received, completed: stage}
-		if e.ResponseObject != nil {
-			w.rv, _ = strconv.ParseUint(e.ResponseObject.Metadata.ResourceVersion, 10, 64)
-		}
-		if e.Verb == "update" {
-			l.observe(w.resource, received, e.ObjectRef.ResourceVersion)
-		}
-		l.writes = append(l.writes, w)
+		l.addWrite(e)
+		return nil
 	}
-	return nil
 }
 
-func (l *Log) addWatch(e *event, received, stage time.Time, complete bool) error {
-	w := l.open[e.AuditID]
-	if w == nil || e.AuditID == "" {
+func (l *Log) addWrite(e *event) {
+	if e.ref == nil || e.ref.Resource == "" || e.ref.Subresource != "" {
+		return
+	}
+	w := write{resource: e.ref.resource(), namespace: e.ref.Namespace, name: e.ref.Name,
+		create: e.verb == "create" && e.code == 201, received: e.received, completed: e.written}
+	w.rv, _ = strconv.ParseUint(e.rv, 10, 64)
+	if e.verb == "update" {
+		l.observe(w.resource, e.received, e.ref.ResourceVersion)
+	}
+	l.writes = append(l.writes, w)
+}
+
+func (l *Log) addWatch(e *event, complete bool) error {
+	w := l.open[e.auditID]
+	if w == nil || e.auditID == "" {
 		key, rv, err := streamOf(e)
 		if err != nil {
 			return err
 		}
-		w = &watch{rv: rv, start: received}
-		l.stream(key).watches = append(l.stream(key).watches, w)
-		l.observe(key.resource, received, rv)
-		l.open[e.AuditID] = w
+		w = &watch{rv: rv, start: e.received}
+		s := l.stream(key)
+		s.watches = append(s.watches, w)
+		l.observe(key.resource, e.received, rv)
+		l.open[e.auditID] = w
 	}
-	if e.code() == 200 {
+	if e.received.Before(w.start) {
+		w.start = e.received
+	}
+	if e.code == 200 {
 		w.ok = true
 	}
 	if complete {
-		w.end = stage
-		delete(l.open, e.AuditID)
+		w.end = e.written
 	}
 	return nil
 }
@@ -242,24 +295,24 @@ func (l *Log) stream(key streamKey) *stream {
 	return s
 }
 
-func (e *event) resource() string {
-	group := e.ObjectRef.APIGroup
-	// 1.7 and 1.8 have group and version in apiVersion
-	if g, _, ok := strings.Cut(e.ObjectRef.APIVersion, "/"); ok && group == "" {
+func (r *objectRef) resource() string {
+	group := r.APIGroup
+	// 1.7 has group and version in apiVersion
+	if g, _, ok := strings.Cut(r.APIVersion, "/"); ok && group == "" {
 		group = g
 	}
 	if group == "" {
-		return e.ObjectRef.Resource
+		return r.Resource
 	}
-	return e.ObjectRef.Resource + "." + group
+	return r.Resource + "." + group
 }
 
 // streamOf returns whose and which watch or list the event is of, and the
 // resourceVersion that it asks for.
 func streamOf(e *event) (streamKey, string, error) {
-	u, err := url.ParseRequestURI(e.RequestURI)
+	u, err := url.ParseRequestURI(e.requestURI)
 	if err != nil {
-		return streamKey{}, "", fmt.Errorf("requestURI %q: %w", e.RequestURI, err)
+		return streamKey{}, "", fmt.Errorf("requestURI %q: %w", e.requestURI, err)
 	}
 	q := u.Query()
 	rv := q.Get("resourceVersion")
@@ -272,15 +325,12 @@ func streamOf(e *event) (streamKey, string, error) {
 			q.Del(p)
 		}
 	}
-	key := streamKey{Stream: Stream{UserAgent: e.UserAgent, User: e.User.Username}}
-	if len(e.SourceIPs) > 0 {
-		key.Source = e.SourceIPs[0]
-	}
+	key := streamKey{Stream: Stream{UserAgent: e.userAgent, User: e.user, Source: e.source}}
 	path := strings.TrimSuffix(u.Path, "/")
 	var name string
 	key.resource, key.namespace, name, path = parsePath(path)
 	if key.resource == "" {
-		return streamKey{}, "", fmt.Errorf("requestURI %q: no resource in it", e.RequestURI)
+		return streamKey{}, "", fmt.Errorf("requestURI %q: no resource in it", e.requestURI)
 	}
 	key.Resource, key.Request = key.resource, path
 	if len(q) > 0 {
