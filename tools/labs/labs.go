@@ -7,4 +7,5 @@ package labs
 
 import (
 	_ "holdfast/tools/labs/clustersmoke"
+	_ "holdfast/tools/labs/hashcollision12"
 )

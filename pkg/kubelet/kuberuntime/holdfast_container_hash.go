@@ -39,7 +39,7 @@ var (
 	}, []string{"generation"})
 	hashCompatChanged = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: hashCompatMetrics + "changed_total",
-		Help: "Decisions to replace a running container whose spec changed, by what is known of the change (image, ignored-field, both, unknown).",
+		Help: "Running containers to be replaced because their spec changed, by what is known of the change (image, ignored-field, both, unknown).",
 	}, []string{"cause"})
 )
 
@@ -68,19 +68,20 @@ func ContainerChanged(container *v1.Container, status *kubecontainer.ContainerSt
 	if !ok {
 		return expected, status.Hash, true
 	}
-	enabled := utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat)
-	if hashCompatSeen.first(status.ID.ID, enabled) {
-		if enabled {
+	if utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat) {
+		if hashCompatSeen.first(status.ID.ID, "kept") {
 			hashCompatKept.WithLabelValues(g.String()).Inc()
 			glog.Infof("Container %q (%q) is kept: its recorded hash (%d) is that of a %v kubelet for the same spec (%d in this release).",
 				container.Name, status.ID, status.Hash, g, expected)
-		} else {
-			hashCompatWouldHaveKept.WithLabelValues(g.String()).Inc()
-			glog.Warningf("Container %q (%q) counts as changed: its recorded hash (%d) is that of a %v kubelet for the same spec, and the feature gate ContainerHashCompat is off.",
-				container.Name, status.ID, status.Hash, g)
 		}
+		return expected, status.Hash, false
 	}
-	return expected, status.Hash, !enabled
+	if hashCompatSeen.first(status.ID.ID, "would have kept") {
+		hashCompatWouldHaveKept.WithLabelValues(g.String()).Inc()
+		glog.Warningf("Container %q (%q) counts as changed: its recorded hash (%d) is that of a %v kubelet for the same spec, and the feature gate ContainerHashCompat is off.",
+			container.Name, status.ID, status.Hash, g)
+	}
+	return expected, status.Hash, true
 }
 
 // containerChangeDetail says what is known about how a container for which
@@ -93,9 +94,16 @@ func containerChangeDetail(container *v1.Container, status *kubecontainer.Contai
 	if !utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat) {
 		return ""
 	}
+	cause, detail := changeCause(container, status)
+	if hashCompatSeen.first(status.ID.ID, "changed") {
+		hashCompatChanged.WithLabelValues(cause).Inc()
+	}
+	return detail
+}
+
+func changeCause(container *v1.Container, status *kubecontainer.ContainerStatus) (cause, detail string) {
 	if e := hashcompat.Explain(container, status.Hash); e.Ignoring != nil {
-		hashCompatChanged.WithLabelValues("ignored-field").Inc()
-		return ignoredFieldDetail(e)
+		return "ignored-field", ignoredFieldDetail(e)
 	}
 	for _, image := range imageNames(status.Image) {
 		if image == container.Image {
@@ -107,15 +115,12 @@ func containerChangeDetail(container *v1.Container, status *kubecontainer.Contai
 		was := fmt.Sprintf(" The image was %q, it is %q now", image, container.Image)
 		switch {
 		case e.Recorded != nil:
-			hashCompatChanged.WithLabelValues("image").Inc()
-			return was
+			return "image", was
 		case e.Ignoring != nil:
-			hashCompatChanged.WithLabelValues("both").Inc()
-			return was + "." + ignoredFieldDetail(e)
+			return "both", was + "." + ignoredFieldDetail(e)
 		}
 	}
-	hashCompatChanged.WithLabelValues("unknown").Inc()
-	return ""
+	return "unknown", ""
 }
 
 func ignoredFieldDetail(e hashcompat.Explanation) string {
@@ -163,7 +168,7 @@ func containerHashToRecord(container *v1.Container, native uint64) uint64 {
 }
 
 // hashCompatSeen remembers which containers were counted and logged:
-// containers are compared at every sync.
+// containers are compared at every sync, and by more than one caller.
 var hashCompatSeen seenContainers
 
 // maxSeenContainers bounds the memory. When it is reached, everything is
@@ -171,8 +176,7 @@ var hashCompatSeen seenContainers
 const maxSeenContainers = 10000
 
 type seenContainer struct {
-	id      string
-	enabled bool
+	id, what string
 }
 
 type seenContainers struct {
@@ -181,10 +185,10 @@ type seenContainers struct {
 }
 
 // first reports whether this is the first call with these arguments.
-func (s *seenContainers) first(id string, enabled bool) bool {
+func (s *seenContainers) first(id, what string) bool {
 	s.Lock()
 	defer s.Unlock()
-	key := seenContainer{id, enabled}
+	key := seenContainer{id, what}
 	if _, ok := s.seen[key]; ok {
 		return false
 	}

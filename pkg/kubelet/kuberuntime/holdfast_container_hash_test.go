@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -158,15 +159,21 @@ func TestContainerChangeDetail(t *testing.T) {
 			c := mountContainer()
 			c.SecurityContext = &v1.SecurityContext{}
 			c.Image = tc.old
-			status := &kubecontainer.ContainerStatus{Hash: hashOf(t, &c, hashcompat.Gen17), Image: tc.runtime}
+			status := &kubecontainer.ContainerStatus{
+				ID:    kubecontainer.ContainerID{ID: "detail " + name},
+				Hash:  hashOf(t, &c, hashcompat.Gen17),
+				Image: tc.runtime,
+			}
 			c.Image = tc.new
 			c.SecurityContext.AllowPrivilegeEscalation = tc.escalation
 			before := 0.0
 			if tc.cause != "" {
 				before = counter(t, hashCompatChanged, tc.cause)
 			}
-			if got := containerChangeDetail(&c, status); got != tc.want {
-				t.Errorf("%s: %q, want %q", name, got, tc.want)
+			for sync := 0; sync < 3; sync++ {
+				if got := containerChangeDetail(&c, status); got != tc.want {
+					t.Errorf("%s: %q, want %q", name, got, tc.want)
+				}
 			}
 			if tc.cause != "" && counter(t, hashCompatChanged, tc.cause) != before+1 {
 				t.Errorf("%s: not counted as %s", name, tc.cause)
@@ -274,6 +281,25 @@ func TestComputePodActionsLegacyHash(t *testing.T) {
 	}
 }
 
+// TestSeenContainers: what is remembered is bounded.
+func TestSeenContainers(t *testing.T) {
+	var s seenContainers
+	for i := 0; i < maxSeenContainers+5; i++ {
+		if !s.first(strconv.Itoa(i), "kept") {
+			t.Fatalf("%d is not new", i)
+		}
+		if len(s.seen) > maxSeenContainers {
+			t.Fatalf("%d remembered", len(s.seen))
+		}
+	}
+	if s.first(strconv.Itoa(maxSeenContainers+4), "kept") {
+		t.Error("the last one is forgotten")
+	}
+	if !s.first(strconv.Itoa(maxSeenContainers+4), "changed") {
+		t.Error("another event is not new")
+	}
+}
+
 // TestComputePodActionsInitContainers: at this release the hash of an init
 // container is recorded but never compared. The test fails when that changes,
 // for then the comparison has to go through ContainerChanged.
@@ -353,6 +379,51 @@ func TestGoldenAPI(t *testing.T) {
 		t.Errorf("%d rows, %d kept", rows, kept)
 	}
 	t.Logf("%d rows, %d recorded hashes kept", rows, kept)
+}
+
+// TestContainerChangedCost: for a container of this release the decision
+// allocates nothing beyond HashContainer and leaves a container on the caller's
+// stack; for a 1.7 container it takes at most three times as long.
+func TestContainerChangedCost(t *testing.T) {
+	c := mountContainer()
+	of := func(g hashcompat.Generation) *kubecontainer.ContainerStatus {
+		return &kubecontainer.ContainerStatus{Hash: hashOf(t, &c, g), ID: kubecontainer.ContainerID{ID: "cost"}}
+	}
+	same, old := of(hashcompat.Gen19), of(hashcompat.Gen17)
+	stock := testing.AllocsPerRun(100, func() {
+		onStack := c
+		kubecontainer.HashContainer(&onStack)
+	})
+	for name, status := range map[string]*kubecontainer.ContainerStatus{"1.9": same, "1.7": old} {
+		if got := testing.AllocsPerRun(100, func() {
+			onStack := c
+			containerChanged(&onStack, status)
+		}); got > stock {
+			t.Errorf("%s: %v allocations, HashContainer has %v", name, got, stock)
+		}
+	}
+	// The best of many short runs: other processes only make a run longer.
+	best := func(f func()) time.Duration {
+		least := time.Hour
+		for round := 0; round < 200; round++ {
+			begin := time.Now()
+			for i := 0; i < 10; i++ {
+				f()
+			}
+			if took := time.Since(begin); took < least {
+				least = took
+			}
+		}
+		return least / 10
+	}
+	hash := best(func() { kubecontainer.HashContainer(&c) })
+	native := best(func() { containerChanged(&c, same) })
+	legacy := best(func() { containerChanged(&c, old) })
+	t.Logf("HashContainer %v, containerChanged of a 1.9 container %v, of a 1.7 container %v (%.2f times)",
+		hash, native, legacy, float64(legacy)/float64(hash))
+	if legacy > 3*hash {
+		t.Errorf("containerChanged of a 1.7 container takes %v, HashContainer %v", legacy, hash)
+	}
 }
 
 func benchmarkChanged(b *testing.B, g hashcompat.Generation, changed func(*v1.Container, *kubecontainer.ContainerStatus) bool) {

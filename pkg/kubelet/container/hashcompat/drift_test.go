@@ -122,13 +122,14 @@ type driftContainer struct {
 	Any          interface{}
 	List         []*string
 	Twice        **string
+	Nothing      *struct{}
 }
 
 func TestDriftOfOtherKinds(t *testing.T) {
-	table["hashcompat.driftContainer"] = "Name string\nStartupProbe *v1.Probe\nAny interface {}\nList []*string\nTwice **string"
+	table["hashcompat.driftContainer"] = "Name string\nStartupProbe *v1.Probe\nAny interface {}\nList []*string\nTwice **string\nNothing *struct {}"
 	defer delete(table, "hashcompat.driftContainer")
 	got := strings.Join(drift(reflect.TypeOf(driftContainer{})), "\n")
-	for _, want := range []string{"kind interface is not supported", "slice of pointers", "pointer to a pointer"} {
+	for _, want := range []string{"pointer to nothing", "kind interface is not supported", "slice of pointers", "pointer to a pointer"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

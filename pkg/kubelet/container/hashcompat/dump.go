@@ -74,18 +74,15 @@ type span struct {
 	path     string // only if the dump was made with paths
 }
 
-type seenPointer struct {
-	addr  uintptr
-	depth int
-}
-
 // dump holds the text that go-spew prints for a container, and which parts
 // of it older generations lack.
 type dump struct {
+	// container is a copy, so that the caller's does not have to be on the
+	// heap: upstream's loop over a pod's containers keeps it on the stack.
+	container v1.Container
+
 	text  []byte
 	spans []span
-	seen  []seenPointer
-	depth int
 	paths bool
 	path  []string
 }
@@ -95,12 +92,14 @@ var dumps = sync.Pool{New: func() interface{} { return &dump{text: make([]byte, 
 // newDump prints the container. The caller releases the dump.
 func newDump(c *v1.Container, paths bool) *dump {
 	d := dumps.Get().(*dump)
-	d.text, d.spans, d.seen, d.depth, d.paths, d.path = d.text[:0], d.spans[:0], d.seen[:0], 0, paths, d.path[:0]
-	d.value(reflect.ValueOf(c).Elem(), rootNode, true)
+	d.text, d.spans, d.paths, d.path = d.text[:0], d.spans[:0], paths, d.path[:0]
+	d.container = *c
+	d.value(reflect.ValueOf(&d.container).Elem(), rootNode, true)
 	return d
 }
 
 func (d *dump) release() {
+	d.container = v1.Container{}
 	if cap(d.text) <= 1<<20 {
 		dumps.Put(d)
 	}
@@ -123,14 +122,20 @@ func (d *dump) value(v reflect.Value, n *node, typed bool) {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		d.text = strconv.AppendUint(d.text, v.Uint(), 10)
 	case reflect.Ptr:
-		d.pointer(v, n)
+		// go-spew prints "<shown>" for a pointer that it followed before at a
+		// smaller depth and has not forgotten since. No two pointers below a
+		// container can be equal at such places (TestDumpAliased).
+		if v.IsNil() {
+			d.text = append(d.text, "<nil>"...)
+			return
+		}
+		d.value(v.Elem(), n.elem, false)
 	case reflect.Slice:
 		if v.IsNil() {
 			d.text = append(d.text, "<nil>"...)
 			return
 		}
 		d.text = append(d.text, '[')
-		d.depth++
 		for i, l := 0, v.Len(); i < l; i++ {
 			if i > 0 {
 				d.text = append(d.text, ' ')
@@ -143,13 +148,11 @@ func (d *dump) value(v reflect.Value, n *node, typed bool) {
 				d.path = d.path[:len(d.path)-1]
 			}
 		}
-		d.depth--
 		d.text = append(d.text, ']')
 	case reflect.Map:
 		d.mapping(v, n)
 	case reflect.Struct:
 		d.text = append(d.text, '{')
-		d.depth++
 		for i := range n.fields {
 			f := &n.fields[i]
 			if d.paths && f.json != "" {
@@ -169,36 +172,8 @@ func (d *dump) value(v reflect.Value, n *node, typed bool) {
 				d.path = d.path[:len(d.path)-1]
 			}
 		}
-		d.depth--
 		d.text = append(d.text, '}')
 	}
-}
-
-// pointer prints a pointer that is a struct field. go-spew remembers the
-// pointers on the way down by depth and prints "<shown>" for one that it has
-// followed at a smaller depth. It forgets those of the same or a greater depth
-// when it meets another pointer, so an aliased pointer is not always a cycle.
-func (d *dump) pointer(v reflect.Value, n *node) {
-	kept := d.seen[:0]
-	for _, s := range d.seen {
-		if s.depth < d.depth {
-			kept = append(kept, s)
-		}
-	}
-	d.seen = kept
-	if v.IsNil() {
-		d.text = append(d.text, "<nil>"...)
-		return
-	}
-	addr := v.Pointer()
-	for _, s := range d.seen {
-		if s.addr == addr {
-			d.text = append(d.text, "<shown>"...)
-			return
-		}
-	}
-	d.seen = append(d.seen, seenPointer{addr, d.depth})
-	d.value(v.Elem(), n.elem, false)
 }
 
 func (d *dump) mapping(v reflect.Value, n *node) {
@@ -207,7 +182,6 @@ func (d *dump) mapping(v reflect.Value, n *node) {
 		return
 	}
 	d.text = append(d.text, "map["...)
-	d.depth++
 	if v.Len() > 0 {
 		keys := v.MapKeys()
 		sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
@@ -226,7 +200,6 @@ func (d *dump) mapping(v reflect.Value, n *node) {
 			}
 		}
 	}
-	d.depth--
 	d.text = append(d.text, ']')
 }
 

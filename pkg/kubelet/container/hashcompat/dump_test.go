@@ -52,8 +52,8 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// TestDumpAliased: go-spew prints "<shown>" for a pointer that it followed at
-// a smaller depth and has not yet forgotten.
+// TestDumpAliased: equal pointers do not lead to go-spew's "<shown>", wherever
+// the types allow them.
 func TestDumpAliased(t *testing.T) {
 	yes, q := true, resource.MustParse("1.000000000000000000001")
 	probe := &v1.Probe{Handler: v1.Handler{TCPSocket: &v1.TCPSocketAction{}}}
@@ -63,6 +63,8 @@ func TestDumpAliased(t *testing.T) {
 		{LivenessProbe: probe, ReadinessProbe: probe},
 		{SecurityContext: sc},
 		{Lifecycle: &v1.Lifecycle{PostStart: handler, PreStop: handler}},
+		// The address of the probe itself.
+		{LivenessProbe: probe, Lifecycle: &v1.Lifecycle{PostStart: &probe.Handler, PreStop: &probe.Handler}},
 		{
 			EnvFrom: []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{Optional: &yes}}, {SecretRef: &v1.SecretEnvSource{Optional: &yes}}},
 			Env:     []v1.EnvVar{{ValueFrom: &v1.EnvVarSource{SecretKeyRef: &v1.SecretKeySelector{Optional: &yes}}}},

@@ -263,6 +263,10 @@ func drift(root reflect.Type) []string {
 			if t.Elem().Kind() == reflect.Ptr {
 				found = append(found, fmt.Sprintf("%s: a pointer to a pointer is not supported", path))
 			}
+			if t.Elem().Size() == 0 {
+				// All of them are equal, which go-spew takes for a cycle.
+				found = append(found, fmt.Sprintf("%s: a pointer to nothing is not supported", path))
+			}
 			walk(t.Elem(), path)
 		case reflect.Struct:
 			name := t.String()
