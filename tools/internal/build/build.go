@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -188,11 +189,15 @@ func Env(b *base.Base, variant string, bin base.Binary) []string {
 func TestEnv(b *base.Base, variant string) []string { return Env(b, variant, b.Binaries["kubelet"]) }
 
 // TempDir makes a folder for the temporary files of tests, which many of
-// upstream's leave behind (glog writes there), and adds it to env. Its path is
-// short: tests put unix sockets there.
-func TempDir(env []string) (string, []string, error) {
-	tmp, err := os.MkdirTemp("", "hf-")
-	return tmp, append(env, "TMPDIR="+tmp), err
+// upstream's leave behind (glog writes there), and adds it to env; end removes
+// it. Its path is short, as tests put unix sockets there, and the same in each
+// run of one checkout, as the go command keeps a test's result only for the
+// environment that the test has looked at.
+func TempDir(root string, env []string) (withTmp []string, end func(), err error) {
+	h := fnv.New32a()
+	h.Write([]byte(root))
+	tmp := filepath.Join(os.TempDir(), fmt.Sprintf("hf-%08x", h.Sum32()))
+	return append(env, "TMPDIR="+tmp), func() { os.RemoveAll(tmp) }, os.MkdirAll(tmp, 0o700)
 }
 
 func expand(b *base.Base, s string) string { return strings.ReplaceAll(s, "${ROOT}", b.Root) }

@@ -206,11 +206,11 @@ func goRun(dir string, args ...string) error {
 // shown.
 func goTest(dir string, packages ...string) (parts.Count, error) {
 	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-timeout=20m"}, packages...)...)
-	tmp, env, err := build.TempDir(build.GoEnv())
+	env, end, err := build.TempDir(dir, build.GoEnv())
 	if err != nil {
 		return parts.Count{}, err
 	}
-	defer os.RemoveAll(tmp)
+	defer end()
 	cmd.Dir, cmd.Env = dir, env
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

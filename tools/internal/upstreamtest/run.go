@@ -136,11 +136,11 @@ func (r *runner) goTest(packages []string, test string, s *progress.Step) (*resu
 	}
 	cmd := exec.Command("go", append(args, packages...)...)
 	cmd.Dir = r.b.Root
-	tmp, env, err := build.TempDir(build.TestEnv(r.b, r.variant))
+	env, end, err := build.TempDir(r.b.Root, build.TestEnv(r.b, r.variant))
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(tmp)
+	defer end()
 	cmd.Env = env
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
