@@ -5,7 +5,7 @@ package hashoracle
 
 import (
 	"encoding/json"
-	"math/rand"
+	"math/rand/v2"
 	"strconv"
 )
 
@@ -21,12 +21,12 @@ type Container struct {
 // Generate returns the container with the given number of the series that the
 // seed stands for.
 func Generate(seed int64, number int) Container {
-	g := &generator{r: rand.New(rand.NewSource(seed*1_000_003 + int64(number))), oldest: 6, newest: 9}
+	g := &generator{r: rand.New(rand.NewPCG(uint64(seed), uint64(number))), oldest: 6, newest: 9}
 	// Every generation gets its share of containers that it can express.
-	if g.r.Intn(2) == 0 {
-		g.newest = 6 + g.r.Intn(3)
+	if g.r.IntN(2) == 0 {
+		g.newest = 6 + g.r.IntN(3)
 	}
-	g.density = []int{2, 10, 30, 60, 95}[g.r.Intn(5)]
+	g.density = []int{2, 5, 10, 10, 20, 20, 30, 40, 60, 95}[g.r.IntN(10)]
 	g.container()
 	return Container{JSON: g.out, Oldest: g.oldest}
 }
@@ -50,35 +50,35 @@ var texts = []string{
 
 var suffixes = []string{"", "", "", "m", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Mi", "Gi", "Ti", "Pi", "Ei", "n", "u", "e0", "e3", "E3", "e-3", "e9", "E18", "e-9", "e2", "e30", "e-30"}
 
-func (g *generator) some() bool { return g.r.Intn(100) < g.density }
+func (g *generator) some() bool { return g.r.IntN(100) < g.density }
 
 func (g *generator) raw(s string) { g.out = append(g.out, s...) }
 
 func (g *generator) text() {
-	s := texts[g.r.Intn(len(texts))]
-	if g.r.Intn(8) == 0 {
-		s += texts[g.r.Intn(len(texts))] + strconv.Itoa(g.r.Intn(1000))
+	s := texts[g.r.IntN(len(texts))]
+	if g.r.IntN(8) == 0 {
+		s += texts[g.r.IntN(len(texts))] + strconv.Itoa(g.r.IntN(1000))
 	}
 	b, _ := json.Marshal(s)
 	g.out = append(g.out, b...)
-	if g.r.Intn(50) == 0 {
+	if g.r.IntN(50) == 0 {
 		// An escape that no Go string has.
 		g.out = append(g.out[:len(g.out)-1], `\ud800\u0041"`...)
 	}
 }
 
 func (g *generator) integer() {
-	g.raw([]string{"0", "1", "-1", "8080", "65535", "2147483647", "-2147483648", "30"}[g.r.Intn(8)])
+	g.raw([]string{"0", "1", "-1", "8080", "65535", "2147483647", "-2147483648", "30"}[g.r.IntN(8)])
 }
 
-func (g *generator) boolean() { g.raw([]string{"true", "false"}[g.r.Intn(2)]) }
+func (g *generator) boolean() { g.raw([]string{"true", "false"}[g.r.IntN(2)]) }
 
 // object writes {…}; fields writes the fields with field.
 func (g *generator) object(fields func()) {
 	g.raw("{")
 	g.comma = append(g.comma, false)
 	fields()
-	if g.r.Intn(40) == 0 {
+	if g.r.IntN(40) == 0 {
 		g.name("notAField")
 		g.text()
 	}
@@ -100,7 +100,7 @@ func (g *generator) field(name string, value func()) {
 		return
 	}
 	g.name(name)
-	if g.r.Intn(25) == 0 {
+	if g.r.IntN(25) == 0 {
 		g.raw("null")
 		return
 	}
@@ -122,11 +122,11 @@ func (g *generator) newer(generation int, name string, value func()) {
 func (g *generator) list(element func()) func() {
 	return func() {
 		g.raw("[")
-		for i, n := 0, g.r.Intn(4); i < n; i++ {
+		for i, n := 0, g.r.IntN(4); i < n; i++ {
 			if i > 0 {
 				g.raw(",")
 			}
-			if g.r.Intn(40) == 0 {
+			if g.r.IntN(40) == 0 {
 				g.raw("null")
 			} else {
 				element()
@@ -148,19 +148,19 @@ func (g *generator) struct1(fields func()) func() {
 // points, exponents, and numbers without quotes.
 func (g *generator) quantity() {
 	digits := func(max int) string {
-		b := make([]byte, g.r.Intn(max)+1)
+		b := make([]byte, g.r.IntN(max)+1)
 		for i := range b {
-			b[i] = '0' + byte(g.r.Intn(10))
+			b[i] = '0' + byte(g.r.IntN(10))
 		}
 		return string(b)
 	}
-	if g.r.Intn(8) == 0 {
-		g.raw([]string{"0", "1", "2", "0.5", "1.5", "1e3", "100", "1073741824", "-1", "0.1"}[g.r.Intn(10)])
+	if g.r.IntN(8) == 0 {
+		g.raw([]string{"0", "1", "2", "0.5", "1.5", "1e3", "100", "1073741824", "-1", "0.1"}[g.r.IntN(10)])
 		return
 	}
-	s := []string{"", "", "", "+", "-"}[g.r.Intn(5)]
-	size := []int{2, 4, 19, 25}[g.r.Intn(4)]
-	switch g.r.Intn(6) {
+	s := []string{"", "", "", "+", "-"}[g.r.IntN(5)]
+	size := []int{2, 4, 19, 25}[g.r.IntN(4)]
+	switch g.r.IntN(6) {
 	case 0:
 		s += digits(size) + "." + digits(4)
 	case 1:
@@ -172,17 +172,17 @@ func (g *generator) quantity() {
 	default:
 		s += digits(size)
 	}
-	g.raw(`"` + s + suffixes[g.r.Intn(len(suffixes))] + `"`)
+	g.raw(`"` + s + suffixes[g.r.IntN(len(suffixes))] + `"`)
 }
 
 func (g *generator) resources() {
 	g.raw("{")
 	names := []string{"cpu", "memory", "nvidia.com/gpu", "", "a b:(c)", "ephemeral-storage"}
-	for i, n := 0, g.r.Intn(4); i < n; i++ {
+	for i, n := 0, g.r.IntN(4); i < n; i++ {
 		if i > 0 {
 			g.raw(",")
 		}
-		b, _ := json.Marshal(names[(i*2+g.r.Intn(2))%len(names)])
+		b, _ := json.Marshal(names[(i*2+g.r.IntN(2))%len(names)])
 		g.out = append(append(g.out, b...), ':')
 		g.quantity()
 	}
@@ -190,7 +190,7 @@ func (g *generator) resources() {
 }
 
 func (g *generator) port() {
-	if g.r.Intn(2) == 0 {
+	if g.r.IntN(2) == 0 {
 		g.integer()
 	} else {
 		g.text()
@@ -211,12 +211,12 @@ func (g *generator) handler() {
 	}))
 	g.field("tcpSocket", g.struct1(func() {
 		g.field("port", g.port)
-		if g.r.Intn(4) == 0 {
+		if g.r.IntN(4) == 0 {
 			g.name("host")
 			g.raw(`""`)
 			return
 		}
-		g.newer(7, "host", func() { g.raw([]string{`"h"`, `"127.0.0.1"`, `" "`, `"}"`}[g.r.Intn(4)]) })
+		g.newer(7, "host", func() { g.raw([]string{`"h"`, `"127.0.0.1"`, `" "`, `"}"`}[g.r.IntN(4)]) })
 	}))
 }
 
@@ -281,15 +281,15 @@ func (g *generator) container() {
 			g.field("readOnly", g.boolean)
 			g.field("mountPath", g.text)
 			g.field("subPath", g.text)
-			g.newer(8, "mountPropagation", func() { g.raw([]string{`"HostToContainer"`, `"Bidirectional"`, `""`, `"<nil>"`}[g.r.Intn(4)]) })
+			g.newer(8, "mountPropagation", func() { g.raw([]string{`"HostToContainer"`, `"Bidirectional"`, `""`, `"<nil>"`}[g.r.IntN(4)]) })
 		}))
-		if g.r.Intn(10) == 0 {
+		if g.r.IntN(10) == 0 {
 			// Empty, but there: says nothing to any generation.
 			g.name("volumeDevices")
 			g.raw("[]")
 		} else {
 			g.newer(9, "volumeDevices", func() {
-				g.raw([]string{`[{}]`, `[{"name":"d","devicePath":"/dev/x"}]`, `[{"name":"a"},{"devicePath":""}]`}[g.r.Intn(3)])
+				g.raw([]string{`[{}]`, `[{"name":"d","devicePath":"/dev/x"}]`, `[{"name":"a"},{"devicePath":""}]`}[g.r.IntN(3)])
 			})
 		}
 		g.field("livenessProbe", g.struct1(g.probe))
@@ -312,7 +312,7 @@ func (g *generator) container() {
 					g.field(f, g.text)
 				}
 			}))
-			g.field("runAsUser", func() { g.raw([]string{"0", "1000", "-1", "9223372036854775807"}[g.r.Intn(4)]) })
+			g.field("runAsUser", func() { g.raw([]string{"0", "1000", "-1", "9223372036854775807"}[g.r.IntN(4)]) })
 			g.field("runAsNonRoot", g.boolean)
 			g.field("readOnlyRootFilesystem", g.boolean)
 			g.newer(8, "allowPrivilegeEscalation", g.boolean)

@@ -17,7 +17,7 @@ import (
 	hashutil "k8s.io/kubernetes/pkg/util/hash"
 )
 
-var randomContainers = flag.Int("random-containers", 20000, "containers in the randomised tests")
+var randomContainers = flag.Int("random-containers", 6000, "containers in the randomised tests")
 
 // spewDump is the dump that hashutil.DeepHashObject hashes.
 func spewDump(c *v1.Container) string {

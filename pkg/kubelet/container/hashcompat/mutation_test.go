@@ -101,7 +101,7 @@ func TestMutation(t *testing.T) {
 	r := rand.New(rand.NewSource(4))
 	mutations, allowed, blind := 0, 0, 0
 	places := map[string]bool{}
-	for i := 0; i < *randomContainers/100; i++ {
+	for i := 0; i < *randomContainers/60; i++ {
 		base := randomContainer(r)
 		recorded, baseDump := All(base), spewDump(base)
 		c := base.DeepCopy()
