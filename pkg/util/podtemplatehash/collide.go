@@ -6,6 +6,7 @@ package podtemplatehash
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -82,7 +83,10 @@ type state uint32
 func adler(s state, b []byte) state {
 	lo, hi := uint32(s)&0xffff, uint32(s)>>16
 	for len(b) > 0 {
-		part := b[:min(len(b), 5552)] // so that hi stays below 2^32
+		part := b
+		if len(part) > 5552 { // so that hi stays below 2^32
+			part = part[:5552]
+		}
 		for _, c := range part {
 			lo += uint32(c)
 			hi += lo
@@ -135,21 +139,43 @@ func CollideAdler(tags []string) []Group {
 	})
 }
 
+// group puts the indices below n with one key together. The table is open
+// addressed: a map of a million keys takes most of a second.
 func group(n int, key func(int) uint64) []Group {
-	first := make(map[uint64]int32, n)
-	var groups []Group
-	for i := 0; i < n; i++ {
-		k := key(i)
-		switch at, seen := first[k]; {
-		case !seen:
-			first[k] = int32(i)
-		case at >= 0:
-			first[k] = -int32(len(groups)) - 1
-			groups = append(groups, Group{at, int32(i)})
-		default:
-			groups[-at-1] = append(groups[-at-1], int32(i))
+	bits := 4
+	for 1<<bits < 2*n {
+		bits++
+	}
+	var (
+		mask   = uint64(1)<<bits - 1
+		slots  = make([]int32, 1<<bits) // 0 free, else 1 + the first index with that key
+		keys   = make([]uint64, n)
+		member = map[int32]int32{} // first index -> its group, once there are two
+		groups []Group
+	)
+	for i := range keys {
+		keys[i] = key(i)
+		for at := keys[i] * 0x9e3779b97f4a7c15 >> (64 - bits); ; at = (at + 1) & mask {
+			if slots[at] == 0 {
+				slots[at] = int32(i) + 1
+				break
+			}
+			first := slots[at] - 1
+			if keys[first] != keys[i] {
+				continue
+			}
+			g, ok := member[first]
+			if !ok {
+				g = int32(len(groups))
+				member[first] = g
+				groups = append(groups, Group{first})
+			}
+			groups[g] = append(groups[g], int32(i))
+			break
 		}
 	}
+	// In the order of their first tags, not of their second.
+	slices.SortFunc(groups, func(a, b Group) int { return int(a[0]) - int(b[0]) })
 	return groups
 }
 

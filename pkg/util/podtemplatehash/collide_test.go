@@ -45,7 +45,10 @@ func TestCollideAgainstHashes(t *testing.T) {
 				t.Errorf("%s: only %d pairs, so the comparison shows little", r.Name, Pairs(got))
 			}
 			// A count is one more suffix.
-			for _, g := range got[:min(len(got), 5)] {
+			for i, g := range got {
+				if i == 5 {
+					break
+				}
 				if a, b := r.SumTag(pieces, tags[g[0]], 7), r.SumTag(pieces, tags[g[1]], 7); a != b {
 					t.Errorf("%s: %s and %s do not collide with a count", r.Name, tags[g[0]], tags[g[1]])
 				}

@@ -102,13 +102,23 @@ func TestReleases(t *testing.T) {
 	}
 }
 
+// difference shows where two dumps part.
 func difference(got, want string) string {
-	i := 0
-	for i < len(got) && i < len(want) && got[i] == want[i] {
-		i++
+	from := 0
+	for from < len(got) && from < len(want) && got[from] == want[from] {
+		from++
 	}
-	cut := func(s string) string { return s[max(0, i-40):min(len(s), i+80)] }
-	return "at byte " + cut(got) + "\nwant " + cut(want)
+	cut := func(s string) string {
+		first, last := from-40, from+80
+		if first < 0 {
+			first = 0
+		}
+		if last > len(s) {
+			last = len(s)
+		}
+		return s[first:last]
+	}
+	return "got  …" + cut(got) + "\nwant …" + cut(want)
 }
 
 // TestReport holds the hashes of the original report: the name of the

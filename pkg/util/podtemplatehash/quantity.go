@@ -62,15 +62,19 @@ func (a amount) scaled(s string, digits int) (*big.Int, error) {
 	} else {
 		ten += a.exponent
 	}
-	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(ten, -ten))), nil)
 	if ten >= 0 {
-		return v.Mul(v, power), nil
+		return v.Mul(v, powerOfTen(ten)), nil
 	}
+	power := powerOfTen(-ten)
 	q, rest := v.QuoRem(v, power, new(big.Int))
 	if rest.Sign() != 0 {
 		return nil, fmt.Errorf("quantity %q has more than %d digits after the point", s, digits)
 	}
 	return q, nil
+}
+
+func powerOfTen(n int) *big.Int {
+	return new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(n)), nil)
 }
 
 // dec is the dump of an inf.Dec.
