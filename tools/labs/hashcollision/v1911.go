@@ -193,22 +193,27 @@ func (c *cluster) remove(ctx context.Context, r labkit.GVR, o *labkit.Object, ki
 	if err := c.WaitGone(ctx, r, ns, o.GetName(), 30*time.Second); err != nil {
 		return err
 	}
-	for _, k := range kinds {
-		for _, own := range c.mustOwned(ctx, k, o.GetUID()) {
-			if err := c.DeleteNow(ctx, k, ns, own.GetName()); err != nil && !apierrors.IsNotFound(err) {
-				return err
+	// Deleted here, not only by the garbage collector, and until none is left:
+	// a sync that was under way may have created one more.
+	return c.WaitUntil(ctx, "everything that "+o.GetName()+" owned gone", 60*time.Second, func(ctx context.Context) (bool, error) {
+		left := 0
+		for _, k := range kinds {
+			own, err := c.owned(ctx, k, o.GetUID())
+			if err != nil {
+				return false, err
+			}
+			for _, x := range own {
+				left++
+				if err := c.DeleteNow(ctx, k, ns, x.GetName()); err != nil && !apierrors.IsNotFound(err) {
+					return false, err
+				}
 			}
 		}
-		if _, err := c.waitOwned(ctx, k, o.GetUID(), 0, 60*time.Second); err != nil {
-			return err
+		if left > 0 {
+			return false, fmt.Errorf("%d left", left)
 		}
-	}
-	return nil
-}
-
-func (c *cluster) mustOwned(ctx context.Context, r labkit.GVR, owner types.UID) []labkit.Object {
-	own, _ := c.owned(ctx, r, owner)
-	return own
+		return true, nil
+	})
 }
 
 // touch changes nothing but an annotation, so that the object's controller

@@ -265,7 +265,12 @@ func (c *cluster) foreignRevision(ctx context.Context, kind string, r labkit.GVR
 	}); err != nil {
 		return "", false, err
 	}
-	own, wait := c.waitOwned(ctx, labkit.ControllerRevisions, second.GetUID(), 1, 10*time.Second)
+	var own []labkit.Object
+	wait := c.WaitUntil(ctx, "a revision of its own", 10*time.Second, func(ctx context.Context) (bool, error) {
+		var err error
+		own, err = c.owned(ctx, labkit.ControllerRevisions, second.GetUID())
+		return len(own) > 0, err
+	})
 	after, err := c.Get(ctx, labkit.ControllerRevisions, ns, foreign.GetName())
 	if err != nil {
 		return "", false, err
@@ -276,13 +281,11 @@ func (c *cluster) foreignRevision(ctx context.Context, kind string, r labkit.GVR
 	if wait != nil {
 		return "it has no revision of its own and works with the other's", true, nil
 	}
-	live, err := c.WaitFor(ctx, r, ns, name, 30*time.Second, "with a count in its status", func(o *labkit.Object) (bool, error) {
-		return labkit.Int(o, "status", "collisionCount") > 0, nil
-	})
+	live, err := c.Get(ctx, r, ns, name)
 	if err != nil {
 		return "", false, err
 	}
-	return fmt.Sprintf("own revision %s, collisionCount %d", own[0].GetName(), labkit.Int(live, "status", "collisionCount")), false, nil
+	return fmt.Sprintf("%d revision(s) of its own, collisionCount %d", len(own), labkit.Int(live, "status", "collisionCount")), false, nil
 }
 
 func runEqualLabel(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
