@@ -44,13 +44,18 @@ func LoadKnown(b *base.Base) (Known, error) {
 		if len(parts) != 3 {
 			return nil, exit.Preconditionf("%s:%d: want \"package Test reason\"", file, n)
 		}
-		k[parts[0]+" "+parts[1]] = parts[2]
+		name := parts[0] + " " + parts[1]
+		if k[name] != "" {
+			return nil, exit.Preconditionf("%s:%d: %s is listed twice", file, n, name)
+		}
+		k[name] = parts[2]
 	}
 	return k, sc.Err()
 }
 
 // Compare says what is wrong, a sentence each: a failure of stock that is not
-// known, and a failure of ours that stock does not have.
+// known, a failure of ours that stock does not have or the other way round, and
+// a test that ran in stock and did not in ours.
 func Compare(stock, ours *Outcome, known Known) []string {
 	var bad []string
 	for _, f := range stock.Failed {
@@ -65,7 +70,13 @@ func Compare(stock, ours *Outcome, known Known) []string {
 	}
 	for _, f := range stock.Failed {
 		if known[f] != "" && !slices.Contains(ours.Failed, f) {
-			bad = append(bad, fmt.Sprintf("%s fails in the stock tree and passes in the patched one: the lists must be equal", f))
+			bad = append(bad, fmt.Sprintf("%s fails in the stock tree and not in the patched one: the lists must be equal", f))
+		}
+	}
+	for _, f := range sortedKeys(stock.Ran) {
+		pkg, _, _ := strings.Cut(f, " ")
+		if !ours.Ran[f] && !slices.Contains(ours.Failed, pkg+" "+pkgFailure) && !slices.Contains(stock.Failed, f) {
+			bad = append(bad, fmt.Sprintf("%s passes in the stock tree and does not run in the patched one", f))
 		}
 	}
 	return bad
@@ -78,6 +89,9 @@ func indent(s string) string {
 // Touched lists the packages that the overlay or the carry series change: those
 // that stock has too, and those that are ours alone. Import paths, sorted.
 func Touched(b *base.Base) (both, oursOnly []string, err error) {
+	if err := b.HasVariant(base.Ours); err != nil {
+		return nil, nil, err
+	}
 	dirs := map[string]bool{}
 	patches, err := patch.LoadSeries(b.Root, b.Series["carry"])
 	if err != nil {
@@ -85,7 +99,9 @@ func Touched(b *base.Base) (both, oursOnly []string, err error) {
 	}
 	for _, p := range patches {
 		for _, f := range p.Touches() {
-			dirs[path.Dir(f)] = true
+			if strings.HasSuffix(f, ".go") {
+				dirs[path.Dir(f)] = true
+			}
 		}
 	}
 	own, err := (&tree.Tree{Base: b, Variant: base.Ours}).OverlayFiles()

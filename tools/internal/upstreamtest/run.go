@@ -14,7 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"sort"
 	"strings"
 
@@ -29,7 +29,7 @@ import (
 const retries = 2
 
 // pkgFailure stands for a package that failed outside of any test (it does not
-// compile, or its process died).
+// compile, its TestMain failed) or whose process died before all tests ran.
 const pkgFailure = "(package)"
 
 // Outcome is what one variant's run gave. Tests are named "package Test".
@@ -39,6 +39,7 @@ type Outcome struct {
 	Failed   []string          // after the retries, sorted
 	Flaky    []string          // passed when run again, sorted
 	Output   map[string]string // failed test -> what it printed, its end only
+	Ran      map[string]bool   // tests that passed or failed; skipped ones are not among them
 }
 
 // event is a line of go test -json.
@@ -55,43 +56,70 @@ func Run(b *base.Base, variant string, packages []string, logDir string) (*Outco
 	}
 	r := &runner{b: b, variant: variant, modfile: modfile}
 	s := progress.Start("upstream's tests, %s %s, %d packages", b.Name, variant, len(packages))
-	res, err := r.goTest(packages, "", s)
+	o, err := outcome(packages, func(packages, tests []string) (*results, error) {
+		if len(tests) > 0 {
+			s.Now("again: " + packages[0] + " " + strings.Join(tests, " "))
+		}
+		return r.goTest(packages, tests, s)
+	})
 	if err != nil {
 		s.Fail()
 		return nil, err
 	}
-	o := &Outcome{Packages: len(packages), Output: map[string]string{}}
-	for name, pass := range res.result {
-		if pass {
-			o.Passed++
-			continue
-		}
-		pkg, test, _ := strings.Cut(name, " ")
-		again := false
-		for i := 0; i < retries && !again; i++ {
-			s.Now(fmt.Sprintf("again: %s", name))
-			one, err := r.goTest([]string{pkg}, test, s)
-			if err != nil {
-				s.Fail()
-				return nil, err
-			}
-			again = one.ok(name)
-		}
-		if again {
-			o.Flaky = append(o.Flaky, name)
-			o.Passed++
-			continue
-		}
-		o.Failed = append(o.Failed, name)
-		o.Output[name] = res.output[name]
-	}
-	sort.Strings(o.Failed)
-	sort.Strings(o.Flaky)
 	s.Done(fmt.Sprintf("%d tests passed, %d failed, %d passed only when run again", o.Passed, len(o.Failed), len(o.Flaky)))
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return nil, err
 	}
 	return o, os.WriteFile(filepath.Join(logDir, "upstream-tests-"+variant+".log"), o.log(), 0o644)
+}
+
+// outcome runs all packages once and what failed again, package by package: the
+// failed tests alone or, where the process died and left tests out, all. run
+// runs packages, or the named tests of one.
+func outcome(packages []string, run func(packages, tests []string) (*results, error)) (*Outcome, error) {
+	res, err := run(packages, nil)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outcome{Packages: len(packages), Output: map[string]string{}, Ran: map[string]bool{}}
+	flaky := map[string]bool{}
+	for range retries {
+		failed := map[string][]string{} // package -> tests
+		for name, how := range res.result {
+			if how == "fail" {
+				pkg, test, _ := strings.Cut(name, " ")
+				failed[pkg] = append(failed[pkg], test)
+			}
+		}
+		for pkg, tests := range failed {
+			sort.Strings(tests)
+			again, err := run([]string{pkg}, tests)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range res.merge(again, pkg) {
+				flaky[name] = true
+			}
+		}
+	}
+	for name, how := range res.result {
+		switch {
+		case how == "fail":
+			o.Failed = append(o.Failed, name)
+			o.Output[name] = res.output[name]
+		case how == "pass" && flaky[name]:
+			o.Flaky = append(o.Flaky, name)
+		}
+		if !strings.HasSuffix(name, " "+pkgFailure) && how != "skip" {
+			o.Ran[name] = true
+			if how == "pass" {
+				o.Passed++
+			}
+		}
+	}
+	sort.Strings(o.Failed)
+	sort.Strings(o.Flaky)
+	return o, nil
 }
 
 func (o *Outcome) log() []byte {
@@ -110,29 +138,47 @@ type runner struct {
 	variant, modfile string
 }
 
+// results are what go test said, by "package Test".
 type results struct {
-	result map[string]bool // "package Test" -> passed
+	result map[string]string // "pass", "fail" or "skip"; a package's pkgFailure is there only if it failed
+	ended  map[string]string // package -> "pass", "fail" or "skip" (no tests)
 	output map[string]string
 }
 
-func (r *results) ok(name string) bool {
-	pkg, _, _ := strings.Cut(name, " ")
-	failed := false
-	for n, pass := range r.result {
-		if strings.HasPrefix(n, pkg+" ") && !pass {
-			failed = true
+// merge takes over what a second run of pkg gave and returns the tests that
+// passed now and had failed. A test that did not run in the second run, or
+// that was skipped, has not passed.
+func (r *results) merge(again *results, pkg string) (passed []string) {
+	for name, how := range again.result {
+		if p, _, _ := strings.Cut(name, " "); p != pkg {
+			continue
+		}
+		switch {
+		case r.result[name] == "":
+			r.result[name], r.output[name] = how, again.output[name]
+		case r.result[name] == "fail" && how == "pass":
+			r.result[name] = how
+			passed = append(passed, name)
 		}
 	}
-	return !failed
+	if name := pkg + " " + pkgFailure; r.result[name] == "fail" && again.ended[pkg] == "pass" {
+		r.result[name] = "pass"
+		passed = append(passed, name)
+	}
+	return passed
 }
 
-// goTest runs the packages, or one test of one package, with the flags of the
-// kubelet's build, and without vet, which 2018's tests do not pass today.
-func (r *runner) goTest(packages []string, test string, s *progress.Step) (*results, error) {
+// goTest runs the packages, or the named tests of one package (all of it, where
+// pkgFailure is among them), with the flags of the kubelet's build, and without
+// vet, which 2018's tests do not pass today.
+func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, error) {
 	args := []string{"test", "-json", "-vet=off", "-trimpath", "-buildvcs=false", "-timeout=15m"}
 	args = append(args, build.ModFlags(r.b, r.modfile)...)
-	if test != "" && test != pkgFailure {
-		args = append(args, "-count=1", "-run=^"+regexp.QuoteMeta(test)+"$")
+	if len(tests) > 0 {
+		args = append(args, "-count=1")
+		if !slices.Contains(tests, pkgFailure) {
+			args = append(args, "-run=^("+strings.Join(tests, "|")+")$")
+		}
 	}
 	cmd := exec.Command("go", append(args, packages...)...)
 	cmd.Dir = r.b.Root
@@ -151,23 +197,47 @@ func (r *runner) goTest(packages []string, test string, s *progress.Step) (*resu
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	res, perr := parse(stdout, s)
-	werr := cmd.Wait()
-	if perr != nil {
-		return nil, perr
+	res, err := parse(stdout, s)
+	if err == nil {
+		err = res.complete(packages)
 	}
-	if len(res.result) == 0 && werr != nil {
-		return nil, exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), werr, stderr.Bytes())
+	werr := cmd.Wait()
+	if err == nil && werr != nil && !res.failed() {
+		err = werr
+	}
+	if err != nil {
+		return nil, exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
 	}
 	return res, nil
 }
 
+// complete says which packages the go command did not speak of: it died itself.
+func (r *results) complete(packages []string) error {
+	for _, p := range packages {
+		if r.ended[p] == "" {
+			return fmt.Errorf("it ended without a result for %s", p)
+		}
+	}
+	return nil
+}
+
+func (r *results) failed() bool {
+	for _, how := range r.ended {
+		if how == "fail" {
+			return true
+		}
+	}
+	return false
+}
+
 // parse reads go test -json. Subtests count as part of their test.
 func parse(in io.Reader, s *progress.Step) (*results, error) {
-	res := &results{map[string]bool{}, map[string]string{}}
+	res := &results{map[string]string{}, map[string]string{}, map[string]string{}}
 	sc := bufio.NewScanner(in)
 	sc.Buffer(nil, 16<<20)
-	testsOf := map[string]int{} // package -> failed tests
+	failedOf := map[string]int{}            // package -> failed tests
+	finished := map[string]bool{}           // package -> all its tests ran
+	running := map[string]map[string]bool{} // package -> tests that did not end yet
 	for sc.Scan() {
 		var e event
 		if json.Unmarshal(sc.Bytes(), &e) != nil {
@@ -176,36 +246,64 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 		if e.Package == "" {
 			e.Package, _, _ = strings.Cut(e.ImportPath, " ")
 		}
-		top, _, sub := strings.Cut(e.Test, "/")
-		name := e.Package + " " + top
-		if top == "" {
+		test, _, sub := strings.Cut(e.Test, "/")
+		name := e.Package + " " + test
+		if test == "" {
 			name = e.Package + " " + pkgFailure
+			// The test framework's own last word.
+			if e.Output == "PASS\n" || e.Output == "FAIL\n" {
+				finished[e.Package] = true
+			}
 		}
-		switch e.Action {
-		case "output", "build-output":
+		if e.Action == "output" || e.Action == "build-output" {
 			const keep = 8 << 10
 			out := res.output[name] + e.Output
 			if len(out) > keep {
 				out = out[len(out)-keep:]
 			}
 			res.output[name] = out
-		case "pass":
-			if top != "" && !sub {
-				res.result[name] = true
-			} else if top == "" && s != nil {
-				s.Now(e.Package)
+			continue
+		}
+		if sub {
+			continue
+		}
+		switch e.Action {
+		case "run":
+			if running[e.Package] == nil {
+				running[e.Package] = map[string]bool{}
 			}
-		case "fail", "build-fail":
-			if sub {
+			running[e.Package][name] = true
+		case "build-fail":
+			res.result[name], res.ended[e.Package] = "fail", "fail"
+		case "pass", "fail", "skip":
+			if test != "" {
+				delete(running[e.Package], name)
+				res.result[name] = e.Action
+				if e.Action == "fail" {
+					failedOf[e.Package]++
+				}
 				continue
 			}
-			if top != "" {
-				testsOf[e.Package]++
-				res.result[name] = false
-			} else if testsOf[e.Package] == 0 {
-				res.result[name] = false
+			res.ended[e.Package] = e.Action
+			if s != nil {
+				s.Now(e.Package)
+			}
+			if e.Action == "fail" && (failedOf[e.Package] == 0 || !finished[e.Package]) {
+				res.result[name] = "fail"
+				for _, t := range sortedKeys(running[e.Package]) {
+					res.output[name] = res.output[t] + res.output[name]
+				}
 			}
 		}
 	}
 	return res, sc.Err()
+}
+
+func sortedKeys(m map[string]bool) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
 }
