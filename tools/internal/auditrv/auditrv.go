@@ -97,7 +97,12 @@ func (r *Result) Count(kind Kind) int {
 func (r *Result) Proven() bool { return r.Count(Back)+r.Count(Stale) > 0 }
 
 // Lag is how long after its completion a write is sure to have reached a watcher.
-const Lag = time.Second
+// CoarseLag is the same for logs that do not tell when a request was completed (1.8):
+// that is guessed from the lines before.
+const (
+	Lag       = time.Second
+	CoarseLag = 5 * time.Second
+)
 
 type watch struct {
 	rv         string
@@ -141,6 +146,16 @@ type Log struct {
 	// Events counts the events, Restarts the watches that continue another one.
 	Events, Restarts int
 	First, Last      time.Time
+
+	coarse bool
+	clock  time.Time // latest time in the file that is read
+}
+
+func (l *Log) lag() time.Duration {
+	if l.coarse {
+		return CoarseLag
+	}
+	return Lag
 }
 
 // NewLog returns an empty log.
@@ -194,7 +209,7 @@ func (l *Log) Results() []*Result {
 	var results []*Result
 	for key, s := range l.streams {
 		r := &Result{Stream: key.Stream}
-		judge(key, s, creates[key.resource], others[key.resource], r)
+		judge(key, s, creates[key.resource], others[key.resource], l.lag(), r)
 		l.Restarts += r.Restarts
 		if len(r.Findings) > 0 {
 			results = append(results, r)
@@ -282,7 +297,7 @@ func (l *Log) bounds() map[string][]creation {
 }
 
 // judge goes through the watches of one stream in the order of time.
-func judge(key streamKey, s *stream, creates []creation, others []write, r *Result) {
+func judge(key streamKey, s *stream, creates []creation, others []write, lag time.Duration, r *Result) {
 	sortBy(s.watches, func(w *watch) time.Time { return w.start })
 	slices.SortFunc(s.lists, time.Time.Compare)
 	var ended []*watch // watches that no other continues yet
@@ -336,10 +351,10 @@ func judge(key streamKey, s *stream, creates []creation, others []write, r *Resu
 		switch {
 		case less(w.rv, p.rv):
 			f.Kind = Back
-		case key.partial || !p.ok || p.end.Sub(p.start) < Lag:
+		case key.partial || !p.ok || p.end.Sub(p.start) < lag:
 			continue
 		default:
-			if !f.stale(creates, w, p) && !f.repeat(key, others, w, p) {
+			if !f.stale(creates, w, p, p.end.Add(-lag)) && !f.repeat(key, others, w, p, p.end.Add(-lag)) {
 				continue
 			}
 		}
@@ -376,13 +391,13 @@ func continued(ended []*watch, w *watch) *watch {
 	return p
 }
 
-// stale looks for an object with a later version than w's that p's reader had seen.
-func (f *Finding) stale(creates []creation, w, p *watch) bool {
+// stale looks for an object with a later version than w's, that p's reader had seen:
+// one that was completed by seen.
+func (f *Finding) stale(creates []creation, w, p *watch, seen time.Time) bool {
 	from, err := strconv.ParseUint(w.rv, 10, 64)
 	if err != nil {
 		return false
 	}
-	seen := p.end.Add(-Lag)
 	// the last creation that was completed by then
 	n, _ := slices.BinarySearchFunc(creates, seen, func(c creation, t time.Time) int {
 		if c.completed.After(t) {
@@ -409,11 +424,10 @@ func (f *Finding) stale(creates []creation, w, p *watch) bool {
 	return false
 }
 
-func (f *Finding) repeat(key streamKey, others []write, w, p *watch) bool {
+func (f *Finding) repeat(key streamKey, others []write, w, p *watch, seen time.Time) bool {
 	if w.rv != p.rv {
 		return false
 	}
-	seen := p.end.Add(-Lag)
 	i, _ := slices.BinarySearchFunc(others, p.start, func(o write, t time.Time) int { return o.completed.Compare(t) })
 	for ; i < len(others) && !others[i].completed.After(seen); i++ {
 		if o := others[i]; o.received.After(p.start) && (key.namespace == "" || key.namespace == o.namespace) {

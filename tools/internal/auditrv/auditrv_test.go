@@ -29,7 +29,7 @@ type logWriter struct {
 	stages map[string]bool
 	// versions writes the resourceVersion of responses, as at level RequestResponse.
 	versions bool
-	alpha    bool // as 1.7
+	coarse   bool // without the times of the stages, as 1.8
 }
 
 func newLogWriter() *logWriter {
@@ -58,11 +58,9 @@ func (w *logWriter) stage(r request, stage string) {
 		"requestReceivedTimestamp": r.received.Format(time.RFC3339Nano), "stageTimestamp": w.now.Format(time.RFC3339Nano),
 		"timestamp": r.received.Format(time.RFC3339), "metadata": map[string]any{"creationTimestamp": w.now.Format(time.RFC3339)},
 	}
-	if w.alpha {
-		e["apiVersion"] = "audit.k8s.io/v1alpha1"
+	if w.coarse {
 		delete(e, "requestReceivedTimestamp")
 		delete(e, "stageTimestamp")
-		e["timestamp"] = w.now.Format(time.RFC3339)
 	}
 	if r.agent != "" {
 		e["userAgent"] = r.agent
@@ -383,20 +381,34 @@ func TestJudge(t *testing.T) {
 			w.watchFor(services, "100", time.Minute)
 			w.watchFor(services, "90", time.Minute)
 		}, "stale back", 2},
-		"1.7": {func(w *logWriter) {
-			w.alpha = true
+		"1.8": {func(w *logWriter) {
+			w.coarse = true
 			w.list(services)
 			w.pass(time.Second)
 			end := w.watch(services, "100")
 			w.pass(2 * time.Second)
 			w.create("services", "")
 			w.pass(time.Minute)
+			w.list("/api/v1/pods") // the log goes on
 			end()
-			w.pass(time.Second)
+			w.pass(2 * time.Second)
 			w.watchFor(services, "100", time.Minute)
-			w.pass(time.Second)
+			w.pass(2 * time.Second)
 			w.watchFor(services, "90", time.Minute)
 		}, "stale back", 2},
+		"1.8, a Service was created near the end of the watch": {func(w *logWriter) {
+			w.coarse = true
+			w.list(services)
+			w.pass(time.Second)
+			end := w.watch(services, "100")
+			w.pass(time.Minute)
+			w.create("services", "")
+			w.pass(3 * time.Second)
+			w.list("/api/v1/pods")
+			end()
+			w.pass(2 * time.Second)
+			w.watchFor(services, "100", time.Minute)
+		}, "", 1},
 		"the deprecated path": {func(w *logWriter) {
 			w.list(services)
 			w.watchFor("/api/v1/watch/services", "100", time.Minute)

@@ -18,11 +18,12 @@ import (
 	"time"
 )
 
-// raw are the undecoded values that matter of an audit event. audit.k8s.io v1alpha1
-// (1.7), v1beta1 (1.8 to 1.23) and v1 (since 1.12) agree on them.
+// raw are the undecoded values that matter of an audit event. audit.k8s.io v1alpha1,
+// v1beta1 (log files of 1.8 to 1.23) and v1 (since 1.12) agree on them.
 type raw struct {
 	stage, auditID, requestURI, verb, userAgent, user, sourceIPs, objectRef, responseStatus, responseObject []byte
-	// timestamp is the only time of v1alpha1.
+	// timestamp is the only time that 1.7 and 1.8 write: when the request was
+	// received, in seconds, also in the events of the later stages.
 	timestamp, requestReceivedTimestamp, stageTimestamp []byte
 }
 
@@ -64,6 +65,8 @@ type event struct {
 	code                                                      int
 	rv                                                        string // of the response object
 	received, written                                         time.Time
+	// coarse is set if written is not in the event, but a guess from the lines before.
+	coarse bool
 }
 
 type objectRef struct {
@@ -116,6 +119,7 @@ func (r *raw) decode() (*event, error) {
 	if e.received, err = firstTime(r.requestReceivedTimestamp, r.timestamp, r.stageTimestamp); err != nil {
 		return nil, err
 	}
+	e.coarse = r.stageTimestamp == nil
 	e.written, err = firstTime(r.stageTimestamp, r.timestamp, r.requestReceivedTimestamp)
 	return e, err
 }
@@ -154,6 +158,7 @@ const maxLine = 64 << 20
 // name is for errors. bad is called for each line that is no audit event. The error
 // is that of reading itself.
 func (l *Log) Read(name string, r io.Reader, bad func(*LineError)) error {
+	l.clock = time.Time{}
 	br := bufio.NewReaderSize(r, 1<<20)
 	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		zr, err := gzip.NewReader(br)
@@ -208,6 +213,11 @@ func (l *Log) line(line []byte) error {
 		return errors.New(`no audit event: it has no "verb" or no "requestURI"`)
 	}
 	l.Events++
+	if r.stageTimestamp == nil {
+		if t, err := firstTime(r.timestamp); err == nil && t.After(l.clock) {
+			l.clock = t
+		}
+	}
 	complete := string(r.stage) == `"ResponseComplete"` || string(r.stage) == `"Panic"`
 	watch := false
 	switch string(r.verb) {
@@ -229,6 +239,13 @@ func (l *Log) line(line []byte) error {
 	}
 	if e.written.After(l.Last) {
 		l.Last = e.written
+	}
+	if e.coarse {
+		// The line was written after those before it.
+		l.coarse = true
+		if l.clock.After(e.written) {
+			e.written = l.clock
+		}
 	}
 	switch {
 	case watch:
