@@ -19,7 +19,12 @@ tool (
 
 // What today's Go would do differently from the Go 1.9 that upstream's release
 // was built with, as far as a setting brings it back: docs/design/toolchain.md.
-godebug default=go1.20
+godebug (
+	default=go1.20
+	httpcookiemaxnum=3000
+	netedns0=0
+	urlmaxqueryparams=10000
+)
 
 // Third-party versions are those of upstream's Godeps.json wherever they are
 // to be had; bases/v1.9.11/deviations.md lists the others. Never run

@@ -47,18 +47,18 @@ func TestHTTPSProbe(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		cert spec
-		tls  tls.Config
+		tls  *tls.Config
 		want probe.Result
 	}{
-		{name: "TLS 1.0 only", tls: tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, want: probe.Success},
-		{name: "TLS 1.1 only", tls: tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, want: probe.Success},
-		{name: "TLS 1.2 only", tls: tls.Config{MaxVersion: tls.VersionTLS12}, want: probe.Success},
+		{name: "TLS 1.0 only", tls: &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}, want: probe.Success},
+		{name: "TLS 1.1 only", tls: &tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}, want: probe.Success},
+		{name: "TLS 1.2 only", tls: &tls.Config{MaxVersion: tls.VersionTLS12}, want: probe.Success},
 		{name: "TLS 1.3", want: probe.Success},
-		{name: "RSA key exchange only", tls: tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}}, want: probe.Success},
-		{name: "3DES only", tls: tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA}}, want: probe.Success},
-		{name: "RC4 only, off since Go 1.5", tls: tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_RC4_128_SHA}}, want: probe.Failure},
+		{name: "RSA key exchange only", tls: &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_AES_128_CBC_SHA}}, want: probe.Success},
+		{name: "3DES only", tls: &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA}}, want: probe.Success},
+		{name: "RC4 only, off since Go 1.5", tls: &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_RSA_WITH_RC4_128_SHA}}, want: probe.Failure},
 		{name: "RSA 1024", cert: spec{bits: 1024}, want: probe.Success},
-		{name: "RSA 768", cert: spec{bits: 768}, tls: tls.Config{MaxVersion: tls.VersionTLS12}, want: probe.Success},
+		{name: "RSA 768", cert: spec{bits: 768}, tls: &tls.Config{MaxVersion: tls.VersionTLS12}, want: probe.Success},
 		{name: "SHA-1 signature", cert: spec{sha1: true}, want: probe.Success},
 		{name: "negative serial number", cert: spec{negativeSerial: true}, want: probe.Success},
 		{name: "expired", cert: spec{expired: true}, want: probe.Success},
@@ -66,6 +66,9 @@ func TestHTTPSProbe(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.cert.subject, c.cert.usage = name, x509.ExtKeyUsageServerAuth
 			cfg := c.tls.Clone()
+			if cfg == nil {
+				cfg = &tls.Config{}
+			}
 			cfg.Certificates = []tls.Certificate{c.cert.make(t, nil).tls()}
 			got, out, err := httpprobe.New().Probe(serve(t, cfg, ok), nil, 10*time.Second)
 			if got != c.want || err != nil {
