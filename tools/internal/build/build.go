@@ -116,9 +116,7 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	} else {
 		args = append(args, ModFlags(b, modfile)...)
 	}
-	for _, pattern := range b.LangPackages {
-		args = append(args, "-gcflags="+pattern+"=-lang="+b.Lang)
-	}
+	args = append(args, LangFlags(b)...)
 	version, err := versionFlags(b, o.Variant)
 	if err != nil {
 		s.Fail()
@@ -154,6 +152,16 @@ func ModFlags(b *base.Base, modfile string) []string {
 		return []string{"-mod=readonly"}
 	}
 	return []string{"-mod=readonly", "-modfile=" + modfile}
+}
+
+// LangFlags tell the compiler which Go the base is written in, where no go.mod
+// does.
+func LangFlags(b *base.Base) []string {
+	var flags []string
+	for _, pattern := range b.LangPackages {
+		flags = append(flags, "-gcflags="+pattern+"=-lang="+b.Lang)
+	}
+	return flags
 }
 
 // compileErrors leaves out the lines in which -v names packages.

@@ -97,6 +97,22 @@ func testParts(b *base.Base) []parts.Part {
 			}
 			return compareUpstream(b, both, oursOnly)
 		}},
+		{Name: "upstream-touched-1.2", Run: func() (parts.Count, error) {
+			b, err := base.Load(b.Root, "v1.2.0")
+			if err != nil {
+				return parts.Count{}, err
+			}
+			for _, v := range []string{base.Stock, base.Ours} {
+				if _, err := build.Source(b, v); err != nil {
+					return parts.Count{}, err
+				}
+			}
+			both, oursOnly, err := upstreamtest.Touched(b)
+			if err != nil {
+				return parts.Count{}, err
+			}
+			return compareUpstream(b, both, oursOnly)
+		}},
 		{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return runLabs(b) }},
 	}
 }

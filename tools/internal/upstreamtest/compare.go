@@ -115,8 +115,10 @@ func Touched(b *base.Base) (both, oursOnly []string, err error) {
 	}
 	for d := range dirs {
 		pkg := path.Join(b.Module, d)
-		if rest, ok := strings.CutPrefix(d, "staging/src/"); ok {
-			pkg = rest
+		for _, src := range []string{"staging/src/", "Godeps/_workspace/src/"} {
+			if rest, ok := strings.CutPrefix(d, src); ok {
+				pkg = rest
+			}
 		}
 		files, _ := filepath.Glob(filepath.Join(b.SrcDir(base.Stock), filepath.FromSlash(d), "*.go"))
 		if len(files) > 0 {

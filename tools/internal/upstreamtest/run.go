@@ -174,6 +174,7 @@ func (r *results) merge(again *results, pkg string) (passed []string) {
 func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, error) {
 	args := []string{"test", "-json", "-vet=off", "-trimpath", "-buildvcs=false", "-timeout=15m"}
 	args = append(args, build.ModFlags(r.b, r.modfile)...)
+	args = append(args, build.LangFlags(r.b)...)
 	if len(tests) > 0 {
 		args = append(args, "-count=1")
 		if !slices.Contains(tests, pkgFailure) {
