@@ -112,8 +112,34 @@ func TestModuleOf(t *testing.T) {
 	if b.pins.Require == nil || len(b.sums) == 0 {
 		t.Fatal("no pins")
 	}
-	if _, _, err := b.moduleOf(Releases[0], "example.invalid/none"); err == nil {
-		t.Error("a module for a package that nobody has")
+	for _, tc := range []struct {
+		release       int
+		pkg           string
+		path, version string
+	}{
+		{0, "github.com/davecgh/go-spew/spew", "github.com/davecgh/go-spew", "v0.0.0-20170626231645-782f4967f2dc"},
+		{2, "github.com/davecgh/go-spew/spew", "github.com/davecgh/go-spew", "v0.0.0-20151105211317-5215b55f46b2"},
+		{0, "gopkg.in/inf.v0", "gopkg.in/inf.v0", "v0.9.0"},
+		{0, "github.com/ugorji/go/codec", "github.com/ugorji/go", ""},
+		{0, "example.invalid/none", "", ""},
+	} {
+		if path, m := b.moduleOf(Releases[tc.release], tc.pkg); path != tc.path || m.version != tc.version {
+			t.Errorf("%s: %s, %+v", tc.pkg, path, m)
+		}
+	}
+	// What was built with other pins is built again.
+	for text, want := range map[string]bool{
+		"gopkg.in/inf.v0 v0.9.0":                              true,
+		"gopkg.in/inf.v0 v0.9.0\ngopkg.in/inf.v0 v0.9.1":      false,
+		"gopkg.in/inf.v0 v0.9.0\nexample.invalid/none v1.0.0": false,
+	} {
+		file := filepath.Join(t.TempDir(), "modules")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.pinned(file); got != want {
+			t.Errorf("%q: pinned %v, want %v", text, got, want)
+		}
 	}
 	for _, r := range Releases {
 		for _, m := range append(r.other, r.kubernetes) {

@@ -121,18 +121,11 @@ func (b *builder) containerHash() (string, error) {
 
 // oracle builds a release's program, or finds it built.
 func (b *builder) oracle(r Release) (string, error) {
-	key := sha256.New()
-	fmt.Fprintf(key, "%s\n%s\n%+v\n", runtime.Version(), program, r)
-	for _, name := range []string{"go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join(b.root, name))
-		if err != nil {
-			return "", err
-		}
-		key.Write(data)
-	}
+	// Not the whole go.mod: most of its pins have nothing to do with this.
+	key := sha256.Sum256([]byte(fmt.Sprintf("%s\n%s\n%+v\n", runtime.Version(), program, r)))
 	dir := filepath.Join(b.dir, r.kubernetes.version)
-	out := filepath.Join(dir, fmt.Sprintf("oracle-%x", key.Sum(nil)[:8]))
-	if _, err := os.Stat(out); err == nil {
+	out := filepath.Join(dir, fmt.Sprintf("oracle-%x", key[:8]))
+	if _, err := os.Stat(out); err == nil && b.pinned(out+".modules") {
 		return out, nil
 	}
 	fmt.Fprintf(b.log, "building the code of %s\n", r.kubernetes.version)
@@ -147,7 +140,8 @@ func (b *builder) oracle(r Release) (string, error) {
 	if err := os.WriteFile(filepath.Join(src, "oracle", "main.go"), []byte(text), 0o644); err != nil {
 		return "", err
 	}
-	if err := b.link(r, src); err != nil {
+	modules, err := b.link(r, src)
+	if err != nil {
 		return "", fmt.Errorf("%s: %v", r.kubernetes.version, err)
 	}
 	// GOPATH mode takes the release's folders as they are in the module cache,
@@ -157,7 +151,26 @@ func (b *builder) oracle(r Release) (string, error) {
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s does not build: %v\n%s", r.kubernetes.version, err, text)
 	}
+	if err := os.WriteFile(out+".modules", []byte(strings.Join(modules, "\n")), 0o644); err != nil {
+		return "", err
+	}
 	return out, os.Rename(out+".tmp", out)
+}
+
+// pinned reports whether the modules that a file lists, "path version" a line,
+// are still at these versions in go.mod.
+func (b *builder) pinned(file string) bool {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		path, version, _ := strings.Cut(line, " ")
+		if m, _ := b.pin(path); m.version != version {
+			return false
+		}
+	}
+	return true
 }
 
 func goenv(name string) string {
@@ -166,46 +179,56 @@ func goenv(name string) string {
 }
 
 // link puts the release, its staging repositories and, as long as a package is
-// missing, the module that has it below src.
-func (b *builder) link(r Release, src string) error {
+// missing, the module that has it below src. It returns the modules that are
+// pinned in go.mod, as "path version".
+func (b *builder) link(r Release, src string) (modules []string, err error) {
 	kube, err := b.download(r.kubernetes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := symlink(kube, filepath.Join(src, "k8s.io", "kubernetes")); err != nil {
-		return err
+		return nil, err
 	}
 	staging, err := filepath.Glob(filepath.Join(kube, "staging", "src", "k8s.io", "*"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, s := range staging {
 		if err := symlink(s, filepath.Join(src, "k8s.io", filepath.Base(s))); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	linked := map[string]bool{}
 	for {
 		missing, err := missingPackages(src)
 		if err != nil || len(missing) == 0 {
-			return err
+			return modules, err
 		}
 		progress := false
 		for _, pkg := range missing {
-			m, dir, err := b.moduleOf(r, pkg)
-			if err != nil {
-				return err
+			path, m := b.moduleOf(r, pkg)
+			if path == "" {
+				return nil, fmt.Errorf("no module in go.mod has package %s", pkg)
 			}
-			if linked[m] {
+			if linked[path] {
 				continue
 			}
-			linked[m], progress = true, true
-			if err := symlink(dir, filepath.Join(src, filepath.FromSlash(m))); err != nil {
-				return err
+			linked[path], progress = true, true
+			dir := filepath.Join(b.root, m.path) // of a replacement in this repository
+			if m.version != "" {
+				if dir, err = b.download(m); err != nil {
+					return nil, err
+				}
+			}
+			if err := symlink(dir, filepath.Join(src, filepath.FromSlash(path))); err != nil {
+				return nil, err
+			}
+			if pinned, ok := b.pin(path); ok && pinned == m {
+				modules = append(modules, path+" "+m.version)
 			}
 		}
 		if !progress {
-			return fmt.Errorf("the pinned modules lack packages %s", strings.Join(missing, ", "))
+			return nil, fmt.Errorf("the pinned modules lack packages %s", strings.Join(missing, ", "))
 		}
 	}
 }
@@ -232,37 +255,39 @@ func missingPackages(src string) ([]string, error) {
 	return missing, nil
 }
 
-// moduleOf returns the module that has a package, and its folder.
-func (b *builder) moduleOf(r Release, pkg string) (path, dir string, err error) {
+// moduleOf returns the path of the module that has a package, and what is used
+// for it.
+func (b *builder) moduleOf(r Release, pkg string) (path string, m mod) {
 	within := func(path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
 	for _, m := range r.other {
 		if within(m.path) {
-			dir, err = b.download(m)
-			return m.path, dir, err
+			return m.path, m
 		}
 	}
-	var m mod
 	for _, req := range b.pins.Require {
-		if within(req.Mod.Path) && len(req.Mod.Path) > len(m.path) {
-			m = mod{path: req.Mod.Path, version: req.Mod.Version}
+		if within(req.Mod.Path) && len(req.Mod.Path) > len(path) {
+			path = req.Mod.Path
 		}
 	}
-	if m.path == "" {
-		return "", "", fmt.Errorf("no module in go.mod has package %s", pkg)
+	m, _ = b.pin(path)
+	return path, m
+}
+
+// pin returns what go.mod uses for a module, after its replacements. A folder
+// of the repository has no version.
+func (b *builder) pin(path string) (m mod, ok bool) {
+	for _, req := range b.pins.Require {
+		if req.Mod.Path == path {
+			m, ok = mod{path: path, version: req.Mod.Version}, true
+		}
 	}
-	path = m.path
 	for _, rep := range b.pins.Replace {
-		if rep.Old.Path != path {
-			continue
+		if rep.Old.Path == path {
+			m.path, m.version = rep.New.Path, rep.New.Version
 		}
-		if rep.New.Version == "" {
-			return path, filepath.Join(b.root, rep.New.Path), nil
-		}
-		m.path, m.version = rep.New.Path, rep.New.Version
 	}
 	m.sum = b.sums[m.path+" "+m.version]
-	dir, err = b.download(m)
-	return path, dir, err
+	return m, ok
 }
 
 // download returns the folder of a module in the module cache. The sum is the
