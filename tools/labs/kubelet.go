@@ -4,5 +4,8 @@
 package labs
 
 import (
+	_ "holdfast/tools/labs/checkpointcompat"
+	_ "holdfast/tools/labs/containerhashcompat"
+	_ "holdfast/tools/labs/nodeupgrade"
 	_ "holdfast/tools/labs/readinessacrossrestart"
 )

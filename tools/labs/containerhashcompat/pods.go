@@ -1,0 +1,156 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerhashcompat
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"holdfast/tools/labkit"
+)
+
+const ns = "default"
+
+// objects that the pods refer to.
+const objects = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {greeting: hello, file.txt: text}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: password}
+stringData: {password: s3cret}
+`
+
+// kind is a pod with what is particular about its spec.
+type kind struct {
+	name string
+	// pod is YAML below spec, container YAML below spec.containers[0].
+	pod, container string
+	// hostPort is checked by a request, 0 if there is none.
+	hostPort int
+	// mustRecreate: a 1.7 kubelet did not know the field, ignored it, and its
+	// container is not what the spec says.
+	mustRecreate bool
+}
+
+const sleep = "command: [/labpod, sleep]"
+
+// kinds: at least 30, of every kind that runs on the machine.
+var kinds = runnable(allKinds)
+
+// runnable leaves out privileged containers on a machine that lacks a
+// capability: runc cannot give what the machine does not have.
+func runnable(all []kind) []kind {
+	var out []kind
+	for _, k := range all {
+		if !strings.Contains(k.container, "privileged: true") || allCapabilities() {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func allCapabilities() bool {
+	status, err1 := os.ReadFile("/proc/self/status")
+	last, err2 := os.ReadFile("/proc/sys/kernel/cap_last_cap")
+	n, err3 := strconv.Atoi(strings.TrimSpace(string(last)))
+	_, rest, ok := strings.Cut(string(status), "CapBnd:")
+	if err1 != nil || err2 != nil || err3 != nil || !ok {
+		return false
+	}
+	bounding, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
+	return err == nil && bounding == 1<<(n+1)-1
+}
+
+var allKinds = []kind{
+	{name: "plain"},
+	{name: "no-token", pod: "automountServiceAccountToken: false"},
+	{name: "privileged", container: "securityContext: {privileged: true}"},
+	{name: "unprivileged", container: "securityContext: {privileged: false}"},
+	{name: "capabilities-add", container: "securityContext: {capabilities: {add: [NET_ADMIN]}}"},
+	{name: "capabilities-drop", container: "securityContext: {capabilities: {drop: [CHOWN, MKNOD]}}"},
+	{name: "run-as-user", container: "securityContext: {runAsUser: 1000, runAsNonRoot: true}"},
+	{name: "read-only-root", container: "securityContext: {readOnlyRootFilesystem: true}"},
+	{name: "pod-security", pod: "securityContext: {runAsUser: 1001, fsGroup: 2000}"},
+	{name: "no-escalation", container: "securityContext: {allowPrivilegeEscalation: false}", mustRecreate: true},
+	{name: "host-port", container: "ports: [{containerPort: 8080, hostPort: 18080}]", hostPort: 18080},
+	{name: "host-ports", container: "ports: [{containerPort: 8080, hostPort: 18081, name: a}, {containerPort: 8080, hostPort: 18082, name: b}]", hostPort: 18082},
+	{name: "host-network", pod: "hostNetwork: true", container: "env: [{name: LABPOD_LISTEN, value: ':18090'}]", hostPort: 18090},
+	{name: "resources", container: "resources: {requests: {cpu: 10m, memory: 16Mi}, limits: {cpu: 500m, memory: 64Mi}}"},
+	{name: "quantities", container: "resources: {requests: {cpu: '0.010', memory: '16777216'}, limits: {cpu: '1', memory: 0.0625Gi}}"},
+	{name: "env-field", container: "env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}, {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]"},
+	{name: "env-resource", container: "resources: {limits: {cpu: 500m}}\n    env: [{name: CPU, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}]"},
+	{name: "env-secret", container: "env: [{name: PASSWORD, valueFrom: {secretKeyRef: {name: password, key: password}}}]"},
+	{name: "env-configmap", container: "env: [{name: GREETING, valueFrom: {configMapKeyRef: {name: settings, key: greeting}}}]"},
+	{name: "env-from", container: "envFrom: [{configMapRef: {name: settings}}, {prefix: S_, secretRef: {name: password}}]"},
+	{name: "probe-http", container: "readinessProbe: {httpGet: {path: /ready, port: 8080, httpHeaders: [{name: X-Probe, value: lab}]}, periodSeconds: 5}"},
+	{name: "probe-exec", container: "env: [{name: LABPOD_READY_FILE, value: /tmp/ready}]\n    readinessProbe: {exec: {command: [/labpod, probe, /tmp/ready]}, periodSeconds: 5}"},
+	{name: "probe-tcp", container: "readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 5}"},
+	// A host in a tcpSocket is new in 1.7, so 1.7 knows it. 127.0.0.1 is the node.
+	{name: "probe-tcp-host", container: "livenessProbe: {tcpSocket: {host: 127.0.0.1, port: 10248}, periodSeconds: 5, failureThreshold: 100}"},
+	{name: "liveness", container: "livenessProbe: {httpGet: {path: /live, port: 8080}, initialDelaySeconds: 5, periodSeconds: 5}"},
+	{name: "pre-stop", container: "lifecycle: {preStop: {exec: {command: [/labpod, sleep, 200ms]}}}"},
+	{name: "post-start", container: "lifecycle: {postStart: {exec: {command: [/labpod, write, /tmp/started, done]}}}"},
+	{name: "init", pod: "initContainers: [{name: init, image: IMAGE, imagePullPolicy: IfNotPresent, command: [/labpod, exit, '0']}]"},
+	{name: "empty-dir", pod: "volumes: [{name: data, emptyDir: {}}]", container: "volumeMounts: [{name: data, mountPath: /data}]"},
+	{name: "sub-path", pod: "volumes: [{name: c, configMap: {name: settings}}]", container: "volumeMounts: [{name: c, mountPath: /etc/file.txt, subPath: file.txt, readOnly: true}]"},
+	{name: "secret-volume", pod: "volumes: [{name: s, secret: {secretName: password}}]", container: "volumeMounts: [{name: s, mountPath: /secret, readOnly: true}]"},
+	{name: "host-path", pod: "volumes: [{name: h, hostPath: {path: /tmp}}]", container: "volumeMounts: [{name: h, mountPath: /host-tmp}]"},
+	{name: "several", pod: "", container: "ports: [{containerPort: 8080}]\n  - name: second\n    image: IMAGE\n    imagePullPolicy: IfNotPresent\n    " + sleep +
+		"\n  - name: third\n    image: IMAGE\n    imagePullPolicy: IfNotPresent\n    env: [{name: LABPOD_LISTEN, value: ':8083'}]"},
+	{name: "never", pod: "restartPolicy: Never", container: sleep},
+	{name: "on-failure", pod: "restartPolicy: OnFailure", container: sleep},
+	{name: "termination-message", container: "terminationMessagePolicy: FallbackToLogsOnError\n    terminationMessagePath: /tmp/log"},
+	{name: "working-dir", container: "workingDir: /tmp\n    stdin: true\n    tty: true"},
+	{name: "words-of-the-dump", container: "env: [{name: TRICK, value: ' VolumeDevices:([]v1.VolumeDevice)<nil> MountPropagation:(*v1.MountPropagationMode)<nil>'}]"},
+	{name: "changed"}, // its image is changed while the kubelet is down
+}
+
+const changed = "changed"
+
+func (k kind) yaml(node string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {app: hash}}\nspec:\n  nodeName: %s\n  terminationGracePeriodSeconds: 2\n", k.name, node)
+	if k.pod != "" {
+		fmt.Fprintf(&b, "  %s\n", k.pod)
+	}
+	b.WriteString("  containers:\n  - name: main\n    image: IMAGE\n    imagePullPolicy: IfNotPresent\n")
+	if k.container != "" {
+		fmt.Fprintf(&b, "    %s\n", k.container)
+	}
+	return strings.ReplaceAll(b.String(), "IMAGE", labkit.WebImage("v1"))
+}
+
+// daemonSet and staticPod are the two kinds that no one creates through the API.
+func daemonSet() string {
+	return fmt.Sprintf(`
+apiVersion: extensions/v1beta1
+kind: DaemonSet
+metadata: {name: daemon}
+spec:
+  template:
+    metadata: {labels: {app: daemon}}
+    spec:
+      terminationGracePeriodSeconds: 2
+      containers:
+      - {name: main, image: %q, imagePullPolicy: IfNotPresent}
+`, labkit.WebImage("v1"))
+}
+
+func staticPod() string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: static, namespace: %s}
+spec:
+  terminationGracePeriodSeconds: 2
+  containers:
+  - {name: main, image: %q, imagePullPolicy: IfNotPresent}
+`, ns, labkit.WebImage("v1"))
+}
