@@ -79,10 +79,20 @@ func (c *cluster) namespace(ctx context.Context, ns string) error {
 			return err
 		}
 	}
-	_, err := c.client.WaitFor(ctx, labkit.ServiceAccounts, ns, "default", 60*time.Second, "with a token", func(o *labkit.Object) (bool, error) {
-		return len(labkit.Slice(o, "secrets")) > 0, nil
+	// The service account's token may be there and the admission plug-in not
+	// know it yet; a ReplicaSet whose pods are refused waits for the resync.
+	probe := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	err := labkit.WaitUntil(ctx, "a pod in namespace "+ns, 60*time.Second, func(ctx context.Context) (bool, error) {
+		_, err := c.client.CreateYAML(ctx, ns, probe)
+		return err == nil, err
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if err := c.client.DeleteNow(ctx, labkit.Pods, ns, "probe"); err != nil {
+		return err
+	}
+	return c.client.WaitGone(ctx, labkit.Pods, ns, "probe", 10*time.Second)
 }
 
 // startCM starts a controller manager; there must be none.
