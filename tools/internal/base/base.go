@@ -106,6 +106,10 @@ type Binary struct {
 	CgoCFLAGS  string `json:"cgoCFlags,omitempty"`
 	CgoLDFLAGS string `json:"cgoLDFlags,omitempty"`
 	LDFlags    string `json:"ldflags,omitempty"`
+	// CgoInclude is a folder of headers and linker scripts, relative to the
+	// root. The C tools get it through their environment: a flag with a path in
+	// it would put the place of the checkout into the binary.
+	CgoInclude string `json:"cgoInclude,omitempty"`
 	// DropIn: part of the product, built by `make`. The others are for labs.
 	DropIn bool `json:"dropIn,omitempty"`
 }

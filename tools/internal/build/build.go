@@ -189,6 +189,10 @@ func Env(b *base.Base, variant string, bin base.Binary) []string {
 	if bin.Cgo {
 		cgo = "1"
 	}
+	if bin.CgoInclude != "" {
+		dir := filepath.Join(b.Root, filepath.FromSlash(bin.CgoInclude))
+		env = append(env, "C_INCLUDE_PATH="+dir, "LIBRARY_PATH="+dir)
+	}
 	return append(env, "CGO_ENABLED="+cgo, "CGO_CFLAGS="+strings.TrimSpace("-O2 -g "+expand(b, bin.CgoCFLAGS)), "CGO_LDFLAGS="+strings.TrimSpace("-O2 -g "+expand(b, bin.CgoLDFLAGS)))
 }
 
@@ -218,7 +222,8 @@ func GoEnv() []string {
 		k, _, _ := strings.Cut(e, "=")
 		switch k {
 		case "GOFLAGS", "GOEXPERIMENT", "GOAMD64", "GOOS", "GOARCH", "GODEBUG", "GOWORK", "GO111MODULE", "CGO_ENABLED",
-			"CGO_CFLAGS", "CGO_CPPFLAGS", "CGO_CXXFLAGS", "CGO_LDFLAGS", "GOTOOLCHAIN", "GOENV":
+			"CGO_CFLAGS", "CGO_CPPFLAGS", "CGO_CXXFLAGS", "CGO_LDFLAGS", "GOTOOLCHAIN", "GOENV",
+			"CC", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "GOFIPS140", "GO_EXTLINK_ENABLED":
 			continue
 		}
 		env = append(env, e)
