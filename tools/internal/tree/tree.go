@@ -228,8 +228,15 @@ func (t *Tree) ownFiles() (map[string]source, error) {
 				return err
 			}
 			rel, err := filepath.Rel(from, path)
-			out[filepath.ToSlash(filepath.Join(o.To, rel))] = fromBytes(content)
-			return err
+			if err != nil {
+				return err
+			}
+			f := fromBytes(content)
+			if info, err := d.Info(); err == nil && info.Mode()&0o100 != 0 {
+				f.mode = 0o755
+			}
+			out[filepath.ToSlash(filepath.Join(o.To, rel))] = f
+			return nil
 		})
 		if err != nil {
 			return nil, err
@@ -276,7 +283,7 @@ func (t *Tree) key(own map[string]source, patches []*patch.Patch, p *pins) strin
 	desc, _ := json.Marshal(t.Base)
 	fmt.Fprintf(h, "%s\n%s\n%s\n", format, t.Variant, desc)
 	for _, path := range sortedKeys(own) {
-		fmt.Fprintf(h, "%s %s\n", path, own[path].sum)
+		fmt.Fprintf(h, "%s %s %o\n", path, own[path].sum, own[path].mode)
 	}
 	for _, p := range patches {
 		fmt.Fprintf(h, "%s %s\n", p.Name, sha(p.Raw))
@@ -565,7 +572,8 @@ func (t *Tree) barrier() (block, unblock func() error) {
 func put(dir, path string, s source, old entry) (entry, bool, error) {
 	file := filepath.Join(dir, filepath.FromSlash(path))
 	info, err := os.Lstat(file)
-	if err == nil && old.Sum == s.sum && info.Size() == old.Size && info.ModTime().UnixNano() == old.MTime {
+	sameMode := err == nil && info.Mode().Perm() == s.mode
+	if sameMode && old.Sum == s.sum && info.Size() == old.Size && info.ModTime().UnixNano() == old.MTime {
 		return old, false, nil
 	}
 	content, rerr := s.read()
@@ -573,7 +581,7 @@ func put(dir, path string, s source, old entry) (entry, bool, error) {
 		return entry{}, false, rerr
 	}
 	wrote := false
-	if have, rerr := os.ReadFile(file); rerr != nil || sha(have) != s.sum {
+	if have, rerr := os.ReadFile(file); rerr != nil || sha(have) != s.sum || !sameMode {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return entry{}, false, err
 		}
