@@ -77,32 +77,33 @@ func known() string {
 }
 
 var (
-	once sync.Once
-	mu   sync.RWMutex
-	set  Gates
+	mu      sync.RWMutex
+	set     Gates
+	logOnce sync.Once
 )
 
-// Enabled reports whether a gate is on. The first call reads the environment,
-// says in the log which gates differ from their default, and ends the process
-// when the variable cannot be understood: an operator who tried to switch a
-// gate must not run with it as it was.
+// An operator who tried to switch a gate must not run with it as it was.
+func init() {
+	gates, err := Parse(os.Getenv(EnvVar))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	set = gates
+}
+
+// Enabled reports whether a gate is on. The first call says in the log which
+// gates differ from their default.
 func Enabled(name string) bool {
-	once.Do(func() {
-		gates, err := Parse(os.Getenv(EnvVar))
-		if err != nil {
-			glog.Fatal(err)
-		}
-		for n, on := range gates {
+	mu.RLock()
+	defer mu.RUnlock()
+	logOnce.Do(func() {
+		for n, on := range set {
 			if on != defaults[n] {
 				glog.Warningf("Feature gate %s=%v (from %s).", n, on, EnvVar)
 			}
 		}
-		mu.Lock()
-		set = gates
-		mu.Unlock()
 	})
-	mu.RLock()
-	defer mu.RUnlock()
 	return set[name]
 }
 

@@ -7,7 +7,7 @@
 // The package has to be called "big", because a dump shows the name.
 package big
 
-// Word is a digit of a big.Int. It was a uintptr up to Go 1.8, which a dump
-// prints in hexadecimal, and is a uint since Go 1.9, printed in decimal.
-// resource.Quantity holds a big.Int.
+// Word is a digit of a big.Int. It was a uintptr, which a dump prints in
+// hexadecimal, and is a uint today, printed in decimal. resource.Quantity
+// holds a big.Int.
 type Word uintptr
