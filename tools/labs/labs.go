@@ -8,4 +8,5 @@ package labs
 import (
 	_ "holdfast/tools/labs/clustersmoke"
 	_ "holdfast/tools/labs/hashcollision12"
+	_ "holdfast/tools/labs/reflectormonotonicrv"
 )

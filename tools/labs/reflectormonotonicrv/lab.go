@@ -1,0 +1,763 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reflectormonotonicrv is the lab reflector-monotonic-rv: an API server
+// that sends old resourceVersions with deletions makes the controller manager's
+// watches restart from the past, and the endpoints controller deletes the Endpoints
+// of live Services.
+package reflectormonotonicrv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"holdfast/tools/internal/auditrv"
+	"holdfast/tools/labkit"
+)
+
+const (
+	base = "v1.9.11"
+	ns   = "default"
+
+	servicesPath = "/api/v1/services"
+)
+
+// Gates of the slug.
+const (
+	reflectorGate = "ReflectorMonotonicResourceVersion"
+	endpointsGate = "EndpointsLiveServiceCheck"
+)
+
+func init() {
+	for _, l := range []struct{ name, server string }{
+		{"reflector-monotonic-rv", "v1.9.0"},
+		{"reflector-monotonic-rv-1.8", "v1.8.0"},
+		{"reflector-monotonic-rv-1.7", "v1.7.0"},
+	} {
+		server := l.server
+		labkit.Register(labkit.Lab{
+			Name:    strings.ReplaceAll(l.name, ".", "-"),
+			Summary: fmt.Sprintf("Endpoints of live Services are deleted after a watch restarts from the past (kube-apiserver %s)", server),
+			Gates:   []string{reflectorGate, endpointsGate},
+			Plan:    func(p labkit.Profile) []string { return plan(p, server) },
+			Needs: []labkit.Binary{
+				labkit.StockBinary(server, "kube-apiserver"),
+				labkit.BinaryUnderTest(base, "kube-controller-manager"),
+			},
+			Timeout: func(p labkit.Profile) time.Duration {
+				if p == labkit.Long {
+					return 40 * time.Minute
+				}
+				return 8 * time.Minute
+			},
+			Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) { return run(ctx, e, server) },
+		})
+	}
+}
+
+// size is how much of everything a profile does.
+type size struct {
+	services, restarts int
+	churnServices      int
+	churn              time.Duration
+}
+
+func sizeOf(p labkit.Profile) size {
+	if p == labkit.Long {
+		return size{services: 30, restarts: 6, churnServices: 200, churn: 10 * time.Minute}
+	}
+	return size{services: 30, restarts: 3, churnServices: 40, churn: 20 * time.Second}
+}
+
+func plan(p labkit.Profile, server string) []string {
+	s := sizeOf(p)
+	return []string{
+		fmt.Sprintf("start etcd, kube-apiserver %s (TLS, RBAC, audit log), a proxy that shortens watches to seconds, and the kube-controller-manager under test behind it", server),
+		fmt.Sprintf("create the Service old, then create, delete and create again %d Services with ready Endpoints; delete old", s.services),
+		"proof of the trigger: an independent watcher gets the deletion of old with an old resourceVersion",
+		fmt.Sprintf("wait for %d restarts of the controller manager's watch of Services", s.restarts),
+		"oracle: an independent watcher of Endpoints sees no deletion of the Endpoints of a Service that lives",
+		"oracle: the apiserver's audit log has no watch of the controller manager that restarts from the past (holdfast audit-rv)",
+		"ours: the counter and the warning are there; with " + reflectorGate + " off and " + endpointsGate + " on no Endpoints of a live Service are deleted either",
+		"hold all watches back until the server has forgotten: 410 Gone, list, converge",
+		"restart the API server: converge",
+		"restore etcd from an older copy: list from a lower resourceVersion, converge",
+		fmt.Sprintf("change %d Services for %v while the proxy cuts watches at random: Endpoints equal to the server's Services at the end", s.churnServices, s.churn),
+	}
+}
+
+type lab struct {
+	size
+	e      *labkit.Env
+	server string
+	c      *labkit.Cluster
+	p      *proxy
+	eps    *labkit.Recorder
+	svcs   *labkit.Recorder
+}
+
+func run(ctx context.Context, e *labkit.Env, server string) (labkit.Result, error) {
+	l := &lab{size: sizeOf(e.Profile), e: e, server: server}
+	if err := l.start(ctx); err != nil {
+		return labkit.Result{}, err
+	}
+	if err := l.addPods(ctx, 2); err != nil {
+		return labkit.Result{}, err
+	}
+	deleted, err := l.incident(ctx)
+	if err != nil {
+		return labkit.Result{}, err
+	}
+	found, err := l.audit()
+	if err != nil {
+		return labkit.Result{}, err
+	}
+	e.Fact("deletions of the Endpoints of live Services: %d", len(deleted))
+	e.Fact("watches of the controller manager that restart from the past, by the audit log: %d", len(found))
+	for _, f := range found {
+		e.Fact("  %s: %d of %d restarts (%d back, %d stale)", f.Resource, f.Count(auditrv.Back)+f.Count(auditrv.Stale), f.Restarts, f.Count(auditrv.Back), f.Count(auditrv.Stale))
+	}
+	switch {
+	case len(deleted) > 0 && len(found) > 0:
+		return labkit.ReproducedBecause("%d deletions of the Endpoints of live Services in %d restarts of the watch", len(deleted), l.restarts), l.alive()
+	case len(deleted) > 0:
+		return labkit.Result{}, fmt.Errorf("%d deletions of the Endpoints of live Services, but the audit log shows no watch that restarts from the past", len(deleted))
+	case len(found) > 0 && hasAudit(server):
+		return labkit.ReproducedBecause("watches restart from the past (audit log), though no Endpoints were deleted"), l.alive()
+	}
+	for _, s := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"what ours says", l.says},
+		{"the live check alone", l.liveCheckAlone},
+		{"410 Gone", l.gone},
+		{"restart of the API server", l.restartServer},
+		{"etcd from an older copy", l.restore},
+		{"churn", l.churnAndCut},
+	} {
+		e.Step("%s", s.name)
+		if err := s.run(ctx); err != nil {
+			var w wrong
+			if errors.As(err, &w) && ctx.Err() == nil {
+				return labkit.ReproducedBecause("%s: %v", s.name, w), l.alive()
+			}
+			return labkit.Result{}, fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	return labkit.AbsentBecause("no Endpoints of a live Service were deleted, no watch restarted from the past"), l.alive()
+}
+
+// wrong is what the product must not do, as opposed to an error of the lab.
+type wrong struct{ error }
+
+func (l *lab) alive() error {
+	for _, p := range []*labkit.Proc{l.c.Etcd.Proc, l.c.APIServer.Proc, l.c.ControllerManager.Proc} {
+		if !p.Alive() {
+			return fmt.Errorf("%s ended: %v; log %s", p.Spec.Name, p.Err(), p.LogPath)
+		}
+	}
+	return nil
+}
+
+// hasAudit says whether that release writes an audit log that can be judged: 1.7
+// writes text only.
+func hasAudit(server string) bool { return !strings.HasPrefix(server, "v1.7.") }
+
+func (l *lab) start(ctx context.Context) error {
+	var err error
+	l.c, err = l.e.StartCluster(ctx, labkit.ClusterConfig{
+		APIServer: &labkit.APIServerConfig{Program: l.e.Stock(l.server, "kube-apiserver"), Audit: hasAudit(l.server)},
+	})
+	if err != nil {
+		return err
+	}
+	if l.p, err = startProxy(l.e, l.c.APIServer); err != nil {
+		return err
+	}
+	if err := l.startControllerManager(ctx, "kube-controller-manager", l.e.UnderTest(base, "kube-controller-manager")); err != nil {
+		return err
+	}
+	if _, err := l.c.Client.WaitFor(ctx, labkit.ServiceAccounts, ns, "default", 90*time.Second, "with a token", func(o *labkit.Object) (bool, error) {
+		return len(labkit.Slice(o, "secrets")) > 0, nil
+	}); err != nil {
+		return err
+	}
+	return l.record(ctx)
+}
+
+// record starts the independent watchers, which talk to the API server directly.
+func (l *lab) record(ctx context.Context) error {
+	var err error
+	if l.eps, err = l.c.Client.Record(ctx, labkit.Endpoints, ns); err != nil {
+		return err
+	}
+	l.svcs, err = l.c.Client.Record(ctx, labkit.Services, ns)
+	return err
+}
+
+func (l *lab) startControllerManager(ctx context.Context, name string, program labkit.Program) error {
+	behind := *l.c.APIServer
+	behind.URL = l.p.URL
+	cm, err := l.e.StartControllerManager(ctx, &behind, labkit.ControllerManagerConfig{Name: name, Program: program,
+		ExtraArgs: []string{
+			// The pods' node does not exist.
+			"--controllers=*,-podgc,-node",
+			"--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s",
+		}})
+	if err != nil {
+		return err
+	}
+	l.c.ControllerManager = cm
+	return nil
+}
+
+// addPods makes ready pods that every Service of the lab selects. No kubelet runs
+// them: the endpoints controller asks for an address and a condition only.
+func (l *lab) addPods(ctx context.Context, n int) error {
+	for i := range n {
+		name := fmt.Sprintf("web-%d", i)
+		if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {app: web}}
+spec: {nodeName: node1, containers: [{name: web, image: none, ports: [{containerPort: 8080}]}]}
+`, name)); err != nil {
+			return err
+		}
+		status := fmt.Sprintf(`{"status":{"phase":"Running","podIP":"10.91.1.%d","conditions":[{"type":"Ready","status":"True"}]}}`, i+1)
+		if _, err := l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, name, status, "status"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lab) createService(ctx context.Context, name string) error {
+	_, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata: {name: %s}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
+`, name))
+	return err
+}
+
+// ready says whether the recorder has Endpoints of that name with all addresses.
+func (l *lab) ready(name string) bool {
+	ep := l.eps.Latest(ns, name)
+	return ep != nil && len(labkit.ReadyAddresses(ep)) == 2
+}
+
+func (l *lab) waitEndpoints(ctx context.Context, names []string, there bool) error {
+	what := fmt.Sprintf("Endpoints of %d Services there: %v", len(names), there)
+	return l.e.WaitUntil(ctx, what, 90*time.Second, func(context.Context) (bool, error) {
+		for _, n := range names {
+			if there != l.ready(n) {
+				return false, fmt.Errorf("%s is not", n)
+			}
+		}
+		return true, nil
+	})
+}
+
+// incident does what the incident takes and returns the deletions of Endpoints of
+// live Services.
+func (l *lab) incident(ctx context.Context) ([]labkit.RecordedEvent, error) {
+	var names []string
+	for i := range l.services {
+		names = append(names, fmt.Sprintf("s%02d", i))
+	}
+	each := func(f func(context.Context, string) error) error {
+		for _, n := range names {
+			if err := f(ctx, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	remove := func(ctx context.Context, n string) error { return l.c.Client.Delete(ctx, labkit.Services, ns, n) }
+
+	l.e.Step("create old; create, delete and create %d Services", l.services)
+	if err := l.createService(ctx, "old"); err != nil {
+		return nil, err
+	}
+	if err := l.waitEndpoints(ctx, []string{"old"}, true); err != nil {
+		return nil, err
+	}
+	for _, f := range []struct {
+		do    func(context.Context, string) error
+		there bool
+	}{{l.createService, true}, {remove, false}, {l.createService, true}} {
+		if err := each(f.do); err != nil {
+			return nil, err
+		}
+		if err := l.waitEndpoints(ctx, names, f.there); err != nil {
+			return nil, err
+		}
+	}
+
+	l.e.Step("delete old, the oldest, and wait for %d restarts of the watch", l.restarts)
+	before := len(l.eps.Events())
+	if err := remove(ctx, "old"); err != nil {
+		return nil, err
+	}
+	if err := l.trigger(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.p.waitRestarts(ctx, servicesPath, l.restarts, 2*time.Minute); err != nil {
+		return nil, err
+	}
+	// What the last watch brought needs a moment to have its effect, and what was
+	// deleted comes back.
+	if err := l.p.waitRestarts(ctx, servicesPath, 1, time.Minute); err != nil {
+		return nil, err
+	}
+	if err := l.waitEndpoints(ctx, names, true); err != nil {
+		return nil, err
+	}
+	if l.eps.Gaps()+l.svcs.Gaps() > 0 {
+		return nil, fmt.Errorf("an independent watch was lost: what happened in the gap is unknown")
+	}
+	var deleted []labkit.RecordedEvent
+	for _, ev := range l.eps.Events()[before:] {
+		if ev.Type == "DELETED" && strings.HasPrefix(ev.Object.GetName(), "s") {
+			deleted = append(deleted, ev)
+		}
+	}
+	return deleted, nil
+}
+
+// trigger proves that the server sent an old version with the deletion of old.
+func (l *lab) trigger(ctx context.Context) error {
+	ev, err := l.svcs.Wait(ctx, 30*time.Second, "the deletion of old", func(ev labkit.RecordedEvent) bool {
+		return ev.Type == "DELETED" && ev.Object.GetName() == "old"
+	})
+	if err != nil {
+		return err
+	}
+	sent, err := strconv.Atoi(ev.Object.GetResourceVersion())
+	if err != nil {
+		return err
+	}
+	last := 0
+	for _, ev := range l.svcs.Events() {
+		if rv, _ := strconv.Atoi(ev.Object.GetResourceVersion()); ev.Type == "ADDED" && rv > last {
+			last = rv
+		}
+	}
+	l.e.Fact("deletion of old sent with resourceVersion %d after %d", sent, last)
+	if sent >= last {
+		return fmt.Errorf("kube-apiserver %s sent the deletion with resourceVersion %d, after %d: it does not have the fault that this lab needs", l.server, sent, last)
+	}
+	return nil
+}
+
+// audit judges the audit log: the findings about the controller manager.
+func (l *lab) audit() ([]*auditrv.Result, error) {
+	if !hasAudit(l.server) {
+		return nil, nil
+	}
+	f, err := os.Open(l.c.APIServer.AuditLog)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	log := auditrv.NewLog()
+	// The last line may be half written.
+	var bad []*auditrv.LineError
+	if err := log.Read(f.Name(), f, func(e *auditrv.LineError) { bad = append(bad, e) }); err != nil {
+		return nil, err
+	}
+	if len(bad) > 1 {
+		return nil, fmt.Errorf("%d bad lines in the audit log, first: %v", len(bad), bad[0])
+	}
+	var found []*auditrv.Result
+	for _, r := range log.Results() {
+		if r.Proven() && (r.User == "system:kube-controller-manager" || strings.HasPrefix(r.User, "system:serviceaccount:kube-system:")) {
+			found = append(found, r)
+		}
+	}
+	if log.Restarts < l.restarts {
+		return nil, fmt.Errorf("the audit log has %d restarts of watches, expected at least %d", log.Restarts, l.restarts)
+	}
+	return found, nil
+}
+
+// metric sums the counter's samples that match all of labels.
+func (l *lab) metric(ctx context.Context, name string, labels ...string) (float64, error) {
+	body, err := labkit.HTTPGet(ctx, l.c.ControllerManager.URL+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	sum, any := 0.0, false
+line:
+	for _, line := range strings.Split(body, "\n") {
+		if !strings.HasPrefix(line, name+"{") {
+			continue
+		}
+		for _, label := range labels {
+			if !strings.Contains(line, label) {
+				continue line
+			}
+		}
+		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if err != nil {
+			return 0, err
+		}
+		sum, any = sum+v, true
+	}
+	if !any {
+		return 0, wrong{fmt.Errorf("the controller manager has no metric %s with %v", name, labels)}
+	}
+	return sum, nil
+}
+
+const (
+	regressions = "holdfast_reflector_monotonic_rv_regressions_total"
+	liveChecks  = "holdfast_endpoints_live_service_check_checks_total"
+)
+
+var warning = regexp.MustCompile(`watch of \*v1\.Service: the server sent DELETED default/\S+ with resourceVersion \d+ after resourceVersion \d+; .* Server version: (\S+) `)
+
+func (l *lab) says(ctx context.Context) error {
+	kept, err := l.metric(ctx, regressions, `type="*v1.Service"`, `result="kept"`)
+	if err != nil {
+		return err
+	}
+	l.e.Fact("%s{type=\"*v1.Service\",result=\"kept\"} %v", regressions, kept)
+	if kept < 1 {
+		return wrong{fmt.Errorf("the counter %s did not count the old versions that the server sent", regressions)}
+	}
+	log, err := os.ReadFile(l.c.ControllerManager.LogPath)
+	if err != nil {
+		return err
+	}
+	m := warning.FindSubmatch(log)
+	if m == nil {
+		return wrong{errors.New("the controller manager's log has no warning of the old versions")}
+	}
+	if got := string(m[1]); got != l.server {
+		return wrong{fmt.Errorf("the warning names server version %s, it is %s", got, l.server)}
+	}
+	l.e.Fact("%s", m[0])
+	return nil
+}
+
+// liveCheckAlone repeats the incident with the reflector as upstream's and only the
+// endpoints controller's check on.
+func (l *lab) liveCheckAlone(ctx context.Context) error {
+	if err := l.c.ControllerManager.Stop(); err != nil {
+		return err
+	}
+	for _, svc := range l.liveServices() {
+		if err := l.c.Client.Delete(ctx, labkit.Services, ns, svc); err != nil {
+			return err
+		}
+	}
+	program := l.e.UnderTest(base, "kube-controller-manager").WithGates(map[string]bool{reflectorGate: false})
+	if err := l.startControllerManager(ctx, "kube-controller-manager-live-check", program); err != nil {
+		return err
+	}
+	if err := l.e.WaitUntil(ctx, "no Endpoints are left", time.Minute, func(context.Context) (bool, error) { return len(l.liveEndpoints()) == 0, nil }); err != nil {
+		return err
+	}
+	deleted, err := l.incident(ctx)
+	if err != nil {
+		return err
+	}
+	kept, err := l.metric(ctx, liveChecks, `result="kept"`)
+	if err != nil {
+		return err
+	}
+	followed, err := l.metric(ctx, regressions, `type="*v1.Service"`, `result="followed"`)
+	if err != nil {
+		return err
+	}
+	l.e.Fact("live check alone: %d deletions of the Endpoints of live Services; %s{result=\"kept\"} %v; %s{result=\"followed\"} %v", len(deleted), liveChecks, kept, regressions, followed)
+	switch {
+	case len(deleted) > 0:
+		return wrong{fmt.Errorf("%d deletions of the Endpoints of live Services with the live check on", len(deleted))}
+	case kept == 0:
+		return errors.New("the endpoints controller never lacked a live Service, so the check was not put to the test")
+	}
+	// back to the program with all gates
+	if err := l.c.ControllerManager.Stop(); err != nil {
+		return err
+	}
+	return l.startControllerManager(ctx, "kube-controller-manager-2", l.e.UnderTest(base, "kube-controller-manager"))
+}
+
+// live are the names that a recorder knows as existing, without those that the
+// control plane makes.
+func live(r *labkit.Recorder) []string {
+	state := map[string]bool{}
+	for _, ev := range r.Events() {
+		if ev.Object != nil {
+			state[ev.Object.GetName()] = ev.Type != "DELETED"
+		}
+	}
+	var names []string
+	for n, there := range state {
+		if there && n != "kubernetes" {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func (l *lab) liveServices() []string  { return live(l.svcs) }
+func (l *lab) liveEndpoints() []string { return live(l.eps) }
+
+// converged waits until there are ready Endpoints for exactly the Services of the
+// server, by lists and not by watches.
+func (l *lab) converged(ctx context.Context) error {
+	err := l.e.WaitUntil(ctx, "Endpoints for exactly the Services that exist", 2*time.Minute, func(ctx context.Context) (bool, error) {
+		services, err := l.c.Client.List(ctx, labkit.Services, ns, "")
+		if err != nil {
+			return false, err
+		}
+		endpoints, err := l.c.Client.List(ctx, labkit.Endpoints, ns, "")
+		if err != nil {
+			return false, err
+		}
+		addresses := map[string]int{}
+		for i := range endpoints {
+			addresses[endpoints[i].GetName()] = len(labkit.ReadyAddresses(&endpoints[i]))
+		}
+		for i := range services {
+			name := services[i].GetName()
+			if name != "kubernetes" && addresses[name] != 2 {
+				return false, fmt.Errorf("service %s has %d ready addresses", name, addresses[name])
+			}
+			delete(addresses, name)
+		}
+		for name := range addresses {
+			return false, fmt.Errorf("endpoints %s are of no Service", name)
+		}
+		return true, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return wrong{err}
+	}
+	return err
+}
+
+// gone makes the server forget what comes after the watches' place, so that it
+// answers 410 Gone.
+func (l *lab) gone(ctx context.Context) error {
+	if err := l.createService(ctx, "changing"); err != nil {
+		return err
+	}
+	if err := l.converged(ctx); err != nil {
+		return err
+	}
+	_, lists, _ := l.p.counts(servicesPath)
+	release := l.p.hold()
+	// The watch cache remembers a thousand changes of a resource at most.
+	for i := range 1100 {
+		if _, err := l.c.Client.PatchMerge(ctx, labkit.Services, ns, "changing", fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, i)); err != nil {
+			release()
+			return err
+		}
+	}
+	err := errors.Join(l.c.Client.Delete(ctx, labkit.Services, ns, "changing"), l.createService(ctx, "after-gone"))
+	release()
+	if err != nil {
+		return err
+	}
+	if err := l.e.WaitUntil(ctx, "the controller manager lists Services again", time.Minute, func(context.Context) (bool, error) {
+		_, now, _ := l.p.counts(servicesPath)
+		return now > lists, nil
+	}); err != nil {
+		return err
+	}
+	return l.converged(ctx)
+}
+
+// restartProc stops p, does what is to be done in between, and starts it again with
+// the same arguments.
+func (l *lab) restartProc(ctx context.Context, p **labkit.Proc, between func() error) error {
+	spec := (*p).Spec
+	if err := (*p).Stop(); err != nil {
+		return err
+	}
+	if between != nil {
+		if err := between(); err != nil {
+			return err
+		}
+	}
+	n, err := l.e.Start(ctx, spec)
+	if err != nil {
+		return err
+	}
+	*p = n
+	return nil
+}
+
+func (l *lab) restartServer(ctx context.Context) error {
+	if err := l.restartProc(ctx, &l.c.APIServer.Proc, nil); err != nil {
+		return err
+	}
+	if err := l.createService(ctx, "after-restart"); err != nil {
+		return err
+	}
+	return l.converged(ctx)
+}
+
+// restore takes a copy of etcd's data, changes things, and goes back to the copy.
+func (l *lab) restore(ctx context.Context) error {
+	backup := l.c.Etcd.DataDir + ".copy"
+	stopBoth := func() error {
+		return errors.Join(l.c.APIServer.Stop(), l.c.Etcd.Stop())
+	}
+	startBoth := func() error {
+		etcd, err := l.e.Start(ctx, l.c.Etcd.Spec)
+		if err != nil {
+			return err
+		}
+		l.c.Etcd.Proc = etcd
+		api, err := l.e.Start(ctx, l.c.APIServer.Spec)
+		if err != nil {
+			return err
+		}
+		l.c.APIServer.Proc = api
+		return nil
+	}
+	if err := errors.Join(stopBoth(), os.CopyFS(backup, os.DirFS(l.c.Etcd.DataDir)), startBoth()); err != nil {
+		return err
+	}
+	for i := range 20 {
+		if err := l.createService(ctx, fmt.Sprintf("lost-%d", i)); err != nil {
+			return err
+		}
+	}
+	if err := l.converged(ctx); err != nil {
+		return err
+	}
+	high, err := l.revision(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(stopBoth(), os.RemoveAll(l.c.Etcd.DataDir), os.CopyFS(l.c.Etcd.DataDir, os.DirFS(backup)), startBoth()); err != nil {
+		return err
+	}
+	low, err := l.revision(ctx)
+	if err != nil {
+		return err
+	}
+	l.e.Fact("etcd restored: resourceVersion went from %d to %d", high, low)
+	if low >= high {
+		return fmt.Errorf("the restored server is at resourceVersion %d, not below %d", low, high)
+	}
+	if err := l.createService(ctx, "after-restore"); err != nil {
+		return err
+	}
+	return l.converged(ctx)
+}
+
+// revision is the resourceVersion of a list of Services.
+func (l *lab) revision(ctx context.Context) (int, error) {
+	code, body, err := l.c.Client.Raw(ctx, "GET", "/api/v1/namespaces/"+ns+"/services", "", nil)
+	if err != nil {
+		return 0, err
+	}
+	m := regexp.MustCompile(`"resourceVersion":\s*"(\d+)"`).FindSubmatch(body)
+	if code != 200 || m == nil {
+		return 0, fmt.Errorf("list of Services: status %d", code)
+	}
+	return strconv.Atoi(string(m[1]))
+}
+
+// churnAndCut creates and deletes Services while watches are cut at random. A name is
+// used again only after the Endpoints of the Service before are gone, so that every
+// deletion of Endpoints while their Service lives is a wrong one.
+func (l *lab) churnAndCut(ctx context.Context) error {
+	l.eps.Stop()
+	l.svcs.Stop()
+	if err := l.record(ctx); err != nil {
+		return err
+	}
+	type name struct {
+		alive bool
+		since time.Time
+	}
+	names := map[string]*name{}
+	for i := range l.churnServices {
+		names[fmt.Sprintf("churn-%03d", i)] = &name{}
+	}
+	var order []string
+	for i := range l.churnServices {
+		order = append(order, fmt.Sprintf("churn-%03d", i))
+	}
+	type life struct{ from, to time.Time }
+	lives := map[string][]life{}
+	_, _, cutsBefore := l.p.counts(servicesPath)
+	l.p.cutWatches(2 * time.Second)
+	defer l.p.cutWatches(0)
+	made, removed := 0, 0
+	for end := time.Now().Add(l.churn); time.Now().Before(end); {
+		n := order[l.e.Rand.IntN(len(order))]
+		s := names[n]
+		switch {
+		case s.alive && l.e.Rand.IntN(3) > 0: // an older one goes more often than a new one
+			now := time.Now()
+			if err := l.c.Client.Delete(ctx, labkit.Services, ns, n); err != nil {
+				return err
+			}
+			lives[n] = append(lives[n], life{s.since, now})
+			s.alive = false
+			removed++
+		case !s.alive && l.eps.Latest(ns, n) == nil:
+			if err := l.createService(ctx, n); err != nil {
+				return err
+			}
+			s.alive, s.since = true, time.Now()
+			made++
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	l.p.cutWatches(0)
+	_, _, cuts := l.p.counts(servicesPath)
+	l.e.Fact("churn: %d Services created, %d deleted, %d watches cut in mid-stream", made, removed, cuts-cutsBefore)
+	if cuts == cutsBefore {
+		return errors.New("the proxy cut no watch")
+	}
+	if err := l.converged(ctx); err != nil {
+		return err
+	}
+	for n, s := range names {
+		if s.alive {
+			lives[n] = append(lives[n], life{s.since, time.Now().Add(time.Hour)})
+		}
+	}
+	bad := 0
+	for _, ev := range l.eps.Events() {
+		if ev.Type != "DELETED" {
+			continue
+		}
+		for _, v := range lives[ev.Object.GetName()] {
+			if ev.Time.After(v.from) && ev.Time.Before(v.to) {
+				bad++
+			}
+		}
+	}
+	l.e.Fact("churn: %d deletions of the Endpoints of live Services", bad)
+	if bad > 0 {
+		return wrong{fmt.Errorf("%d deletions of the Endpoints of live Services", bad)}
+	}
+	if l.eps.Gaps() > 0 {
+		return errors.New("the independent watch was lost")
+	}
+	return nil
+}
