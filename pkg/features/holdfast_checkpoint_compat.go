@@ -22,8 +22,10 @@ const (
 )
 
 func init() {
-	utilfeature.DefaultFeatureGate.Add(map[utilfeature.Feature]utilfeature.FeatureSpec{
+	if err := utilfeature.DefaultFeatureGate.Add(map[utilfeature.Feature]utilfeature.FeatureSpec{
 		CheckpointCompat:      {Default: true, PreRelease: utilfeature.Beta},
 		LegacyCheckpointWrite: {Default: true, PreRelease: utilfeature.Beta},
-	})
+	}); err != nil {
+		panic(err)
+	}
 }

@@ -13,7 +13,9 @@ import (
 const ReadinessAcrossRestart utilfeature.Feature = "ReadinessAcrossRestart"
 
 func init() {
-	utilfeature.DefaultFeatureGate.Add(map[utilfeature.Feature]utilfeature.FeatureSpec{
+	if err := utilfeature.DefaultFeatureGate.Add(map[utilfeature.Feature]utilfeature.FeatureSpec{
 		ReadinessAcrossRestart: {Default: true, PreRelease: utilfeature.Beta},
-	})
+	}); err != nil {
+		panic(err)
+	}
 }
