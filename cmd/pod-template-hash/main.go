@@ -34,7 +34,7 @@ const usage = `usage:
 
 FILE is a Deployment (or ReplicaSet, DaemonSet, PodTemplate spec) in JSON or YAML as the API server
 returns it (kubectl get -o json), or - for standard input.
-R is 1.2, 1.7, 1.8 or 1.9; default: all of them.
+R is one of 1.2 to 1.9; default: all of them.
 LIST is a file with a tag a line, or - for standard input. P is a pattern: v1.{0..99}.{0..999}, {2016..2017}{01..12}.
 `
 
@@ -220,9 +220,6 @@ func printHashes(w io.Writer, releases []*podtemplatehash.Release, template map[
 			fmt.Fprintf(tw, "\t%d", r.Sum(dump, i))
 		}
 		fmt.Fprintln(tw)
-		if r.Name == "1.2" && o.release == "" {
-			fmt.Fprintln(tw, "1.3 to 1.6\tadler32\tnot known: the tool has no table of their types")
-		}
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -252,10 +249,6 @@ func collide(w io.Writer, releases []*podtemplatehash.Release, marked map[string
 		printPairs(out, fmt.Sprintf("%s (%s)", r.Name, r.Algorithm), groups, tags, o.limit, func(tag string) string {
 			return fmt.Sprint(r.SumTag(pieces, tag, -1))
 		})
-		if r.Name == "1.2" && o.release == "" {
-			printPairs(out, "1.3 to 1.6 (adler32; tags of equal length only, for the rest their types would have to be known)",
-				podtemplatehash.CollideAdler(tags), tags, o.limit, func(string) string { return "not known" })
-		}
 	}
 	return out.Flush()
 }

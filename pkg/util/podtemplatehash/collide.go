@@ -131,14 +131,6 @@ func (r *Release) Collide(pieces [][]byte, tags []string) []Group {
 	})
 }
 
-// CollideAdler returns the groups of tags of equal length that collide under
-// adler32 whatever stands around them, if the tag stands in one place.
-func CollideAdler(tags []string) []Group {
-	return group(len(tags), func(i int) uint64 {
-		return uint64(len(tags[i]))<<32 | uint64(adler(1, []byte(tags[i])))
-	})
-}
-
 // group puts the indices below n with one key together. The table is open
 // addressed: a map of a million keys takes most of a second.
 func group(n int, key func(int) uint64) []Group {

@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -80,52 +81,64 @@ func TestCollidePair(t *testing.T) {
 	}
 }
 
-// TestCollideReport finds the pair of the original report under 1.2, and not
-// under the others.
+// TestCollideReport finds the pair of the original report under adler32, and not
+// under fnv32a.
 func TestCollideReport(t *testing.T) {
 	tags := []string{"201703151133", "201703211640"}
 	for _, r := range Releases {
 		want := 0
-		if r.Name == "1.2" {
+		if r.Algorithm == "adler32" {
 			want = 1
 		}
 		if got := len(r.Collide(piecesOf(t, r, "report-old.json", ""), tags)); got != want {
 			t.Errorf("%s: %d groups, want %d", r.Name, got, want)
 		}
 	}
-	if len(CollideAdler(tags)) != 1 {
-		t.Error("the pair has one length and must collide under adler32 anywhere")
-	}
 }
 
-// TestCollideAdlerAnywhere: what CollideAdler says holds in any surroundings.
+// TestCollideAdlerAnywhere: tags of equal length collide under adler32 or not
+// whatever stands around them, so that the table of types does not matter.
 func TestCollideAdlerAnywhere(t *testing.T) {
 	tags, _ := Expand("2017{01..12}{01..28}{09..17}{00..09}")
-	groups := CollideAdler(tags)
-	if len(groups) == 0 {
-		t.Fatal("nothing collides")
-	}
-	r, _ := Find("1.2")
-	for i, pieces := range [][][]byte{{[]byte("x"), []byte("y")}, {[]byte(strings.Repeat("abc", 999)), nil}, piecesOf(t, r, "rich.json", "side")} {
-		if got := r.Collide(pieces, tags); !reflect.DeepEqual(got, groups) {
-			t.Errorf("surroundings %d: %d groups, want %d", i, len(got), len(groups))
+	var groups []Group
+	for _, r := range Releases {
+		if r.Algorithm != "adler32" {
+			continue
+		}
+		for i, pieces := range [][][]byte{{[]byte("x"), []byte("y")}, {[]byte(strings.Repeat("abc", 999)), nil}, piecesOf(t, r, "rich.json", "side")} {
+			got := r.Collide(pieces, tags)
+			if groups == nil {
+				groups = got
+			}
+			if len(got) == 0 || !reflect.DeepEqual(got, groups) {
+				t.Errorf("%s, surroundings %d: %d groups, want %d", r.Name, i, len(got), len(groups))
+			}
 		}
 	}
 }
 
-// A million tags must take less than 10 s for all releases together; this
-// leaves a wide margin for a slow machine.
+// A million tags must take less than 10 s for all releases together. What is
+// measured is processor time: the machine may be busy with other tests.
 func TestCollideMillion(t *testing.T) {
 	tags, err := Expand("v1.{0..999}.{0..999}")
 	if err != nil || len(tags) != 1_000_000 {
 		t.Fatal(len(tags), err)
 	}
-	began := time.Now()
+	used := func() time.Duration {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	began := used()
 	for _, r := range Releases {
 		r.Collide(piecesOf(t, r, "rich.json", ""), tags)
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := used() - began; took > 10*time.Second {
 		t.Errorf("took %v", took)
+	} else {
+		t.Logf("%d releases, %d tags: %v", len(Releases), len(tags), took)
 	}
 }
 

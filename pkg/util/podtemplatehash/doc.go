@@ -23,9 +23,8 @@
 //
 // # What this package does not know
 //
-//   - The types of 1.3 to 1.6. They have the checksum of 1.2 (adler32), and two
-//     texts of one length collide under it or not whatever stands around them,
-//     so Collide's answer for tags of equal length holds for them.
+//   - Templates of 1.3 to 1.5 with init containers, which are an annotation
+//     there and a field of what is hashed.
 //   - Templates whose creationTimestamp is set, which is the case only when it
 //     was copied from a live object: the dump then holds the local time zone of
 //     the controller. 1.2 is known, for a controller that runs in UTC.

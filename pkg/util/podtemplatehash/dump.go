@@ -72,6 +72,9 @@ func (r *Release) Dump(template map[string]any) ([]byte, error) {
 		return nil, err
 	}
 	if r.internal {
+		if err := r.initContainers(template); err != nil {
+			return nil, err
+		}
 		template = toInternal(template)
 	}
 	p := &printer{r: r, types: s.Types}
@@ -81,7 +84,19 @@ func (r *Release) Dump(template map[string]any) ([]byte, error) {
 	return p.Bytes(), nil
 }
 
-// toInternal does what the conversion of a v1 pod spec of 1.2 to the internal
+// initContainers refuses what 1.3 to 1.5 turn into fields of the internal type.
+func (r *Release) initContainers(template map[string]any) error {
+	metadata, _ := template["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for _, a := range []string{"pod.alpha.kubernetes.io/init-containers", "pod.beta.kubernetes.io/init-containers"} {
+		if _, ok := annotations[a]; ok && r.Name != "1.2" {
+			return fmt.Errorf("Kubernetes %s: metadata.annotations: %s becomes a field there, and how it is dumped is not known", r.Name, a)
+		}
+	}
+	return nil
+}
+
+// toInternal does what the conversion of a v1 pod spec of 1.2 to 1.5 to the internal
 // type does beyond copying fields of the same name.
 func toInternal(template map[string]any) map[string]any {
 	t := clone(template)

@@ -121,7 +121,7 @@ func (r *Release) quantity(s string, zero bool) (string, error) {
 		}
 		return fmt.Sprintf("{Amount:(*inf.Dec)%s Format:(resource.Format)%s}", r.dec(v, 3), a.format), nil
 	}
-	new := func(value int64, scale int, keep bool) string {
+	fast := func(value int64, scale int, keep bool) string {
 		text := ""
 		if keep {
 			text = s
@@ -130,7 +130,7 @@ func (r *Release) quantity(s string, zero bool) (string, error) {
 			value, scale, text, a.format)
 	}
 	if s == "0" {
-		return new(0, 0, true), nil
+		return fast(0, 0, true), nil
 	}
 
 	// Amounts that an int64 holds with room to spare are kept in one. The
@@ -158,15 +158,19 @@ func (r *Release) quantity(s string, zero bool) (string, error) {
 		} else {
 			keep = scale%3 == 0 && !strings.HasSuffix(digits, "000") && digits[0] != '0'
 		}
-		return new(value<<uint(shift), scale, keep), nil
+		return fast(value<<uint(shift), scale, keep), nil
 	}
-	v, err := a.scaled(s, 9)
+	digits := 9
+	if r.internal { // the conversion from v1 rounds to thousandths
+		digits = 3
+	}
+	v, err := a.scaled(s, digits)
 	if err != nil {
 		return "", err
 	}
-	if v.Cmp(big.NewInt(0).Mul(maxQuantity, big.NewInt(1e9))) > 0 {
+	if v.Cmp(new(big.Int).Mul(maxQuantity, powerOfTen(digits))) > 0 {
 		return "", fmt.Errorf("quantity %q is larger than this tool knows the dump of", s)
 	}
 	return fmt.Sprintf("{i:(resource.int64Amount){value:(int64)0 scale:(resource.Scale)0} d:(resource.infDecAmount){Dec:(*inf.Dec)%s} s:(string) Format:(resource.Format)%s}",
-		r.dec(v, 9), a.format), nil
+		r.dec(v, digits), a.format), nil
 }

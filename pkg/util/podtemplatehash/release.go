@@ -47,10 +47,14 @@ const (
 )
 
 // Releases are those that this package knows, oldest first. The layouts are
-// those of the Go release in build/build-image/cross/Dockerfile of the tag:
-// 1.4.2 for 1.2.0, 1.8.3 for 1.7.0 and 1.8.0, 1.9.3 for 1.9.11.
+// those of the Go release in the build image of the tag: 1.4.2 for 1.2.0, 1.6
+// and 1.7 for 1.3.0 to 1.6.1, 1.8.3 for 1.7.0 and 1.8.0, 1.9.3 for 1.9.11.
 var Releases = []*Release{
 	{Name: "1.2", Algorithm: "adler32", goTime: secNsecLoc, internal: true, oldQuantity: true, hexWords: true},
+	{Name: "1.3", Algorithm: "adler32", goTime: secNsecLoc, internal: true, hexWords: true},
+	{Name: "1.4", Algorithm: "adler32", goTime: secNsecLoc, internal: true, hexWords: true},
+	{Name: "1.5", Algorithm: "adler32", goTime: secNsecLoc, internal: true, hexWords: true},
+	{Name: "1.6", Algorithm: "adler32", goTime: secNsecLoc, hexWords: true},
 	{Name: "1.7", Algorithm: "fnv32a", Counts: true, goTime: secNsecLoc, hexWords: true},
 	{Name: "1.8", Algorithm: "fnv32a", Counts: true, goTime: secNsecLoc, hexWords: true},
 	{Name: "1.9", Algorithm: "fnv32a", Counts: true, goTime: wallExtLoc},
@@ -142,7 +146,7 @@ const safe = "bcdfghjklmnpqrstvwxz2456789"
 // from 1.8 on its digits in an alphabet that makes no words.
 func (r *Release) Suffix(hash uint32) string {
 	digits := fmt.Sprint(hash)
-	if r.Name == "1.2" || r.Name == "1.7" {
+	if r.Name != "1.8" && r.Name != "1.9" {
 		return digits
 	}
 	out := []byte(digits)

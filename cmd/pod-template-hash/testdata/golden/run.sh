@@ -9,7 +9,7 @@ root=$(cd ../../../.. && pwd)
 src=${1:-$root/_output/src}
 tables=$root/pkg/util/podtemplatehash/schema
 manifests=("$here"/../manifests/*.json)
-# 1.2 has no projected volumes, and gives an empty directory to a volume that it cannot see the source of.
+# Before 1.6 there are no projected volumes, and a volume whose source is not known becomes an empty directory.
 mapfile -t manifests12 < <(printf '%s\n' "${manifests[@]}" | grep -v /recent.json)
 mkdir -p "$tables"
 work=$(mktemp -d)
@@ -27,6 +27,41 @@ cp schema.go.in "$main/schema.go"; cp main-1.2.go.in "$main/main.go"
   go build -o "$work/golden-1.2" ./cmd/holdfast-golden)
 rm -r "$main"
 "$work/golden-1.2" "$tables/1.2.json" "$here/1.2.json" "${manifests12[@]}"
+
+# 1.3 to 1.6: no base of ours. Their packages of types compile with the pins of
+# the v1.7.0 tree and without the release's vendor folder (a module has none).
+for base in v1.3.0 v1.4.0 v1.5.0 v1.6.1; do
+  minor=${base#v}; minor=${minor%.*}
+  dir=$(cd / && GOFLAGS=-mod=mod go mod download -json "k8s.io/kubernetes@$base" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  tree=$work/$base; mkdir -p "$tree/staging"
+  cp -r "$dir/pkg" "$dir/plugin" "$dir/federation" "$tree/"
+  [ ! -d "$dir/staging" ] || cp -r "$dir/staging" "$tree/"
+  chmod -R u+w "$tree"
+  rm -rf "$tree"/vendor
+  mkdir -p "$tree/third_party/github.com/ugorji"
+  cp -r "$dir/third_party/forked" "$tree/third_party/"
+  cp -r "$src/v1.7.0/stock/third_party/github.com/ugorji/go" "$tree/third_party/github.com/ugorji/"
+  chmod -R u+w "$tree"
+  grep -v '=> ./staging' "$src/v1.7.0/stock/go.mod" | sed -E '/^\tk8s.io\/[a-z-]+ v0.0.0$/d; /^replace k8s.io/d; /^require k8s.io\/[a-z-]+ v0.0.0/d' > "$tree/go.mod"
+  cp "$src/v1.7.0/stock/go.sum" "$tree/"
+  if [ "$minor" = 1.6 ]; then
+    for s in "$tree"/staging/src/k8s.io/*/; do
+      n=$(basename "$s"); printf 'module k8s.io/%s\n\ngo 1.20\n' "$n" > "$s/go.mod"
+      printf 'require k8s.io/%s v0.0.0\nreplace k8s.io/%s => ./staging/src/k8s.io/%s\n' "$n" "$n" "$n" >> "$tree/go.mod"
+    done
+    main='main-1.6.go.in'
+  else
+    main='main-1.3.go.in'
+  fi
+  if [ "$minor" = 1.3 ]; then # wants another runc; nothing here uses it
+    rm "$tree/pkg/util/resource_container_linux.go"
+    sed -i '/+build/d' "$tree/pkg/util/resource_container_unsupported.go"
+  fi
+  mkdir -p "$tree/cmd/holdfast-golden"
+  cp schema.go.in "$tree/cmd/holdfast-golden/schema.go"; cp "$main" "$tree/cmd/holdfast-golden/main.go"
+  (cd "$tree" && GOFLAGS='-mod=mod -buildvcs=false -trimpath' go build -o "$work/golden-$minor" ./cmd/holdfast-golden)
+  "$work/golden-$minor" "$tables/$minor.json" "$here/$minor.json" "${manifests12[@]}"
+done
 
 # 1.7 to 1.9: module mode.
 for base in v1.7.0 v1.8.0 v1.9.11; do
