@@ -137,7 +137,6 @@ require (
 	github.com/lpabon/godbc v0.0.0-20140613165803-9577782540c1
 	github.com/magiconair/properties v0.0.0-20160816085511-61b492c03cf4
 	github.com/mailru/easyjson v0.0.0-20170624190925-2f5df55504eb
-	github.com/mattn/go-shellwords v0.0.0-20180605041737-f8471b0a71de
 	github.com/matttproud/golang_protobuf_extensions v0.0.0-20150406173934-fc2b8d3a73c4
 	github.com/miekg/dns v0.0.0-20160614162101-5d001d020961
 	github.com/mindprince/gonvml v0.0.0-20171110221305-fee913ce8fb2
@@ -194,7 +193,6 @@ require (
 	github.com/vmware/photon-controller-go-sdk v0.0.0-20170310013346-4a435daef6cc
 	github.com/xanzy/go-cloudstack v0.0.0-20160728180336-1e2cbf647e57
 	github.com/xiang90/probing v0.0.0-20160813154853-07dd2e8dfe18
-	github.com/xlab/handysort v0.0.0-20150421192137-fb3537ed64a1
 	go4.org v0.0.0-20160314031811-03efcb870d84
 	golang.org/x/crypto v0.0.0-20180222182404-49796115aa4b
 	golang.org/x/exp v0.0.0-20160623011055-292a51b8d262
