@@ -44,18 +44,18 @@ require (
 	github.com/PuerkitoBio/purell v1.0.0
 	github.com/PuerkitoBio/urlesc v0.0.0-20160726150825-5bd2802263f2
 	github.com/abbot/go-http-auth v0.0.0-20140618235127-c0ef4539dfab
-	github.com/appc/spec v0.8.11
+	github.com/appc/spec v0.8.10
 	github.com/armon/circbuf v0.0.0-20150827004946-bbbad097214e
 	github.com/asaskevich/govalidator v0.0.0-20160715170612-593d64559f76
 	github.com/aws/aws-sdk-go v1.12.7
-	github.com/beorn7/perks v0.0.0-20180321164747-3a771d992973
+	github.com/beorn7/perks v0.0.0-20160229213445-3ac7bf7a47d1
 	github.com/blang/semver v3.5.0+incompatible
 	github.com/chai2010/gettext-go v0.0.0-20160711120539-c6fed771bfd5
 	github.com/cloudflare/cfssl v0.0.0-20180223231731-4e2dcbde5004
 	github.com/clusterhq/flocker-go v0.0.0-20160920122132-2b8b7259d313
 	github.com/codedellemc/goscaleio v0.0.0-20170830184815-20e2ce2cf885
 	github.com/container-storage-interface/spec v0.1.0
-	github.com/containerd/containerd v1.0.2
+	github.com/containerd/containerd v1.0.0
 	github.com/containernetworking/cni v0.6.0
 	github.com/coreos/bbolt v1.3.1-coreos.6
 	github.com/coreos/etcd v3.1.11+incompatible
@@ -106,7 +106,7 @@ require (
 	github.com/golang/mock v0.0.0-20160127222235-bd3c8e81be01
 	github.com/golang/protobuf v0.0.0-20171021043952-1643683e1b54
 	github.com/google/btree v0.0.0-20160524151835-7d79101e329e
-	github.com/google/cadvisor v0.30.2
+	github.com/google/cadvisor v0.28.5
 	github.com/google/certificate-transparency-go v1.0.10
 	github.com/google/gofuzz v0.0.0-20161122191042-44d81051d367
 	github.com/googleapis/gnostic v0.0.0-20170729233727-0c5108395e2d
@@ -137,7 +137,6 @@ require (
 	github.com/lpabon/godbc v0.0.0-20140613165803-9577782540c1
 	github.com/magiconair/properties v0.0.0-20160816085511-61b492c03cf4
 	github.com/mailru/easyjson v0.0.0-20170624190925-2f5df55504eb
-	github.com/mattn/go-shellwords v0.0.0-20180605041737-f8471b0a71de
 	github.com/matttproud/golang_protobuf_extensions v0.0.0-20150406173934-fc2b8d3a73c4
 	github.com/miekg/dns v0.0.0-20160614162101-5d001d020961
 	github.com/mindprince/gonvml v0.0.0-20171110221305-fee913ce8fb2
@@ -184,7 +183,7 @@ require (
 	github.com/spf13/viper v0.0.0-20160820190039-7fb2782df3d8
 	github.com/square/go-jose v0.0.0-20160903044734-789a4c4bd4c1
 	github.com/storageos/go-api v0.0.0-20180126153955-3a4032328d99
-	github.com/stretchr/objx v0.1.0
+	github.com/stretchr/objx v0.0.0-20150928122152-1a9d0bb9f541
 	github.com/stretchr/testify v0.0.0-20170601210322-f6abca593680
 	github.com/syndtr/gocapability v0.0.0-20160928074757-e7cb7fa329f4
 	github.com/ugorji/go v0.0.0-20170107133203-ded73eae5db7
@@ -194,7 +193,6 @@ require (
 	github.com/vmware/photon-controller-go-sdk v0.0.0-20170310013346-4a435daef6cc
 	github.com/xanzy/go-cloudstack v0.0.0-20160728180336-1e2cbf647e57
 	github.com/xiang90/probing v0.0.0-20160813154853-07dd2e8dfe18
-	github.com/xlab/handysort v0.0.0-20150421192137-fb3537ed64a1
 	go4.org v0.0.0-20160314031811-03efcb870d84
 	golang.org/x/crypto v0.0.0-20180222182404-49796115aa4b
 	golang.org/x/exp v0.0.0-20160623011055-292a51b8d262
@@ -245,6 +243,7 @@ replace (
 	k8s.io/metrics => ./_output/src/v1.9.11/ours/staging/src/k8s.io/metrics
 	k8s.io/sample-apiserver => ./_output/src/v1.9.11/ours/staging/src/k8s.io/sample-apiserver
 	k8s.io/sample-controller => ./_output/src/v1.9.11/ours/staging/src/k8s.io/sample-controller
+	github.com/google/cadvisor => ./_output/src/v1.9.11/ours/third_party/github.com/google/cadvisor
 	github.com/ugorji/go => ./_output/src/v1.9.11/ours/third_party/github.com/ugorji/go
 )
 

@@ -1,0 +1,130 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package toolchain
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var pseudoRE = regexp.MustCompile(`-([0-9a-f]{12})(\+incompatible)?$`)
+
+// TestDeviations holds go.mod's pins against upstream's Godeps.json: each that
+// is another revision has a true row in bases/v1.9.11/deviations.md.
+func TestDeviations(t *testing.T) {
+	pins := pinned(t)
+	documented := map[string][2]string{} // module -> first digits of upstream's revision, pin
+	page := filepath.Join(root, "bases/v1.9.11/deviations.md")
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([0-9a-f]{12})` \\| `([^`]+)` \\|")
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		documented[m[1]] = [2]string{m[2], m[3]}
+	}
+	found := map[string]bool{}
+	for _, d := range godeps(t) {
+		module := moduleOf(d.ImportPath, pins)
+		if module == "" {
+			continue // linked by none of our binaries, or go build would say so
+		}
+		version := pins[module]
+		if exact(version, d) {
+			continue
+		}
+		found[module] = true
+		doc, ok := documented[module]
+		switch {
+		case !ok:
+			t.Errorf("%s is pinned at %s, upstream's %s is at %s (%s): write a row into bases/v1.9.11/deviations.md, or pin that", module, version, d.ImportPath, d.Rev, d.Comment)
+		case doc[0] != d.Rev[:12]:
+			t.Errorf("deviations.md has %s for upstream's revision of %s, Godeps.json has %s", doc[0], module, d.Rev)
+		case doc[1] != version:
+			t.Errorf("deviations.md has %s for the pin of %s, go.mod has %s", doc[1], module, version)
+		}
+	}
+	for module := range documented {
+		if !found[module] {
+			t.Errorf("deviations.md has a row for %s, which does not deviate", module)
+		}
+	}
+	if len(found) == 0 || len(documented) == 0 {
+		t.Errorf("%d deviations, %d rows: the comparison itself is broken", len(found), len(documented))
+	}
+}
+
+type godep struct{ ImportPath, Comment, Rev string }
+
+func exact(version string, d godep) bool {
+	if m := pseudoRE.FindStringSubmatch(version); m != nil {
+		return strings.HasPrefix(d.Rev, m[1])
+	}
+	return strings.TrimSuffix(version, "+incompatible") == d.Comment
+}
+
+// godeps reads upstream's list from the materialised tree.
+func godeps(t *testing.T) []godep {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
+	cmd.Dir = root
+	dir, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list -m k8s.io/kubernetes: %v", err)
+	}
+	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "Godeps/Godeps.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Deps []godep }
+	if err := json.Unmarshal(raw, &list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Deps
+}
+
+// pinned maps each required module to its version, or to that of the module
+// that replaces it.
+func pinned(t *testing.T) map[string]string {
+	t.Helper()
+	cmd := exec.Command("go", "mod", "edit", "-json")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type module struct{ Path, Version string }
+	var mod struct {
+		Require []module
+		Replace []struct{ Old, New module }
+	}
+	if err := json.Unmarshal(out, &mod); err != nil {
+		t.Fatal(err)
+	}
+	pins := map[string]string{}
+	for _, r := range mod.Require {
+		pins[r.Path] = r.Version
+	}
+	for _, r := range mod.Replace {
+		if r.New.Version != "" {
+			pins[r.Old.Path] = r.New.Version
+		}
+	}
+	return pins
+}
+
+// moduleOf finds the module with the longest path that holds pkg.
+func moduleOf(pkg string, pins map[string]string) string {
+	for p := pkg; p != "."; p = filepath.ToSlash(filepath.Dir(p)) {
+		if _, ok := pins[p]; ok {
+			return p
+		}
+	}
+	return ""
+}
