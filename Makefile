@@ -10,13 +10,13 @@ LAB     ?=
 H := _output/tools/holdfast --base $(BASE)
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all tool source vendor test check unit upstream-tests upstream-tests-touched labs lab binaries up down \
+.PHONY: all tool source vendor test check test-packages upstream-tests upstream-tests-touched labs lab binaries up down \
 	patches-check patches-extract patches-normalise discard clean
 
 all: tool ## build the drop-in binaries (the default)
 	@$(H) build $(if $(OFFLINE),--offline)
 
-tool:
+tool: ## build the holdfast command
 	@hack/build-tool.sh $(MODFLAG)
 
 binaries: tool ## build every binary that the labs run, stock and ours, old releases included
@@ -28,11 +28,14 @@ source: tool ## write both source trees of BASE below _output/src
 vendor: tool ## write vendor/ and tools/vendor/ for OFFLINE=1
 	@$(H) vendor
 
-test: tool ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
+test: tool test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
 	@$(H) test
 
-check: tool source ## repository rules and our own unit tests only
+check: tool test-packages source ## repository rules and our own unit tests only
 	@$(H) test --part rules,unit
+
+test-packages: ## install the Debian packages that the rules and unit tests miss (root)
+	@hack/install-test-packages.sh
 
 upstream-tests: tool ## upstream's tests of everything the binaries link, stock against ours (long)
 	@$(H) upstream-tests --set all

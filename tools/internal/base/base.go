@@ -132,6 +132,9 @@ func Load(root, name string) (*Base, error) {
 	if err := d.Decode(b); err != nil {
 		return nil, exit.Preconditionf("%s: %v", rel(root, file), err)
 	}
+	if d.More() {
+		return nil, exit.Preconditionf("%s: more than one JSON value", rel(root, file))
+	}
 	if err := b.validate(name); err != nil {
 		return nil, exit.Preconditionf("%s: %v", rel(root, file), err)
 	}

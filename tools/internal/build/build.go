@@ -105,6 +105,10 @@ func Source(b *base.Base, variant string) (string, error) {
 
 func one(b *base.Base, o Options, name, modfile, file string) error {
 	bin := b.Binaries[name]
+	version, err := versionFlags(b, o.Variant)
+	if err != nil {
+		return err
+	}
 	s := progress.Start("build %s %s %s", b.Name, o.Variant, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		s.Fail()
@@ -117,11 +121,6 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 		args = append(args, ModFlags(b, modfile)...)
 	}
 	args = append(args, LangFlags(b)...)
-	version, err := versionFlags(b, o.Variant)
-	if err != nil {
-		s.Fail()
-		return err
-	}
 	args = append(args, "-ldflags="+strings.TrimSpace(version+" "+bin.LDFlags),
 		"-o", file, path.Join(b.Module, bin.Package))
 	cmd := exec.Command("go", args...)
@@ -136,7 +135,7 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	}
 	notes := ""
 	if ru, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		notes = fmt.Sprintf("%d packages compiled, peak memory of one process %d MiB", strings.Count(log.String(), "\n"), ru.Maxrss/1024)
+		notes = fmt.Sprintf("%d packages compiled, peak memory of one process %d MiB", compiled(log.String()), ru.Maxrss/1024)
 	}
 	s.Done(notes)
 	return nil
@@ -162,6 +161,17 @@ func LangFlags(b *base.Base) []string {
 		flags = append(flags, "-gcflags="+pattern+"=-lang="+b.Lang)
 	}
 	return flags
+}
+
+// compiled counts the lines in which -v names packages.
+func compiled(log string) int {
+	n := 0
+	for _, l := range strings.Split(log, "\n") {
+		if l != "" && !strings.ContainsAny(l, " #") {
+			n++
+		}
+	}
+	return n
 }
 
 // compileErrors leaves out the lines in which -v names packages.
@@ -228,17 +238,23 @@ func GoEnv() []string {
 		}
 		env = append(env, e)
 	}
-	return append(env, "GOFLAGS=", "GOWORK=off", "GOTOOLCHAIN=local", "GOAMD64=v1", "GOENV=off", "GOPROXY="+goenv("GOPROXY"), "GOMODCACHE="+goenv("GOMODCACHE"))
+	env = append(env, "GOFLAGS=", "GOWORK=off", "GOTOOLCHAIN=local", "GOAMD64=v1", "GOENV=off")
+	return append(env, goenv("GOPROXY", "GOMODCACHE", "GOCACHE", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GONOPROXY", "GOINSECURE", "GOAUTH")...)
 }
 
-// goenv asks the go command for a setting, which a user may have put into its
-// own file (go env -w).
-func goenv(name string) string {
-	out, err := exec.Command("go", "env", name).Output()
-	if err != nil {
-		return ""
+// goenv asks the go command for settings, which a user may have put into its
+// own file (go env -w): where modules come from and are kept.
+func goenv(names ...string) []string {
+	out, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	values := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if err != nil || len(values) != len(names) {
+		return nil
 	}
-	return strings.TrimSpace(string(out))
+	env := make([]string, len(names))
+	for i, n := range names {
+		env[i] = n + "=" + values[i]
+	}
+	return env
 }
 
 // versionFlags are the linker flags that fill the version in.
@@ -304,8 +320,13 @@ func revision(root string) (rev, error) {
 	if err != nil {
 		return rev{}, fmt.Errorf("git status: %w", err)
 	}
+	// A new file there becomes part of the binary.
+	added, err := git("status", "--porcelain", "--untracked-files=normal", "--", "pkg", "staging", "patches", "bases")
+	if err != nil {
+		return rev{}, fmt.Errorf("git status: %w", err)
+	}
 	state := "clean"
-	if changed != "" {
+	if changed != "" || added != "" {
 		state = "dirty"
 	}
 	return rev{commit, state, date}, nil

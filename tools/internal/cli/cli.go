@@ -8,6 +8,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,12 +37,12 @@ func (c *common) load() (*base.Base, error) {
 // Main runs the command line and returns its exit status.
 func Main(args []string) int {
 	c := &common{}
-	cmd := &cobra.Command{
+	cmd := group(&cobra.Command{
 		Use:           "holdfast",
 		Short:         "Build and test drop-in binaries of old Kubernetes releases",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}
+	})
 	cmd.PersistentFlags().StringVar(&c.root, "root", ".", "the Holdfast checkout, or a folder inside it")
 	cmd.PersistentFlags().StringVar(&c.base, "base", DefaultBase, "upstream release to work on: a folder of bases/")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
@@ -54,6 +55,25 @@ func Main(args []string) int {
 		fmt.Fprintf(os.Stderr, "holdfast: %v\n", err)
 	}
 	return exit.Code(err)
+}
+
+// group makes cmd a command that only has subcommands: without one it shows
+// its help, and an unknown one is an error of usage.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		var names []string
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				names = append(names, c.Name())
+			}
+		}
+		return exit.Usagef("%s has no command %q: it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+	}
+	return cmd
 }
 
 // variantFlag adds --variant with ours as its default.

@@ -17,7 +17,7 @@ import (
 )
 
 func patchesCommand(c *common) *cobra.Command {
-	cmd := &cobra.Command{Use: "patches", Short: "Check the patch series, or carry edits of a tree back into them"}
+	cmd := group(&cobra.Command{Use: "patches", Short: "Check the patch series, or carry edits of a tree back into them"})
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "check",

@@ -180,6 +180,12 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if set != "touched" && set != "all" {
+				return exit.Usagef("--set %q: it is touched or all", set)
+			}
+			if err := b.HasVariant(base.Ours); err != nil {
+				return err
+			}
 			for _, v := range b.Variants {
 				if _, err := build.Source(b, v); err != nil {
 					return err
@@ -189,9 +195,7 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			switch set {
-			case "touched":
-			case "all":
+			if set == "all" {
 				all, err := upstreamtest.All(b)
 				if err != nil {
 					return err
@@ -199,8 +203,6 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 				both = append(both, all...)
 				slices.Sort(both)
 				both = slices.Compact(both)
-			default:
-				return exit.Usagef("--set %q: it is touched or all", set)
 			}
 			_, err = compareUpstream(b, both, oursOnly)
 			return err
@@ -267,10 +269,12 @@ func goTest(dir string, packages ...string) (parts.Count, error) {
 			fmt.Printf("%s took %.0f s\n", e.Package, e.Elapsed)
 		}
 	}
-	if err := sc.Err(); err != nil {
-		return n, err
+	serr := sc.Err()
+	err = cmd.Wait()
+	if serr != nil {
+		return n, fmt.Errorf("output of go test in %s: %w", dir, serr)
 	}
-	if err := cmd.Wait(); err != nil {
+	if err != nil {
 		return n, exit.Preconditionf("go test in %s: %v\n%s", dir, err, stderr.Bytes())
 	}
 	return n, nil

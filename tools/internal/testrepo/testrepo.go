@@ -213,6 +213,8 @@ go 1.26
 
 ignore ./pkg/greet
 
+tool example.com/up/cmd/hello
+
 require (
 	example.com/fork v1.0.0
 	example.com/up v1.9.11

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Installs what the rules and unit tests need beyond Go, as far as it is missing:
+# Debian packages, with apt-get, which wants root. The labs install their own.
+set -euo pipefail
+
+# A program and the package that has it.
+needs=(
+  git:git
+  shellcheck:shellcheck
+  script:bsdutils
+  gcc:gcc
+)
+missing=()
+for n in "${needs[@]}"; do
+  command -v "${n%%:*}" >/dev/null || missing+=("${n#*:}")
+done
+# gcc alone does not link: the kubelet is built with cgo.
+if [[ ! -e /usr/include/stdlib.h ]]; then
+  missing+=(libc6-dev)
+fi
+if ((${#missing[@]} == 0)); then
+  exit 0
+fi
+if ! command -v apt-get >/dev/null; then
+  echo "missing packages: ${missing[*]}; there is no apt-get here: install them by hand" >&2
+  exit 1
+fi
+if ((EUID != 0)); then
+  echo "missing packages: install them as root with apt-get install ${missing[*]}" >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+echo "installing Debian packages: ${missing[*]}"
+if ! apt-get -qq install --no-install-recommends -y "${missing[@]}" >/dev/null 2>&1; then
+  # The package lists may be old or not there at all.
+  apt-get -qq update
+  apt-get -qq install --no-install-recommends -y "${missing[@]}" >/dev/null
+fi

@@ -1,0 +1,115 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package base_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/testrepo"
+)
+
+func TestLoad(t *testing.T) {
+	r := testrepo.New(t)
+	names, err := base.Names(r.Root)
+	if err != nil || !slices.Equal(names, []string{testrepo.GOPATHName, testrepo.Name}) {
+		t.Errorf("%q, %v", names, err)
+	}
+	b := r.Base(t, testrepo.Name)
+	if got := b.SeriesOf(base.Stock); !slices.Equal(got, []string{"patches/v1.9.11/toolchain"}) {
+		t.Errorf("series of stock: %q", got)
+	}
+	if got := b.SeriesOf(base.Ours); !slices.Equal(got, []string{"patches/v1.9.11/toolchain", testrepo.Carry}) {
+		t.Errorf("series of ours: %q", got)
+	}
+	if got := b.OverlayOf(base.Stock); len(got) != 0 {
+		t.Errorf("overlay of stock: %v", got)
+	}
+	if got := b.BinaryNames(true); !slices.Equal(got, []string{"hello"}) {
+		t.Errorf("drop-in binaries: %q", got)
+	}
+	if got := b.BinaryNames(false); !slices.Equal(got, []string{"hello", "other"}) {
+		t.Errorf("binaries: %q", got)
+	}
+	if got := b.SrcDir(base.Ours); got != filepath.Join(r.Root, "_output/src/v1.9.11/ours") {
+		t.Error(got)
+	}
+	old := r.Base(t, testrepo.GOPATHName)
+	if got := old.SrcDir(base.Ours); got != filepath.Join(r.Root, "_output/src/v1.2.0/ours/src/example.com/up") {
+		t.Error(got)
+	}
+	if got := old.VersionPackages(); !slices.Equal(got, []string{"example.com/up/pkg/version"}) {
+		t.Error(got)
+	}
+	if got := old.OverlayOf("naive"); len(got) != 1 || got[0].Series != "toolchain" {
+		t.Errorf("overlay of a lab's variant: %v", got)
+	}
+	if got := old.SeriesOf("naive"); !slices.Equal(got, []string{"patches/v1.2.0/toolchain"}) {
+		t.Errorf("series of a lab's variant: %q", got)
+	}
+	if err := b.HasVariant("naive"); exit.Code(err) != 2 {
+		t.Error(err)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	r := testrepo.New(t)
+	const file = "bases/v1.9.11/base.json"
+	good := r.Read(t, file)
+	for _, tc := range []struct{ name, old, new, says string }{
+		{"name", `"base": "v1.9.11"`, `"base": "v1.9.12"`, `"base" is "v1.9.12", the folder is "v1.9.11"`},
+		{"module", `"module": "example.com/up"`, `"module": ""`, `"module" is empty`},
+		{"version", `"version": "v1.9.11"`, `"version": ""`, `"version" is empty`},
+		{"sum", `"sum": "h1:`, `"sum": "go.sum:`, `"sum" is "go.sum:`},
+		{"mode", `"mode": "module"`, `"mode": ""`, `"mode" is ""`},
+		{"release", `"release": "v1.9.11+holdfast.1"`, `"release": ""`, `"release" is empty, though there is a variant "ours"`},
+		{"variant", "\"stock\",\n", "\"stock\",\n\"naive\",\n", `"variants" has "naive"`},
+		{"series", `"toolchain": "`, `"toolchains": "`, `"series" has no "toolchain"`},
+		{"package", `"./cmd/hello"`, `"cmd/hello"`, `"package" is "cmd/hello": it starts with "./"`},
+		{"unknown field", `"mode":`, `"modus": "module", "mode":`, `unknown field "modus"`},
+		{"type", `"variants": [`, `"variants": 7, "x": [`, "variants"},
+		{"cut off", "\n}", "", "unexpected EOF"},
+		{"more behind it", "\n}", "\n} {}", "more than one"},
+	} {
+		if !strings.Contains(good, tc.old) {
+			t.Fatalf("%s: base.json has no %q", tc.name, tc.old)
+		}
+		i := strings.LastIndex(good, tc.old)
+		if tc.old != "\n}" {
+			i = strings.Index(good, tc.old)
+		}
+		r.Write(t, file, good[:i]+tc.new+good[i+len(tc.old):])
+		_, err := base.Load(r.Root, testrepo.Name)
+		if exit.Code(err) != 1 || err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.says)
+		}
+	}
+	for _, name := range []string{"v1.9.12", "", "..", "v1.9.11/.."} {
+		_, err := base.Load(r.Root, name)
+		if exit.Code(err) != 2 || !strings.Contains(err.Error(), "the bases are v1.2.0, v1.9.11") {
+			t.Errorf("base %q: %v", name, err)
+		}
+	}
+}
+
+func TestFindRoot(t *testing.T) {
+	r := testrepo.New(t)
+	for _, dir := range []string{"", "pkg/ours", "tools", "patches/v1.9.11/carry"} {
+		if got, err := base.FindRoot(filepath.Join(r.Root, dir)); got != r.Root || err != nil {
+			t.Errorf("from %q: %q, %v", dir, got, err)
+		}
+	}
+	outside := t.TempDir()
+	if err := os.WriteFile(filepath.Join(outside, "go.mod"), []byte("module holdfast/other\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := base.FindRoot(outside); exit.Code(err) != 2 || !strings.Contains(err.Error(), "--root") {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -1,0 +1,78 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	var ran []string
+	part := func(name string, n Count, err error, needs ...string) Part {
+		return Part{Name: name, Needs: needs, Run: func() (Count, error) { ran = append(ran, name); return n, err }}
+	}
+	for _, tc := range []struct {
+		name  string
+		parts []Part
+		ok    bool
+		ran   string
+		lines []string // expressions, in the order of the closing table
+	}{
+		{"all pass", []Part{part("a", Count{3, 0}, nil), part("b", Count{0, 0}, nil, "a")}, true, "a b",
+			[]string{`a +ok +3 passed +0 failed +0\.0 s`, `b +ok +0 passed +0 failed`, `^3 passed, 0 failed$`}},
+		{"one has failed tests", []Part{part("a", Count{2, 1}, nil), part("b", Count{1, 0}, nil)}, false, "a b",
+			[]string{`a +FAILED +2 passed +1 failed`, `b +ok +1 passed`, `^3 passed, 1 failed$`}},
+		{"an error counts as a failure", []Part{part("a", Count{2, 0}, errors.New("no network"))}, false, "a",
+			[]string{`a +FAILED +2 passed +1 failed`, `^2 passed, 1 failed$`}},
+		{"an error of counted failures is not counted twice", []Part{part("a", Count{2, 4}, errors.New("exit status 1"))}, false, "a",
+			[]string{`a +FAILED +2 passed +4 failed`, `^2 passed, 4 failed$`}},
+		{"what needs a failed part is not run and fails, and so on", []Part{part("a", Count{0, 1}, nil), part("b", Count{1, 0}, nil, "a"), part("c", Count{1, 0}, nil, "b"), part("d", Count{1, 0}, nil)}, false, "a d",
+			[]string{`a +FAILED`, `b +FAILED +0 passed +1 failed`, `c +FAILED +0 passed +1 failed`, `d +ok`, `^1 passed, 3 failed$`}},
+		{"a need that was not asked for", []Part{part("b", Count{1, 0}, nil, "a")}, true, "b", []string{`b +ok`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ran = nil
+			var out bytes.Buffer
+			if ok := Run(&out, tc.parts); ok != tc.ok {
+				t.Errorf("%v, want %v", ok, tc.ok)
+			}
+			if got := strings.Join(ran, " "); got != tc.ran {
+				t.Errorf("ran %q, want %q", got, tc.ran)
+			}
+			_, table, ok := strings.Cut(out.String(), "\npart ")
+			if !ok {
+				t.Fatalf("no table: %s", &out)
+			}
+			lines := strings.Split(table, "\n")
+			for _, want := range tc.lines {
+				i := slices.IndexFunc(lines, regexp.MustCompile(want).MatchString)
+				if i < 0 {
+					t.Errorf("no line %q, in order, in:\n%s", want, table)
+					continue
+				}
+				lines = lines[i+1:]
+			}
+			if !regexp.MustCompile(`took 0\.0 min of a budget of 60 min`).MatchString(table) {
+				t.Errorf("no budget: %s", table)
+			}
+			for _, p := range tc.parts {
+				if !strings.Contains(out.String(), "\n=== "+p.Name+"\n") {
+					t.Errorf("no headline of %s", p.Name)
+				}
+			}
+		})
+	}
+	var out bytes.Buffer
+	Run(&out, []Part{part("a", Count{}, errors.New("no network")), part("b", Count{}, nil, "a")})
+	for _, want := range []string{"a: no network\n", "b: not run: it needs the part \"a\", which failed\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not said:\n%s", want, &out)
+		}
+	}
+}

@@ -1,0 +1,449 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"hash/maphash"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/patch"
+)
+
+// maxSize is what a committed file may have, in bytes. The largest are golden
+// values recorded from upstream's binaries.
+const maxSize = 256 << 10
+
+// strayFiles finds what is generated or does not belong into a repository.
+func strayFiles(r *repo) []string {
+	var bad []string
+	for _, p := range r.paths(func(string) bool { return true }) {
+		c := r.files[p]
+		for _, dir := range strings.Split(path.Dir(p), "/") {
+			if dir == "vendor" || dir == "_output" || dir == "node_modules" {
+				bad = append(bad, fmt.Sprintf("%s is generated: folders named %s are not committed", p, dir))
+			}
+		}
+		if len(c) > maxSize {
+			bad = append(bad, fmt.Sprintf("%s has %d bytes, %d is the limit", p, len(c), maxSize))
+		}
+		if bytes.IndexByte(c, 0) >= 0 {
+			bad = append(bad, p+" is not text: binaries are built or downloaded, never committed")
+		}
+	}
+	return bad
+}
+
+// copies finds files of ours that are, or nearly are, files of upstream's.
+type copies struct {
+	seed   maphash.Seed
+	whole  map[uint64]string   // hash of a file without white space -> our file
+	lines  map[uint64][]string // hash of a line -> our files that have it
+	count  map[string]int      // our file -> its lines that count
+	seen   int                 // upstream's files looked at
+	faults []string
+}
+
+// The Apache licence is everybody's.
+var sameAsUpstreams = []string{"LICENSE"}
+
+// Lines shorter than this are too common to say anything ("return err").
+const lineCounts = 25
+
+// A file nearly is another one when so many of its lines, and this share of
+// them, are the other's. A thin file that implements one of upstream's
+// interfaces shares its signatures.
+const (
+	nearLines = 12
+	nearShare = 0.7
+)
+
+func newCopies(r *repo) *copies {
+	c := &copies{seed: maphash.MakeSeed(), whole: map[uint64]string{}, lines: map[uint64][]string{}, count: map[string]int{}}
+	for _, p := range r.paths(func(p string) bool { return !slices.Contains(sameAsUpstreams, p) }) {
+		if h, n := c.wholeHash(r.files[p]); n > 200 {
+			c.whole[h] = p
+		}
+		for h := range c.lineHashes(r.files[p]) {
+			c.lines[h] = append(c.lines[h], p)
+			c.count[p]++
+		}
+	}
+	return c
+}
+
+func (c *copies) wholeHash(content []byte) (uint64, int) {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	n := 0
+	for _, f := range bytes.Fields(content) {
+		_, _ = h.Write(f)
+		n += len(f)
+	}
+	return h.Sum64(), n
+}
+
+// lineHashes are the lines that say something.
+func (c *copies) lineHashes(content []byte) map[uint64]bool {
+	out := map[uint64]bool{}
+	for l := range bytes.Lines(content) {
+		if l = bytes.TrimSpace(l); len(l) >= lineCounts {
+			out[maphash.Bytes(c.seed, l)] = true
+		}
+	}
+	return out
+}
+
+// compare looks at every file below dir, which is upstream's release.
+func (c *copies) compare(dir, release string) error {
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		c.one(release+"/"+filepath.ToSlash(rel), content)
+		return err
+	})
+}
+
+func (c *copies) one(name string, content []byte) {
+	c.seen++
+	h, _ := c.wholeHash(content)
+	if ours := c.whole[h]; ours != "" {
+		c.faults = append(c.faults, fmt.Sprintf("%s is upstream's %s: upstream's files are a dependency, never committed", ours, name))
+		return
+	}
+	if len(content) > 1<<20 {
+		return // generated tables, and time
+	}
+	same := map[string]int{}
+	for h := range c.lineHashes(content) {
+		for _, ours := range c.lines[h] {
+			same[ours]++
+		}
+	}
+	for ours, n := range same {
+		if n >= nearLines && float64(n) >= nearShare*float64(c.count[ours]) {
+			c.faults = append(c.faults, fmt.Sprintf("%s nearly is upstream's %s: %d of its %d lines are the same", ours, name, n, c.count[ours]))
+		}
+	}
+}
+
+// gatesOf are the feature gates that the overlay of b registers, with their
+// defaults: the entries of a map whose keys are constants of a package
+// "features" and whose values are a bool or have a field Default.
+func gatesOf(r *repo, b *base.Base) map[string]bool {
+	gates := map[string]bool{}
+	for _, o := range b.Overlay {
+		for _, p := range r.paths(func(p string) bool {
+			return strings.HasPrefix(p, o.From+"/") && strings.Contains(p, "/features/") && strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, "_test.go")
+		}) {
+			f, err := parser.ParseFile(token.NewFileSet(), p, r.files[p], 0)
+			if err != nil {
+				continue // goFaults says so
+			}
+			names := map[string]string{} // constant -> its string
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n := n.(type) {
+				case *ast.ValueSpec:
+					for i, name := range n.Names {
+						if i < len(n.Values) {
+							if lit, ok := n.Values[i].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+								names[name.Name], _ = strconv.Unquote(lit.Value)
+							}
+						}
+					}
+				case *ast.KeyValueExpr:
+					key, ok := n.Key.(*ast.Ident)
+					if !ok || names[key.Name] == "" {
+						return true
+					}
+					if on, ok := isBool(n.Value); ok {
+						gates[names[key.Name]] = on
+					} else if lit, ok := n.Value.(*ast.CompositeLit); ok {
+						for _, e := range lit.Elts {
+							kv, ok := e.(*ast.KeyValueExpr)
+							if k, isIdent := kv.Key.(*ast.Ident); ok && isIdent && k.Name == "Default" {
+								gates[names[key.Name]], _ = isBool(kv.Value)
+							}
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+	return gates
+}
+
+func isBool(e ast.Expr) (value, ok bool) {
+	id, isIdent := e.(*ast.Ident)
+	if !isIdent || id.Name != "true" && id.Name != "false" {
+		return false, false
+	}
+	return id.Name == "true", true
+}
+
+// slugFaults says what a patch of the product lacks. gates are those that the
+// overlay registers, with their defaults, labs those that holdfast lab knows.
+func slugFaults(r *repo, p *patch.Patch, gates map[string]bool, labs []string) []string {
+	var bad []string
+	page := ""
+	for _, name := range append([]string{p.Slug()}, p.List("Lab")...) {
+		if page == "" && r.files[docPage(name)] != nil {
+			page = docPage(name)
+		}
+	}
+	if page == "" {
+		area, _, _ := strings.Cut(p.Title, ": ")
+		if page = docPage(area); r.files[page] == nil {
+			page = ""
+			bad = append(bad, fmt.Sprintf("%s: there is no page %s, nor one of its lab", p.File, docPage(p.Slug())))
+		}
+	}
+	for _, l := range p.List("Lab") {
+		if !slices.Contains(labs, l) {
+			bad = append(bad, fmt.Sprintf("%s: trailer Lab: holdfast lab knows no %s", p.File, l))
+		}
+		if r.files["labs/"+l+"/README.md"] == nil {
+			bad = append(bad, fmt.Sprintf("%s: trailer Lab: there is no labs/%s/README.md", p.File, l))
+		}
+	}
+	for _, g := range p.List("Feature-Gate") {
+		on, ok := gates[g]
+		if !ok {
+			bad = append(bad, fmt.Sprintf("%s: trailer Feature-Gate: no file of the overlay in a package features registers %s", p.File, g))
+			continue
+		}
+		if page == "" {
+			continue
+		}
+		if want := map[bool]string{true: "on by default", false: "off by default"}[on]; !says(string(r.files[page]), "`"+g+"`", want) {
+			bad = append(bad, fmt.Sprintf("%s does not say that the gate `%s` is %s", page, g, want))
+		}
+	}
+	return bad
+}
+
+// says reports whether one paragraph of a page has both texts.
+func says(page, a, b string) bool {
+	for _, par := range strings.Split(page, "\n\n") {
+		par = strings.Join(strings.Fields(par), " ")
+		if strings.Contains(par, a) && strings.Contains(par, b) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	linkRE    = regexp.MustCompile(`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)`)
+	refRE     = regexp.MustCompile(`(?m)^ {0,3}\[[^\]]+\]:\s+(\S+)`)
+	headingRE = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *#*$`)
+	fenceRE   = regexp.MustCompile("(?ms)^ *```.*?^ *```[^\n]*$")
+	codeRE    = regexp.MustCompile("`[^`\n]*`")
+	schemeRE  = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
+)
+
+// deadLinks finds the relative links of the pages that lead nowhere.
+func deadLinks(r *repo) []string {
+	var bad []string
+	isDir := map[string]bool{".": true}
+	for p := range r.files {
+		for d := path.Dir(p); d != "."; d = path.Dir(d) {
+			isDir[d] = true
+		}
+	}
+	for _, p := range r.paths(func(p string) bool { return strings.HasSuffix(p, ".md") }) {
+		text := codeRE.ReplaceAllString(fenceRE.ReplaceAllString(string(r.files[p]), ""), "")
+		for _, m := range append(linkRE.FindAllStringSubmatch(text, -1), refRE.FindAllStringSubmatch(text, -1)...) {
+			link := m[1]
+			if schemeRE.MatchString(link) {
+				continue
+			}
+			file, anchor, hasAnchor := strings.Cut(link, "#")
+			target := p
+			if file != "" {
+				target = path.Join(path.Dir(p), file)
+			}
+			content, ok := r.files[target]
+			switch {
+			case !ok && !isDir[target]:
+				bad = append(bad, fmt.Sprintf("%s: the link %s leads nowhere", p, link))
+			case hasAnchor && (!ok || !slices.Contains(anchors(string(content)), anchor)):
+				bad = append(bad, fmt.Sprintf("%s: the link %s: %s has no such heading", p, link, target))
+			}
+		}
+	}
+	return bad
+}
+
+// anchors are a page's headings as links to them are written.
+func anchors(page string) []string {
+	var out []string
+	times := map[string]int{}
+	for _, m := range headingRE.FindAllStringSubmatch(fenceRE.ReplaceAllString(page, ""), -1) {
+		text := linkTextRE.ReplaceAllString(m[1], "$1")
+		a := strings.Map(func(c rune) rune {
+			switch {
+			case c == ' ':
+				return '-'
+			case c == '-' || c == '_' || unicode.IsLetter(c) || unicode.IsDigit(c):
+				return unicode.ToLower(c)
+			}
+			return -1
+		}, text)
+		if n := times[a]; n > 0 {
+			out = append(out, fmt.Sprintf("%s-%d", a, n))
+		} else {
+			out = append(out, a)
+		}
+		times[a]++
+	}
+	return out
+}
+
+var linkTextRE = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+
+var shebangRE = regexp.MustCompile(`^#! *\S*(/|env +)(ba|da|k|z)?sh\b`)
+
+func isScript(p string, content []byte) bool {
+	return shebangRE.Match(content) || strings.HasSuffix(p, ".sh") || strings.HasSuffix(p, ".bash")
+}
+
+// scriptFaults: bash, and set -euo pipefail before anything is done.
+func scriptFaults(p string, content []byte) []string {
+	if !bytes.HasPrefix(content, []byte("#!/usr/bin/env bash\n")) && !bytes.HasPrefix(content, []byte("#!/bin/bash\n")) {
+		return []string{p + " does not begin with #!/usr/bin/env bash"}
+	}
+	for _, l := range strings.Split(string(content), "\n") {
+		l = strings.TrimSpace(l)
+		if l == "" || strings.HasPrefix(l, "#") {
+			continue
+		}
+		if l != "set -euo pipefail" {
+			return []string{fmt.Sprintf("%s: its first command is %q and not set -euo pipefail", p, l)}
+		}
+		return nil
+	}
+	return []string{p + " does nothing"}
+}
+
+const goHeader = "// Copyright The Holdfast Authors.\n// SPDX-License-Identifier: Apache-2.0\n"
+
+// goFaults: our licence header and gofmt's form.
+func goFaults(r *repo) []string {
+	var bad []string
+	for _, p := range r.paths(func(p string) bool { return strings.HasSuffix(p, ".go") }) {
+		c := r.files[p]
+		head := c
+		if bytes.HasPrefix(c, []byte("//go:build ")) {
+			_, head, _ = bytes.Cut(c, []byte("\n\n"))
+		}
+		if !bytes.HasPrefix(head, []byte(goHeader)) {
+			bad = append(bad, p+" does not begin with our licence header")
+		}
+		formatted, err := format.Source(c)
+		if err != nil {
+			bad = append(bad, fmt.Sprintf("%s: %v", p, err))
+		} else if !bytes.Equal(formatted, c) {
+			bad = append(bad, p+" is not as gofmt writes it")
+		}
+	}
+	return bad
+}
+
+// Words are put together here, so that this file does not hold them itself.
+var forbidden = []struct {
+	re   *regexp.Regexp
+	says string
+}{
+	{regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|X` + `XX)\b`), "an open end: do it, or describe it as a limit"},
+	{regexp.MustCompile(`(?m)(^|[\s"'=:(` + "`" + `])/(ro` + `ot|wo` + `rk|ho` + `me/[a-z]+)(/|\b)`), "a path of somebody's machine"},
+	{regexp.MustCompile(`\b(pro` + `xy|su` + `m)\.gol` + `ang\.org|regis` + `try\.npm` + `js\.org|\bpy` + `pi\.org|files\.python` + `hosted\.org|cra` + `tes\.io`), "a registry's host name: the user's settings say where modules come from"},
+}
+
+// textFaults looks for open ends, paths of a developer's machine and names of
+// registries. What a patch takes away or leaves as it is, is upstream's text.
+func textFaults(r *repo) []string {
+	var bad []string
+	for _, p := range r.paths(func(string) bool { return true }) {
+		c := r.files[p]
+		for _, f := range forbidden {
+			for _, at := range f.re.FindAllIndex(c, -1) {
+				if at[0] > 0 && c[at[0]-1] == '.' {
+					continue // a name of package context
+				}
+				start := bytes.LastIndexByte(c[:at[1]-1], '\n') + 1
+				if strings.HasSuffix(p, ".patch") && (c[start] == ' ' || c[start] == '-') {
+					continue
+				}
+				bad = append(bad, fmt.Sprintf("%s:%d: %q is %s", p, bytes.Count(c[:start], []byte("\n"))+1, strings.TrimSpace(string(c[at[0]:at[1]])), f.says))
+			}
+		}
+		// Recorded data is as the recorded program wrote it.
+		if !strings.HasSuffix(p, ".json") && len(c) > 0 && c[len(c)-1] != '\n' {
+			bad = append(bad, p+" does not end with a newline")
+		}
+	}
+	return bad
+}
+
+var (
+	targetRE   = regexp.MustCompile(`(?m)^([a-zA-Z][a-zA-Z0-9_-]*):([^=\n].*)?$`)
+	makeCallRE = regexp.MustCompile("[`$(]\\s*(?:sudo )?make (?:[A-Z]+=\\S+ )*([a-z][a-z-]*)")
+)
+
+// makefileTargets are the targets, and which of them have a help text.
+func makefileTargets(makefile string) (all []string, help map[string]bool) {
+	help = map[string]bool{}
+	for _, m := range targetRE.FindAllStringSubmatch(makefile, -1) {
+		all = append(all, m[1])
+		help[m[1]] = regexp.MustCompile(`## \S`).MatchString(m[2])
+	}
+	return all, help
+}
+
+// makefileFaults: every target has a help text, is phony, and every phony
+// target is there.
+func makefileFaults(makefile string) []string {
+	var bad []string
+	all, help := makefileTargets(makefile)
+	phony := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^\.PHONY:(.*)$`).FindAllStringSubmatch(strings.ReplaceAll(makefile, "\\\n", " "), -1) {
+		for _, t := range strings.Fields(m[1]) {
+			phony[t] = true
+			if !slices.Contains(all, t) {
+				bad = append(bad, fmt.Sprintf("Makefile: .PHONY names %s, which is no target", t))
+			}
+		}
+	}
+	for _, t := range all {
+		if !help[t] {
+			bad = append(bad, fmt.Sprintf("Makefile: target %s has no help text (## …)", t))
+		}
+		if !phony[t] {
+			bad = append(bad, fmt.Sprintf("Makefile: target %s is not in .PHONY", t))
+		}
+	}
+	return bad
+}

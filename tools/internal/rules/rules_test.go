@@ -1,0 +1,283 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/patch"
+	"holdfast/tools/labkit"
+	_ "holdfast/tools/labs" // every lab registers itself
+)
+
+// repo is a checkout: its files by their paths.
+type repo struct {
+	root  string
+	files map[string][]byte
+}
+
+// paths are those of the files that keep accepts, sorted.
+func (r *repo) paths(keep func(p string) bool) []string {
+	var out []string
+	for p := range r.files {
+		if keep(p) {
+			out = append(out, p)
+		}
+	}
+	sort.Strings(out)
+	return out
+}
+
+// checkout reads the files that are or could be committed: what git knows and
+// does not ignore; outside of git everything but what is generated.
+func checkout(t *testing.T) *repo {
+	t.Helper()
+	root, err := base.FindRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &repo{root: root, files: map[string][]byte{}}
+	names, err := gitFiles(root)
+	if err != nil {
+		if names, err = walk(root); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range names {
+		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(n)))
+		if os.IsNotExist(err) {
+			continue // removed, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.files[n] = content
+	}
+	if len(r.files) < 50 || r.files["README.md"] == nil {
+		t.Fatalf("%s does not look like the repository: %d files", root, len(r.files))
+	}
+	return r
+}
+
+func gitFiles(root string) ([]string, error) {
+	out, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Compact(strings.Split(strings.Trim(string(out), "\x00"), "\x00")), nil
+}
+
+func walk(root string) ([]string, error) {
+	var out []string
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := d.Name(); d.IsDir() && (name == ".git" || name == "_output" || name == "vendor") {
+			return fs.SkipDir
+		}
+		if !d.IsDir() {
+			rel, err := filepath.Rel(root, p)
+			if err != nil {
+				return err
+			}
+			out = append(out, filepath.ToSlash(rel))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// bases loads all base.json.
+func bases(t *testing.T, root string) []*base.Base {
+	t.Helper()
+	names, err := base.Names(root)
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	var out []*base.Base
+	for _, n := range names {
+		b, err := base.Load(root, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// series loads the patches of a base by the name of their series.
+func series(t *testing.T, b *base.Base) map[string][]*patch.Patch {
+	t.Helper()
+	out := map[string][]*patch.Patch{}
+	for name, dir := range b.Series {
+		ps, err := patch.LoadSeries(b.Root, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = ps
+	}
+	return out
+}
+
+func report(t *testing.T, faults []string) {
+	t.Helper()
+	for _, f := range faults {
+		t.Error(f)
+	}
+}
+
+func TestOnlyOurOwnFiles(t *testing.T) { report(t, strayFiles(checkout(t))) }
+
+// TestNoUpstreamFile needs the modules of the bases that we patch. It takes
+// them from the module cache, or downloads them as make does.
+func TestNoUpstreamFile(t *testing.T) {
+	r := checkout(t)
+	c := newCopies(r)
+	for _, b := range bases(t, r.root) {
+		if !slices.Contains(b.Variants, base.Ours) {
+			continue
+		}
+		dir, err := moduleDir(b.Module + "@" + b.Version)
+		if err != nil {
+			t.Skipf("%s@%s is not to be had, so that nothing can be compared with it: %v", b.Module, b.Version, err)
+		}
+		if err := c.compare(dir, b.Version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if c.seen < 5000 {
+		t.Errorf("only %d files of upstream's were looked at", c.seen)
+	}
+	report(t, c.faults)
+}
+
+func TestPatches(t *testing.T) {
+	root := checkout(t).root
+	used := map[string]bool{}
+	for _, b := range bases(t, root) {
+		for name, dir := range b.Series {
+			used[dir] = true
+			bad, err := patch.CheckDir(root, dir)
+			if err != nil {
+				t.Error(err)
+			}
+			report(t, bad)
+			for _, p := range series(t, b)[name] {
+				if !slices.Contains(p.List("Applies-To"), b.Name) {
+					t.Errorf("%s is in the series %s of base %s, which its trailer Applies-To does not name", p.File, name, b.Name)
+				}
+			}
+		}
+	}
+	dirs, err := filepath.Glob(filepath.Join(root, "patches", "*", "*", "series"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		rel, err := filepath.Rel(root, filepath.Dir(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !used[filepath.ToSlash(rel)] && !strings.HasPrefix(rel, "patches/upstream/") {
+			t.Errorf("%s is a series of no base", rel)
+		}
+	}
+}
+
+// TestSlugs: each patch of the product has its gate, lab and page, or says
+// that it has none.
+func TestSlugs(t *testing.T) {
+	r := checkout(t)
+	var labs []string
+	for _, l := range labkit.Labs() {
+		labs = append(labs, l.Name)
+	}
+	for _, b := range bases(t, r.root) {
+		gates := gatesOf(r, b)
+		for _, p := range series(t, b)["carry"] {
+			report(t, slugFaults(r, p, gates, labs))
+		}
+	}
+	for _, l := range labs {
+		if r.files["labs/"+l+"/README.md"] == nil {
+			t.Errorf("lab %s has no labs/%s/README.md", l, l)
+		}
+	}
+	for _, p := range r.paths(func(p string) bool { return strings.HasPrefix(p, "labs/") }) {
+		if l := strings.Split(p, "/")[1]; !slices.Contains(labs, l) {
+			t.Errorf("%s belongs to no lab: holdfast lab knows %s", p, strings.Join(labs, ", "))
+		}
+	}
+}
+
+func TestLinks(t *testing.T) { report(t, deadLinks(checkout(t))) }
+
+func TestScripts(t *testing.T) {
+	r := checkout(t)
+	scripts := r.paths(func(p string) bool { return isScript(p, r.files[p]) })
+	if len(scripts) < 2 {
+		t.Fatalf("found the scripts %q only", scripts)
+	}
+	shellcheck, err := exec.LookPath("shellcheck")
+	if err != nil {
+		t.Fatalf("shellcheck is missing, which checks %d scripts: run hack/install-test-packages.sh", len(scripts))
+	}
+	for _, p := range scripts {
+		report(t, scriptFaults(p, r.files[p]))
+		if info, err := os.Stat(filepath.Join(r.root, p)); err != nil || info.Mode()&0o111 == 0 {
+			t.Errorf("%s is not executable (chmod +x)", p)
+		}
+	}
+	cmd := exec.Command(shellcheck, append([]string{"--norc", "--external-sources", "--source-path=SCRIPTDIR", "--"}, scripts...)...)
+	cmd.Dir = r.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("shellcheck: %v\n%s", err, out)
+	}
+}
+
+func TestGoFiles(t *testing.T) { report(t, goFaults(checkout(t))) }
+
+func TestText(t *testing.T) { report(t, textFaults(checkout(t))) }
+
+func TestMakefile(t *testing.T) {
+	r := checkout(t)
+	report(t, makefileFaults(string(r.files["Makefile"])))
+	targets, _ := makefileTargets(string(r.files["Makefile"]))
+	for _, p := range r.paths(func(p string) bool { return strings.HasSuffix(p, ".md") }) {
+		for _, m := range makeCallRE.FindAllStringSubmatch(string(r.files[p]), -1) {
+			if !slices.Contains(targets, m[1]) {
+				t.Errorf("%s tells to run make %s, and the Makefile has no such target", p, m[1])
+			}
+		}
+	}
+}
+
+// moduleDir is the folder of a module in the module cache.
+func moduleDir(mod string) (string, error) {
+	cmd := exec.Command("go", "mod", "download", "-json", mod)
+	cmd.Dir = os.TempDir()
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	out, err := cmd.Output()
+	_, rest, ok := bytes.Cut(out, []byte(`"Dir": "`))
+	if err != nil || !ok {
+		return "", fmt.Errorf("go mod download %s: %v: %s", mod, err, out)
+	}
+	dir, _, _ := strings.Cut(string(rest), `"`)
+	return dir, nil
+}
+
+// docPage is the page of a slug or lab.
+func docPage(name string) string { return path.Join("docs", "patches", name+".md") }
