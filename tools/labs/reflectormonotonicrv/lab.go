@@ -209,7 +209,9 @@ func (l *lab) startControllerManager(ctx context.Context, name string, program l
 		ExtraArgs: []string{
 			// The pods' node does not exist.
 			"--controllers=*,-podgc,-node",
-			"--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s",
+			"--kube-api-qps=500", "--kube-api-burst=1000",
+			// It must live through a restart of the only API server, longer than any lease.
+			"--leader-elect=false",
 		}})
 	if err != nil {
 		return err
