@@ -49,6 +49,7 @@ func init() {
 			Needs: []labkit.Binary{
 				labkit.StockBinary(server, "kube-apiserver"),
 				labkit.BinaryUnderTest(base, "kube-controller-manager"),
+				labkit.BinaryUnderTest(base, "rvcount"),
 			},
 			Timeout: func(p labkit.Profile) time.Duration {
 				if p == labkit.Long {
@@ -84,11 +85,13 @@ func plan(p labkit.Profile, server string) []string {
 		fmt.Sprintf("wait for %d restarts of the controller manager's watch of Services", s.restarts),
 		"oracle: an independent watcher of Endpoints sees no deletion of the Endpoints of a Service that lives",
 		"oracle: the apiserver's audit log has no watch of the controller manager that restarts from the past (holdfast audit-rv)",
+		"the same with ConfigMaps and Secrets and a controller that counts: no event comes twice, no deletion of what lives is handled",
 		"ours: the counter and the warning are there; with " + reflectorGate + " off and " + endpointsGate + " on no Endpoints of a live Service are deleted either",
 		"hold all watches back until the server has forgotten: 410 Gone, list, converge",
 		"restart the API server: converge",
 		"restore etcd from an older copy: list from a lower resourceVersion, converge",
 		fmt.Sprintf("change %d Services for %v while the proxy cuts watches at random: Endpoints equal to the server's Services at the end", s.churnServices, s.churn),
+		"oracle: the audit log of all this has no watch that restarts from the past, but for the time when the gate was off",
 	}
 }
 
@@ -100,6 +103,8 @@ type lab struct {
 	p      *proxy
 	eps    *labkit.Recorder
 	svcs   *labkit.Recorder
+	// The gate was off from offFrom to offTo.
+	offFrom, offTo time.Time
 }
 
 func run(ctx context.Context, e *labkit.Env, server string) (labkit.Result, error) {
@@ -114,6 +119,17 @@ func run(ctx context.Context, e *labkit.Env, server string) (labkit.Result, erro
 	if err != nil {
 		return labkit.Result{}, err
 	}
+	replays, flaps := 0, 0
+	if e.Variant != labkit.GateOff { // the counting controller has no gates
+		counts, err := l.count(ctx)
+		if err != nil {
+			return labkit.Result{}, err
+		}
+		for _, c := range counts {
+			replays += c.replays
+			flaps += c.flaps
+		}
+	}
 	found, err := l.audit()
 	if err != nil {
 		return labkit.Result{}, err
@@ -124,12 +140,16 @@ func run(ctx context.Context, e *labkit.Env, server string) (labkit.Result, erro
 		e.Fact("  %s: %d of %d restarts (%d back, %d stale)", f.Resource, f.Count(auditrv.Back)+f.Count(auditrv.Stale), f.Restarts, f.Count(auditrv.Back), f.Count(auditrv.Stale))
 	}
 	switch {
-	case len(deleted) > 0 && len(found) > 0:
+	case len(deleted) > 0 && e.Variant == labkit.Stock && (replays == 0 || flaps == 0):
+		return labkit.Result{}, fmt.Errorf("the controller manager shows the incident, but the counting controller does not: %d replayed events, %d deletions of what lives", replays, flaps)
+	case len(deleted) > 0 && (len(found) > 0 || !hasAudit(server)):
 		return labkit.ReproducedBecause("%d deletions of the Endpoints of live Services in %d restarts of the watch", len(deleted), l.restarts), l.alive()
 	case len(deleted) > 0:
 		return labkit.Result{}, fmt.Errorf("%d deletions of the Endpoints of live Services, but the audit log shows no watch that restarts from the past", len(deleted))
-	case len(found) > 0 && hasAudit(server):
+	case len(found) > 0:
 		return labkit.ReproducedBecause("watches restart from the past (audit log), though no Endpoints were deleted"), l.alive()
+	case replays+flaps > 0:
+		return labkit.ReproducedBecause("the counting controller had %d replayed events and %d deletions of what lives", replays, flaps), l.alive()
 	}
 	for _, s := range []struct {
 		name string
@@ -141,6 +161,7 @@ func run(ctx context.Context, e *labkit.Env, server string) (labkit.Result, erro
 		{"restart of the API server", l.restartServer},
 		{"etcd from an older copy", l.restore},
 		{"churn", l.churnAndCut},
+		{"the audit log of all this", l.auditAll},
 	} {
 		e.Step("%s", s.name)
 		if err := s.run(ctx); err != nil {
@@ -209,7 +230,9 @@ func (l *lab) startControllerManager(ctx context.Context, name string, program l
 		ExtraArgs: []string{
 			// The pods' node does not exist.
 			"--controllers=*,-podgc,-node",
-			"--kube-api-qps=500", "--kube-api-burst=1000", "--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=1s",
+			"--kube-api-qps=500", "--kube-api-burst=1000",
+			// It must live through a restart of the only API server, longer than any lease.
+			"--leader-elect=false",
 		}})
 	if err != nil {
 		return err
@@ -380,7 +403,7 @@ func (l *lab) audit() ([]*auditrv.Result, error) {
 	}
 	var found []*auditrv.Result
 	for _, r := range log.Results() {
-		if r.Proven() && (r.User == "system:kube-controller-manager" || strings.HasPrefix(r.User, "system:serviceaccount:kube-system:")) {
+		if r.Proven() && (r.User == "system:kube-controller-manager" || r.User == "rvcount" || strings.HasPrefix(r.User, "system:serviceaccount:kube-system:")) {
 			found = append(found, r)
 		}
 	}
@@ -388,6 +411,22 @@ func (l *lab) audit() ([]*auditrv.Result, error) {
 		return nil, fmt.Errorf("the audit log has %d restarts of watches, expected at least %d", log.Restarts, l.restarts)
 	}
 	return found, nil
+}
+
+// auditAll judges the log of the whole run, without the time when the gate was off.
+func (l *lab) auditAll(context.Context) error {
+	found, err := l.audit()
+	if err != nil {
+		return err
+	}
+	for _, r := range found {
+		for _, f := range r.Findings {
+			if f.Kind != auditrv.Repeat && (f.Time.Before(l.offFrom) || f.Time.After(l.offTo)) {
+				return wrong{fmt.Errorf("a watch of %s restarted from the past at %s: %+v", r.Resource, f.Time.Format(time.RFC3339), f)}
+			}
+		}
+	}
+	return nil
 }
 
 // metric sums the counter's samples that match all of labels.
@@ -461,6 +500,7 @@ func (l *lab) liveCheckAlone(ctx context.Context) error {
 			return err
 		}
 	}
+	l.offFrom = time.Now()
 	program := l.e.UnderTest(base, "kube-controller-manager").WithGates(map[string]bool{reflectorGate: false})
 	if err := l.startControllerManager(ctx, "kube-controller-manager-live-check", program); err != nil {
 		return err
@@ -491,6 +531,7 @@ func (l *lab) liveCheckAlone(ctx context.Context) error {
 	if err := l.c.ControllerManager.Stop(); err != nil {
 		return err
 	}
+	l.offTo = time.Now()
 	return l.startControllerManager(ctx, "kube-controller-manager-2", l.e.UnderTest(base, "kube-controller-manager"))
 }
 

@@ -5,6 +5,7 @@ package cache
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"k8s.io/api/core/v1"
@@ -17,18 +18,18 @@ import (
 // its store. It needs nothing but upstream's files, so that it runs on a stock tree
 // too.
 func BenchmarkReflectorWatchHandler(b *testing.B) {
-	pods := make([]*v1.Pod, 1000)
-	for i := range pods {
-		pods[i] = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i), ResourceVersion: "123456789"}}
-	}
 	s := NewStore(MetaNamespaceKeyFunc)
-	g := NewReflector(&testLW{}, &v1.Pod{}, s, 0)
+	g := NewReflector(&testLW{}, &v1.Endpoints{}, s, 0)
 	w := watch.NewFakeWithChanSize(b.N, false)
 	for i := 0; i < b.N; i++ {
-		w.Modify(pods[i%len(pods)])
+		w.Modify(&v1.Endpoints{ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "default",
+			Name:            fmt.Sprintf("service-%d", i%1000),
+			ResourceVersion: strconv.Itoa(100000001 + i),
+		}})
 	}
 	w.Stop()
-	resumeRV := "123456788"
+	resumeRV := "100000000"
 	b.ReportAllocs()
 	b.ResetTimer()
 	if err := g.watchHandler(w, &resumeRV, nevererrc, wait.NeverStop); err != nil {
