@@ -310,6 +310,25 @@ func leave(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) err
 			return fmt.Errorf("back at the stock controller manager: %w", err)
 		}
 	}
+	e.Step("delete the old ReplicaSet that has the name; the stock controller manager then makes its own of it")
+	current, err := manifest(e, "new.json")
+	if err != nil {
+		return err
+	}
+	taken := "yce-test-" + reported
+	if err := c.client.DeleteNow(ctx, labkit.ReplicaSets, "yce", taken); err != nil {
+		return err
+	}
+	err = labkit.WaitUntil(ctx, taken+" of "+image(current), bound, func(ctx context.Context) (bool, error) {
+		rs, why, err := c.rolledOut(ctx, "yce", "yce-test", image(current))
+		if err == nil && why != "" {
+			err = errors.New(why)
+		}
+		return err == nil && rs.GetName() == taken, err
+	})
+	if err != nil {
+		return &stuckError{err}
+	}
 	e.Step("release with the stock controller manager")
 	if err := c.setImage(ctx, "yce", "yce-test", "yce-test", "img.reg.3g:15000/yce-alpha:next"); err != nil {
 		return err
