@@ -7,5 +7,6 @@ package labs
 
 import (
 	_ "holdfast/tools/labs/clustersmoke"
+	_ "holdfast/tools/labs/hashcollision"
 	_ "holdfast/tools/labs/hashcollision12"
 )
