@@ -7,6 +7,7 @@ package labs
 
 import (
 	_ "holdfast/tools/labs/clustersmoke"
+	_ "holdfast/tools/labs/hashcollision"
 	_ "holdfast/tools/labs/hashcollision12"
 	_ "holdfast/tools/labs/reflectormonotonicrv"
 )
