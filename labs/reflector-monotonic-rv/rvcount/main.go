@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/pkg/version"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -86,7 +87,12 @@ func count(client kubernetes.Interface, namespace, resource string, obj runtime.
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "kubeconfig of the API server")
 	namespace := flag.String("namespace", "default", "namespace to count in")
+	showVersion := flag.Bool("version", false, "print the release of the client-go that is linked and end")
 	flag.Parse()
+	if *showVersion {
+		fmt.Println("Kubernetes client-go", version.Get().GitVersion)
+		return
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "rvcount: --kubeconfig %q: %v\n", *kubeconfig, err)

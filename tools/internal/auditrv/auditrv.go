@@ -30,6 +30,7 @@ package auditrv
 
 import (
 	"cmp"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"time"
@@ -140,7 +141,10 @@ type stream struct {
 type Log struct {
 	streams map[streamKey]*stream
 	// open are the watches by auditID, until their end.
-	open         map[string]*watch
+	open map[string]*watch
+	// seen are hashes of the auditIDs of lists and writes, because a line may be in
+	// two of the files.
+	seen         map[uint64]struct{}
 	writes       []write
 	observations map[string][]observation // by class, see class
 	// Events counts the events, Restarts the watches that continue another one.
@@ -149,6 +153,19 @@ type Log struct {
 
 	coarse bool
 	clock  time.Time // latest time in the file that is read
+}
+
+var seed = maphash.MakeSeed()
+
+// again says whether the request was added before.
+func (l *Log) again(auditID string) bool {
+	if auditID == "" {
+		return false
+	}
+	h := maphash.String(seed, auditID)
+	_, ok := l.seen[h]
+	l.seen[h] = struct{}{}
+	return ok
 }
 
 func (l *Log) lag() time.Duration {
@@ -160,7 +177,7 @@ func (l *Log) lag() time.Duration {
 
 // NewLog returns an empty log.
 func NewLog() *Log {
-	return &Log{streams: map[streamKey]*stream{}, open: map[string]*watch{}, observations: map[string][]observation{}}
+	return &Log{streams: map[streamKey]*stream{}, open: map[string]*watch{}, seen: map[uint64]struct{}{}, observations: map[string][]observation{}}
 }
 
 // class names the resources whose resourceVersions count the same changes. The core

@@ -459,6 +459,21 @@ func TestRotatedFilesInAnyOrder(t *testing.T) {
 	}
 }
 
+// TestTheSameFileTwice: nothing changes by it.
+func TestTheSameFileTwice(t *testing.T) {
+	w := newLogWriter()
+	w.list(services)
+	w.watchFor(services, "100", time.Minute)
+	w.create("services", "")
+	w.watchFor(services, "90", time.Minute)
+	w.watchFor(services, "102", time.Minute)
+	once, first := judged(t, w)
+	twice, second := judged(t, w, w)
+	if once.Restarts != 2 || twice.Restarts != 2 || len(first) != 1 || len(second) != 1 || len(first[0].Findings) != 1 || len(second[0].Findings) != 1 {
+		t.Errorf("once: %d restarts, %+v; twice: %d restarts, %+v", once.Restarts, first, twice.Restarts, second)
+	}
+}
+
 func run(t *testing.T, stdin io.Reader, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := Command()

@@ -250,7 +250,7 @@ func (l *Log) line(line []byte) error {
 	switch {
 	case watch:
 		return l.addWatch(e, complete)
-	case e.code/100 != 2:
+	case e.code/100 != 2, l.again(e.auditID):
 		return nil
 	case e.verb == "list":
 		key, _, err := streamOf(e)

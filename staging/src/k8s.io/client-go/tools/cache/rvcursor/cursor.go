@@ -23,8 +23,6 @@ type Cursor struct {
 	// kept is where the next watch starts by the rule. It differs from current only
 	// when the rule is off, and serves then to count what the rule would have done.
 	kept string
-	// keptWellFormed is WellFormed(kept), so that it is found out once a version.
-	keptWellFormed bool
 	// regressions counts the events that are older than kept.
 	regressions CounterMetric
 	warned      bool
@@ -43,8 +41,6 @@ func New(reflector string, expectedType reflect.Type, resourceVersion string) *C
 		enabled:      enabled(),
 		current:      resourceVersion,
 		kept:         resourceVersion,
-
-		keptWellFormed: WellFormed(resourceVersion),
 	}
 	if expectedType != nil {
 		c.expectedType = fmt.Sprint(expectedType)
@@ -68,13 +64,12 @@ func (c *Cursor) Next(eventType watch.EventType, obj metav1.Object) string {
 	default:
 		return c.current
 	}
-	wellFormed := WellFormed(rv)
-	if wellFormed && c.keptWellFormed && lessWellFormed(rv, c.kept) {
+	if Less(rv, c.kept) {
 		c.regressions.Inc()
 		c.warn(eventType, obj)
 		return c.current
 	}
-	c.kept, c.keptWellFormed = rv, wellFormed
+	c.kept = rv
 	if c.enabled {
 		c.current = rv
 	}
