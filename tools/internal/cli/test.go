@@ -331,7 +331,8 @@ func runLabs(b *base.Base) (parts.Count, error) {
 		fmt.Printf("lab %s took %.0f s\n\n", name, time.Since(start).Seconds())
 		if err != nil {
 			n.Failed++
-			failed = append(failed, fmt.Sprintf("%s: %v", name, err))
+			failed = append(failed, name)
+			fmt.Printf("lab %s: %v\n", name, err)
 			return
 		}
 		n.Passed++
@@ -348,8 +349,21 @@ func runLabs(b *base.Base) (parts.Count, error) {
 	if err := g.Wait(); err != nil {
 		return n, err
 	}
+	// A lab that did not answer as it must beside two others gets one more
+	// chance alone, and is reported either way.
+	again := failed
+	failed, n.Failed = nil, 0
+	for _, name := range again {
+		fmt.Printf("lab %s again, alone\n", name)
+		one(name)
+	}
+	for _, name := range again {
+		if !slices.Contains(failed, name) {
+			fmt.Printf("flaky: lab %s answered as it must only when it ran alone\n", name)
+		}
+	}
 	if len(failed) > 0 {
-		return n, exit.Preconditionf("labs:\n%s", strings.Join(failed, "\n"))
+		return n, exit.Preconditionf("labs that did not answer as they must: %s", strings.Join(failed, ", "))
 	}
 	return n, nil
 }
