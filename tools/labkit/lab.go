@@ -120,6 +120,9 @@ type Lab struct {
 	Variants []Variant
 	// Timeout bounds one variant's run; nil: 5 minutes short, 30 minutes long.
 	Timeout func(Profile) time.Duration
+	// LongOnly keeps the lab out of make test: it repeats what another lab shows
+	// on further releases, or measures. Run it by name, or with --all.
+	LongOnly bool
 	// Packages are Debian packages beyond the kit's own (DebianPackages).
 	Packages []string
 	// Run drives the incident. It must honour ctx. An error is Inconclusive.

@@ -301,10 +301,13 @@ func buildForLabs(b *base.Base) (parts.Count, error) {
 	return n, err
 }
 
+// labNames lists the labs of make test.
 func labNames() []string {
 	var names []string
 	for _, l := range labkit.Labs() {
-		names = append(names, l.Name)
+		if !l.LongOnly {
+			names = append(names, l.Name)
+		}
 	}
 	return names
 }

@@ -22,8 +22,9 @@ const tooMuch = 1.3
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Name:    "kubelet-cpu",
-		Summary: "CPU of a kubelet with many pods at rest, stock against ours",
+		Name:     "kubelet-cpu",
+		LongOnly: true,
+		Summary:  "CPU of a kubelet with many pods at rest, stock against ours",
 		Plan: func(p labkit.Profile) []string {
 			return []string{
 				fmt.Sprintf("start the control plane v1.9.11 and a node with the stock kubelet v1.9.11, and create %d pods", cpuPods(p)),
