@@ -10,7 +10,7 @@ LAB     ?=
 H := _output/tools/holdfast --base $(BASE)
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all tool source vendor test check test-packages upstream-tests upstream-tests-touched labs lab binaries up down \
+.PHONY: all tool source vendor test check proofs test-packages upstream-tests upstream-tests-touched labs lab binaries up down \
 	patches-check patches-extract patches-normalise discard clean
 
 all: tool ## build the drop-in binaries (the default)
@@ -33,6 +33,9 @@ test: tool test-packages ## everything CI runs: rules, unit tests, upstream's te
 
 check: tool test-packages source ## repository rules and our own unit tests only
 	@$(H) test --part rules,unit
+
+proofs: tool test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
+	@cd tools && HOLDFAST_PROOFS=long go test -count=1 -v -timeout=3h ./internal/proofs
 
 test-packages: ## install the Debian packages that the rules and unit tests miss (root)
 	@hack/install-test-packages.sh

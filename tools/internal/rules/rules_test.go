@@ -44,6 +44,10 @@ func (r *repo) paths(keep func(p string) bool) []string {
 // does not ignore; outside of git everything but what is generated.
 func checkout(t *testing.T) *repo {
 	t.Helper()
+	// The go command caches a test by the files that it reads inside the module
+	// and by the environment; most of these lie outside of tools/. make test sets
+	// another value each time, by hand use -count=1.
+	_ = os.Getenv("HOLDFAST_TEST_RUN")
 	root, err := base.FindRoot(".")
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,290 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package proofs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/build"
+)
+
+// profile skips the test unless it was asked for, and returns the checkout.
+func profile(t *testing.T, want ...string) string {
+	t.Helper()
+	if got := os.Getenv("HOLDFAST_PROOFS"); !slices.Contains(want, got) {
+		t.Skipf("HOLDFAST_PROOFS=%q: run make test (short) or make proofs (long)", got)
+	}
+	root, err := base.FindRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func bases(t *testing.T, root string) []*base.Base {
+	t.Helper()
+	names, err := base.Names(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*base.Base
+	for _, n := range names {
+		b, err := base.Load(root, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// perBinary runs f for each binary that is built. Those of the product have to
+// be; the others are there as far as a lab wanted them.
+func perBinary(t *testing.T, f func(t *testing.T, b *base.Base, variant, name, file string)) {
+	root := profile(t, "short", "long")
+	for _, b := range bases(t, root) {
+		for _, v := range b.Variants {
+			for _, n := range b.BinaryNames(false) {
+				file := filepath.Join(b.BinDir(v), n)
+				t.Run(strings.Join([]string{b.Name, v, n}, "/"), func(t *testing.T) {
+					if _, err := os.Stat(file); err != nil {
+						if b.Name == "v1.9.11" && v == base.Ours && b.Binaries[n].DropIn {
+							t.Fatal(err)
+						}
+						t.Skip("not built")
+					}
+					f(t, b, v, n, file)
+				})
+			}
+		}
+	}
+}
+
+var staticRE = regexp.MustCompile(`(?s)readonly KUBE_STATIC_LIBRARIES=\((.*?)\)`)
+
+// TestKinds: static are the binaries that upstream's release script (hack/lib/
+// golang.sh of the very release) links statically, dynamic the others.
+func TestKinds(t *testing.T) {
+	perBinary(t, func(t *testing.T, b *base.Base, variant, name, file string) {
+		script, err := os.ReadFile(filepath.Join(b.SrcDir(variant), "hack", "lib", "golang.sh"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := staticRE.FindSubmatch(script)
+		if m == nil {
+			t.Fatal("upstream's hack/lib/golang.sh has no list of static binaries")
+		}
+		want := slices.Contains(strings.Fields(string(m[1])), name)
+		f, err := elf.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		static := f.Section(".interp") == nil && f.Section(".dynamic") == nil
+		if static != want {
+			t.Errorf("static: %v, upstream's release: %v", static, want)
+		}
+		if static == b.Binaries[name].Cgo {
+			t.Errorf("static: %v, but bases/%s/base.json says cgo: %v", static, b.Name, b.Binaries[name].Cgo)
+		}
+		if f.Machine != elf.EM_X86_64 && runtime.GOARCH == "amd64" {
+			t.Errorf("machine %s", f.Machine)
+		}
+	})
+}
+
+// TestWhatTheySay: the version, and no folder of this machine.
+func TestWhatTheySay(t *testing.T) {
+	perBinary(t, func(t *testing.T, b *base.Base, variant, name, file string) {
+		args := []string{"--version"}
+		if name == "kubectl" {
+			args = []string{"version", "--client"}
+		}
+		cmd := exec.Command(file, args...)
+		cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+		out, err := cmd.CombinedOutput()
+		version := b.Version
+		if variant == base.Ours {
+			version = b.Release
+		}
+		if err != nil || !regexp.MustCompile(`(Kubernetes |GitVersion:")`+regexp.QuoteMeta(version)+`["\n]`).Match(out) {
+			t.Errorf("%s %s: %v: %s, want %s", name, args, err, out, version)
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{b.Root, os.Getenv("HOME") + "/"} {
+			if len(dir) > 2 && bytes.Contains(raw, []byte(dir)) {
+				t.Errorf("it names the folder %s of the machine that it was built on", dir)
+			}
+		}
+	})
+}
+
+// TestReproducible copies the checkout into a folder of another name, writes
+// the tree and links both binaries there: they have the sums of those of the
+// checkout. Compiled packages come from the build cache that both share; that
+// is sound because with -trimpath its keys hold no folder, so that what differs
+// by folder would be compiled anew. TestFromEmptyCaches shares nothing.
+func TestReproducible(t *testing.T) {
+	root := profile(t, "short")
+	want := sums(t, made(t, root, nil))
+	other := checkoutCopy(t, root, filepath.Join(t.TempDir(), "another", "folder"))
+	if got := sums(t, made(t, other, nil)); !slices.Equal(got, want) {
+		t.Errorf("sha256\n  %s\nin %s\n  %s", strings.Join(want, "\n  "), other, strings.Join(got, "\n  "))
+	}
+}
+
+// TestFromEmptyCaches builds in two folders of different names and lengths,
+// each from its own empty build cache: every package is compiled twice.
+func TestFromEmptyCaches(t *testing.T) {
+	root := profile(t, "long")
+	var all [][]string
+	for _, dir := range []string{"a", filepath.Join("a", "much", "longer", "path")} {
+		tmp := t.TempDir()
+		copied := checkoutCopy(t, root, filepath.Join(tmp, dir, "checkout"))
+		all = append(all, sums(t, made(t, copied, []string{"GOCACHE=" + filepath.Join(tmp, "gocache")})))
+		if err := os.RemoveAll(tmp); err != nil { // gigabytes
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(all[0], all[1]) {
+		t.Errorf("sha256\n  %s\nand\n  %s", strings.Join(all[0], "\n  "), strings.Join(all[1], "\n  "))
+	}
+	t.Logf("sha256\n  %s", strings.Join(all[0], "\n  "))
+}
+
+// TestOffline runs make vendor, removes what was generated, and runs make
+// OFFLINE=1 in a network namespace that has no device up and no route, with an
+// empty module cache and an empty build cache.
+func TestOffline(t *testing.T) {
+	root := profile(t, "long")
+	if os.Geteuid() != 0 {
+		t.Fatal("a network namespace wants root")
+	}
+	online := sums(t, made(t, root, nil))
+	tmp := t.TempDir()
+	copied := checkoutCopy(t, root, filepath.Join(tmp, "checkout"))
+	runIn(t, copied, nil, "make", "vendor")
+	if err := os.RemoveAll(filepath.Join(copied, "_output")); err != nil {
+		t.Fatal(err)
+	}
+	none := []string{"GOMODCACHE=" + filepath.Join(tmp, "modcache"), "GOPATH=" + filepath.Join(tmp, "gopath"), "GOCACHE=" + filepath.Join(tmp, "gocache")}
+	if out := runIn(t, copied, nil, "unshare", "--net", "cat", "/proc/net/route", "/proc/net/dev"); strings.Contains(out, "eth") {
+		t.Fatalf("the network namespace has a device:\n%s", out)
+	}
+	start := time.Now()
+	runIn(t, copied, none, "unshare", "--net", "make", "OFFLINE=1")
+	t.Logf("make OFFLINE=1 from empty caches took %.0f s", time.Since(start).Seconds())
+	if left, _ := filepath.Glob(filepath.Join(tmp, "modcache", "*", "*")); len(left) > 0 {
+		t.Errorf("it put something into the module cache: %s", left)
+	}
+	b, err := base.Load(copied, "v1.9.11")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, n := range b.BinaryNames(true) {
+		file := filepath.Join(b.BinDir(base.Ours), n)
+		files = append(files, file)
+		if out := runIn(t, copied, nil, file, "--version"); out != "Kubernetes "+b.Release+"\n" {
+			t.Errorf("%s --version: %s", n, out)
+		}
+	}
+	offline := sums(t, files)
+	t.Logf("sha256 offline\n  %s\nonline\n  %s\nequal: %v", strings.Join(offline, "\n  "), strings.Join(online, "\n  "), slices.Equal(offline, online))
+}
+
+// made runs make in a checkout and returns the product's binaries.
+func made(t *testing.T, root string, env []string) []string {
+	t.Helper()
+	start := time.Now()
+	out := runIn(t, root, env, "make")
+	t.Logf("make in %s: %.0f s\n%s", root, time.Since(start).Seconds(), out)
+	b, err := base.Load(root, "v1.9.11")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, n := range b.BinaryNames(true) {
+		files = append(files, filepath.Join(b.BinDir(base.Ours), n))
+	}
+	return files
+}
+
+func runIn(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, append(build.GoEnv(), env...)
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool {
+		return strings.HasPrefix(e, "MAKE") || strings.HasPrefix(e, "MFLAGS=") || strings.HasPrefix(e, "HOLDFAST_") // ours, if make started us
+	})
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s in %s: %v\n%s", strings.Join(args, " "), dir, err, out)
+	}
+	return string(out)
+}
+
+func sums(t *testing.T, files []string) []string {
+	t.Helper()
+	var out []string
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%x %s", sha256.Sum256(raw), filepath.Base(f)))
+	}
+	return out
+}
+
+// checkoutCopy copies the checkout as it is, changes that are not committed
+// included, and its commit, which the version names.
+func checkoutCopy(t *testing.T, root, dir string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		t.Skip("not a git checkout")
+	}
+	runIn(t, root, nil, "git", "clone", "--quiet", "--shared", "--no-checkout", root, dir)
+	for _, name := range strings.Split(strings.Trim(runIn(t, root, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00"), "\x00") {
+		from, to := filepath.Join(root, name), filepath.Join(dir, name)
+		info, err := os.Lstat(from)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(from)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(to), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(to, raw, info.Mode().Perm())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	runIn(t, dir, nil, "git", "reset", "--quiet")
+	return dir
+}
