@@ -59,6 +59,9 @@ func perBinary(t *testing.T, f func(t *testing.T, b *base.Base, variant, name, f
 	for _, b := range bases(t, root) {
 		for _, v := range b.Variants {
 			for _, n := range b.BinaryNames(false) {
+				if strings.HasPrefix(b.Binaries[n].Package, "./../") {
+					continue // a lab's own program
+				}
 				file := filepath.Join(b.BinDir(v), n)
 				t.Run(strings.Join([]string{b.Name, v, n}, "/"), func(t *testing.T) {
 					if _, err := os.Stat(file); err != nil {
@@ -128,8 +131,12 @@ func TestWhatTheySay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, dir := range []string{b.Root, os.Getenv("HOME") + "/"} {
-			if len(dir) > 2 && bytes.Contains(raw, []byte(dir)) {
+		dirs, err := exec.Command("go", "env", "GOROOT", "GOMODCACHE", "GOCACHE").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range append(strings.Fields(string(dirs)), b.Root) {
+			if bytes.Contains(raw, []byte(dir)) {
 				t.Errorf("it names the folder %s of the machine that it was built on", dir)
 			}
 		}
