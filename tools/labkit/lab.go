@@ -105,6 +105,9 @@ func (b Binary) String() string { return b.Base + "/" + b.Variant + "/" + b.Name
 type Lab struct {
 	// Name is lower case with dashes; by custom the slug, or slug-something.
 	Name string
+	// Folder below labs/ that has the lab's page and data; empty: Name. Labs of
+	// one folder are also run by its name.
+	Folder string
 	// Summary is one line for the list of labs.
 	Summary string
 	// Gates are the feature gates that the variant ours-gate-off sets to false.
@@ -201,6 +204,33 @@ func Register(l Lab) {
 		panic("labkit: lab " + l.Name + " registered twice")
 	}
 	registry[l.Name] = &l
+}
+
+// Home is the folder below labs/ that the lab belongs to.
+func (l *Lab) Home() string {
+	if l.Folder != "" {
+		return l.Folder
+	}
+	return l.Name
+}
+
+// Expand replaces the name of a folder by the names of its labs. A name that
+// is neither a lab's nor a folder's stays, for Find to complain about.
+func Expand(names []string) []string {
+	var out []string
+	for _, n := range names {
+		found := false
+		for _, l := range Labs() {
+			if l.Name == n || l.Home() == n {
+				out = append(out, l.Name)
+				found = true
+			}
+		}
+		if !found {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // Labs lists the registered labs by name.

@@ -54,6 +54,7 @@ func labCmd() *cobra.Command {
 				}
 				return w.Flush()
 			}
+			args = labkit.Expand(args)
 			o.Profile = labkit.Profile(profile)
 			for _, v := range variants {
 				o.Only = append(o.Only, labkit.Variant(v))

@@ -150,8 +150,12 @@ func TestWhatTheySay(t *testing.T) {
 // by folder would be compiled anew. TestFromEmptyCaches shares nothing.
 func TestReproducible(t *testing.T) {
 	root := profile(t, "short")
+	before := state(t, root)
 	want := sums(t, made(t, root, nil))
 	other := checkoutCopy(t, root, filepath.Join(t.TempDir(), "another", "folder"))
+	if state(t, root) != before {
+		t.Fatal("the checkout was changed meanwhile: run it again")
+	}
 	if got := sums(t, made(t, other, nil)); !slices.Equal(got, want) {
 		t.Errorf("sha256\n  %s\nin %s\n  %s", strings.Join(want, "\n  "), other, strings.Join(got, "\n  "))
 	}
@@ -259,6 +263,12 @@ func sums(t *testing.T, files []string) []string {
 		out = append(out, fmt.Sprintf("%x %s", sha256.Sum256(raw), filepath.Base(f)))
 	}
 	return out
+}
+
+// state names the checkout's commit and what was changed since.
+func state(t *testing.T, root string) string {
+	t.Helper()
+	return runIn(t, root, nil, "git", "log", "-1", "--format=%H") + runIn(t, root, nil, "git", "status", "--porcelain") + runIn(t, root, nil, "git", "diff", "HEAD")
 }
 
 // checkoutCopy copies the checkout as it is, changes that are not committed

@@ -203,25 +203,29 @@ func isBool(e ast.Expr) (value, ok bool) {
 	return id.Name == "true", true
 }
 
+// covers reports whether the folder labs/<folder> is that of a lab: of its own
+// name, or of several that begin with it. Names of labs have no dots.
+func covers(folder, lab string) bool {
+	folder, lab = strings.ReplaceAll(folder, ".", "-"), strings.ReplaceAll(lab, ".", "-")
+	return lab == folder || strings.HasPrefix(lab, folder+"-")
+}
+
 // slugFaults says what a patch of the product lacks. gates are those that the
 // overlay registers, with their defaults, labs those that holdfast lab knows.
 func slugFaults(r *repo, p *patch.Patch, gates map[string]bool, labs []string) []string {
 	var bad []string
-	page := ""
-	for _, name := range append([]string{p.Slug()}, p.List("Lab")...) {
-		if page == "" && r.files[docPage(name)] != nil {
-			page = docPage(name)
+	area, _, _ := strings.Cut(p.Title, ": ")
+	var pages []string
+	for _, name := range append([]string{p.Slug(), area}, p.List("Lab")...) {
+		if r.files[docPage(name)] != nil && !slices.Contains(pages, docPage(name)) {
+			pages = append(pages, docPage(name))
 		}
 	}
-	if page == "" {
-		area, _, _ := strings.Cut(p.Title, ": ")
-		if page = docPage(area); r.files[page] == nil {
-			page = ""
-			bad = append(bad, fmt.Sprintf("%s: there is no page %s, nor one of its lab", p.File, docPage(p.Slug())))
-		}
+	if len(pages) == 0 {
+		bad = append(bad, fmt.Sprintf("%s: there is no page %s, nor one of its lab", p.File, docPage(area)))
 	}
 	for _, l := range p.List("Lab") {
-		if !slices.Contains(labs, l) {
+		if !slices.ContainsFunc(labs, func(lab string) bool { return covers(l, lab) }) {
 			bad = append(bad, fmt.Sprintf("%s: trailer Lab: holdfast lab knows no %s", p.File, l))
 		}
 		if r.files["labs/"+l+"/README.md"] == nil {
@@ -234,11 +238,11 @@ func slugFaults(r *repo, p *patch.Patch, gates map[string]bool, labs []string) [
 			bad = append(bad, fmt.Sprintf("%s: trailer Feature-Gate: no file of the overlay in a package features registers %s", p.File, g))
 			continue
 		}
-		if page == "" {
-			continue
-		}
-		if want := map[bool]string{true: "on by default", false: "off by default"}[on]; !says(string(r.files[page]), "`"+g+"`", want) {
-			bad = append(bad, fmt.Sprintf("%s does not say that the gate `%s` is %s", page, g, want))
+		want := map[bool]string{true: "on by default", false: "off by default"}[on]
+		if len(pages) > 0 && !slices.ContainsFunc(pages, func(page string) bool {
+			return says(string(r.files[page]), "`"+g+"`", want) || strings.Contains(string(r.files[page]), fmt.Sprintf("| `%s` | %v |", g, on))
+		}) {
+			bad = append(bad, fmt.Sprintf("%s: %s does not say that the gate `%s` is %s", p.File, strings.Join(pages, ", "), g, want))
 		}
 	}
 	return bad
@@ -410,7 +414,7 @@ func textFaults(r *repo) []string {
 
 var (
 	targetRE   = regexp.MustCompile(`(?m)^([a-zA-Z][a-zA-Z0-9_-]*):([^=\n].*)?$`)
-	makeCallRE = regexp.MustCompile("[`$(]\\s*(?:sudo )?make (?:[A-Z]+=\\S+ )*([a-z][a-z-]*)")
+	makeCallRE = regexp.MustCompile("[`$(]\\s*(?:sudo )?make (?:[A-Z]+=[^\\s`]+ )*([a-z][a-z-]*)")
 )
 
 // makefileTargets are the targets, and which of them have a help text.

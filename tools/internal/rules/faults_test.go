@@ -100,13 +100,16 @@ func TestFindsWhatASlugLacks(t *testing.T) {
 		return p
 	}
 	gates := map[string]bool{"Louder": true, "Shy": false}
-	r := files("docs/patches/louder.md", "# louder\n\nKubelet. Gate `Louder`, on\nby default.\n\nGate `Shy`, off by default.\n", "labs/loud/README.md", "x\n")
+	r := files("docs/patches/louder.md", "# louder\n\nKubelet. Gate `Louder`, on\nby default.\n\n| gate | default |\n|---|---|\n| `Shy` | false |\n", "labs/loud/README.md", "x\n")
 	found(t, slugFaults(r, parse("Louder, Shy", "loud"), gates, []string{"loud"}))
 	found(t, slugFaults(r, parse("none", "none"), nil, nil))
 	found(t, slugFaults(r, parse("Quiet", "loud"), gates, []string{"loud"}), "no file of the overlay in a package features registers Quiet")
 	found(t, slugFaults(r, parse("Louder", "loud"), map[string]bool{"Louder": false}, []string{"loud"}), "does not say that the gate `Louder` is off by default")
 	found(t, slugFaults(r, parse("none", "other"), gates, []string{"loud"}), "holdfast lab knows no other", "no labs/other/README.md")
 	found(t, slugFaults(files("labs/loud/README.md", "x\n"), parse("Louder", "loud"), gates, []string{"loud"}), "there is no page docs/patches/louder.md")
+	// A folder is that of all labs whose names begin with it.
+	found(t, slugFaults(r, parse("none", "loud"), gates, []string{"loud-1-7"}))
+	found(t, slugFaults(r, parse("none", "loud"), gates, []string{"louder"}), "holdfast lab knows no loud")
 	// The page of its lab will do.
 	found(t, slugFaults(files("labs/loud/README.md", "x\n", "docs/patches/loud.md", "`Louder` is on by default\n"), parse("Louder", "loud"), gates, []string{"loud"}))
 }
@@ -167,7 +170,7 @@ func TestFindsMakefileFaults(t *testing.T) {
 	found(t, makefileFaults(".PHONY: all gone\nall:\n\ttrue\nclean: ## remove\n\trm x\n"),
 		".PHONY names gone", "target all has no help text", "target clean is not in .PHONY")
 	for text, want := range map[string]string{
-		"run `make lab LAB=x`": "lab", "`make OFFLINE=1 check`": "check", "$ make\n": "", "$ make test\n": "test", "(`make BASE=v1.2.0`)": "", "to make sure": "",
+		"run `make lab LAB=x`": "lab", "`make OFFLINE=1 check`": "check", "$ make\n": "", "$ make test\n": "test", "(`make BASE=v1.2.0`)": "", "`make OFFLINE=1` builds": "", "to make sure": "",
 	} {
 		m := makeCallRE.FindStringSubmatch(text)
 		if got := strings.Join(m[min(1, len(m)):], ""); got != want {

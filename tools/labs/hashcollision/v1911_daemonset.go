@@ -15,6 +15,7 @@ import (
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "hash-collision-daemonset-crash",
+		Folder:  "hash-collision",
 		Summary: "a DaemonSet update to a template of the same hash kills the controller manager",
 		Plan: func(labkit.Profile) []string {
 			return []string{

@@ -15,6 +15,7 @@ import (
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "hash-collision-replicaset-owner",
+		Folder:  "hash-collision",
 		Summary: "a ReplicaSet of the computed name that is another's, nobody's or being deleted is taken for the Deployment's own",
 		Gates:   []string{"DeploymentReplicaSetOwnerCheck"},
 		Plan: func(labkit.Profile) []string {

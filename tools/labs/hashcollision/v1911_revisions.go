@@ -22,6 +22,7 @@ import (
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "hash-collision-forced-conflicts",
+		Folder:  "hash-collision",
 		Summary: "a cache that lags makes a StatefulSet create its revision again and again; a DaemonSet works with another's revision",
 		Gates:   []string{"ControllerRevisionIdempotentCreate"},
 		Plan: func(p labkit.Profile) []string {
@@ -38,6 +39,7 @@ func init() {
 	})
 	labkit.Register(labkit.Lab{
 		Name:    "hash-collision-equal-label",
+		Folder:  "hash-collision",
 		Summary: "after a collision a StatefulSet's revision is found again or not, by the size of its hash label",
 		Gates:   []string{"ControllerRevisionEqualByData"},
 		Plan: func(labkit.Profile) []string {
@@ -52,6 +54,7 @@ func init() {
 	})
 	labkit.Register(labkit.Lab{
 		Name:    "hash-collision-stable-order",
+		Folder:  "hash-collision",
 		Summary: "two revisions of equal number make a StatefulSet roll back and forth",
 		Gates:   []string{"ControllerRevisionStableOrder"},
 		Plan: func(labkit.Profile) []string {

@@ -24,6 +24,7 @@ import (
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "hash-collision-v1-2-0",
+		Folder:  "hash-collision-v1.2.0",
 		Summary: "1.2.0: the second rollout never happens when both pod templates have the same adler32",
 		Gates:   []string{gate},
 		Plan: func(labkit.Profile) []string {

@@ -20,6 +20,7 @@ const deployments = 20
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "hash-identity-v1-2-0",
+		Folder:  "hash-collision-v1.2.0",
 		Summary: "1.2.0: a controller manager built with another Go release rolls out every Deployment anew",
 		// The collision fix finds a ReplicaSet under any hash; with its gate off
 		// it is the hashes alone that keep them.

@@ -43,6 +43,7 @@ func init() {
 		server := l.server
 		labkit.Register(labkit.Lab{
 			Name:     strings.ReplaceAll(l.name, ".", "-"),
+			Folder:   "reflector-monotonic-rv",
 			LongOnly: l.server != "v1.9.0",
 			Summary:  fmt.Sprintf("Endpoints of live Services are deleted after a watch restarts from the past (kube-apiserver %s)", server),
 			Gates:    []string{reflectorGate, endpointsGate},
