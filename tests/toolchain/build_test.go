@@ -64,7 +64,7 @@ func TestGlibcVersions(t *testing.T) {
 				t.Errorf("%s wants version %s of %s", s.Name, s.Version, s.Library)
 			}
 			if isGlibc && slices.Compare(numbers(t, v), newestGlibc) > 0 {
-				t.Errorf("%s wants %s of %s: add it to bases/cgo/holdfast_glibc_2_17.h", s.Name, s.Version, s.Library)
+				t.Errorf("%s wants %s of %s: add it to bases/cgo/holdfast_glibc217.h", s.Name, s.Version, s.Library)
 			}
 		}
 		if !threads {

@@ -1,3 +1,4 @@
+#line 1 "/holdfast/holdfast_glibc217.h" /* keeps the checkout's path out of the debug information */
 /* Copyright The Holdfast Authors. */
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
