@@ -82,7 +82,7 @@ func testParts(b *base.Base) []parts.Part {
 		{Name: "proofs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			return goTestEnv([]string{"HOLDFAST_PROOFS=short"}, filepath.Join(b.Root, "tools"), "-count=1", "./internal/proofs")
 		}},
-		{Name: "unit", Needs: []string{"source"}, Run: func() (parts.Count, error) {
+		{Name: "unit", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			for _, verb := range []string{"build", "vet"} {
 				if err := goRun(b.Root, verb, "./..."); err != nil {
 					return parts.Count{}, err
