@@ -383,11 +383,22 @@ func (l *lab) more(ctx context.Context, s step) error {
 	}
 	if s.variant != labkit.UnderTest && s.base == "v1.7.0" {
 		for _, name := range l.extra {
-			if err := l.c.Client.DeleteNow(ctx, labkit.Pods, ns, name); err != nil {
+			if err := l.c.Client.Delete(ctx, labkit.Pods, ns, name); err != nil {
 				return err
 			}
 		}
-		l.extra = []string{}
+		l.extra = nil
+		if err := l.e.WaitUntil(ctx, "the containers of the deleted pods are gone", time.Minute, func(ctx context.Context) (bool, error) {
+			snap, err := kubeletlab.Take(ctx, l.node)
+			for _, c := range snap {
+				if strings.HasPrefix(c.Pod, "by-ours-") {
+					return false, fmt.Errorf("a container of %s runs", c.Pod)
+				}
+			}
+			return err == nil, err
+		}); err != nil {
+			return err
+		}
 		return l.ready(ctx, time.Minute)
 	}
 	return nil
