@@ -19,6 +19,12 @@ require (
 	github.com/golang/glog v0.0.0-20141105023935-44145f04b68c
 )
 MOD
+  cat > "$tmp/go.sum" <<'SUM'
+github.com/davecgh/go-spew v0.0.0-20170626231645-782f4967f2dc h1:0A0n6a0Y3vW5ktoWKC+ggkGXRzMJWMvqIYlFmsjwQzY=
+github.com/davecgh/go-spew v0.0.0-20170626231645-782f4967f2dc/go.mod h1:J7Y8YcW2NihsgmVo/mv3lAwl/skON4iLHjSsI+c5H38=
+github.com/golang/glog v0.0.0-20141105023935-44145f04b68c h1:CbdkBQ1/PiAo0FYJhQGwASD8wrgNvTdf01g6+O9tNuA=
+github.com/golang/glog v0.0.0-20141105023935-44145f04b68c/go.mod h1:SBH7ygxi8pfUlaOkMMuAQtPIUF8ecWP5IEl/CR7VP2Q=
+SUM
   # Just what docker_checkpoint.go needs: the store moved to its own package in 1.9.
   for f in pkg/kubelet/dockershim/docker_checkpoint.go pkg/kubelet/dockershim/checkpoint_store.go \
     pkg/kubelet/dockershim/errors/errors.go pkg/kubelet/util/store/store.go pkg/kubelet/util/store/filestore.go \
