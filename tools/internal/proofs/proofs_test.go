@@ -6,6 +6,7 @@ package proofs
 import (
 	"bytes"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -188,7 +189,8 @@ func TestOffline(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("a network namespace wants root")
 	}
-	online := sums(t, made(t, root, nil))
+	onlineFiles := made(t, root, nil)
+	online := sums(t, onlineFiles)
 	tmp := t.TempDir()
 	copied := checkoutCopy(t, root, filepath.Join(tmp, "checkout"))
 	runIn(t, copied, nil, "make", "vendor")
@@ -210,9 +212,13 @@ func TestOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	var files []string
-	for _, n := range b.BinaryNames(true) {
+	for i, n := range b.BinaryNames(true) {
 		file := filepath.Join(b.BinDir(base.Ours), n)
 		files = append(files, file)
+		// In vendor/ the go command knows no sums of modules, and notes none.
+		if got, want := modules(t, file), modules(t, onlineFiles[i]); !slices.Equal(got, want) {
+			t.Errorf("%s links other modules than the online build:\n%q\n%q", n, got, want)
+		}
 		if out := runIn(t, copied, nil, file, "--version"); out != "Kubernetes "+b.Release+"\n" {
 			t.Errorf("%s --version: %s", n, out)
 		}
@@ -261,6 +267,20 @@ func sums(t *testing.T, files []string) []string {
 			t.Fatal(err)
 		}
 		out = append(out, fmt.Sprintf("%x %s", sha256.Sum256(raw), filepath.Base(f)))
+	}
+	return out
+}
+
+// modules are the module versions that a binary was linked from.
+func modules(t *testing.T, file string) []string {
+	t.Helper()
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, m := range info.Deps {
+		out = append(out, m.Path+" "+m.Version)
 	}
 	return out
 }
