@@ -36,8 +36,8 @@ type proxy struct {
 	backend *url.URL
 	// shortest is the least number of seconds of a watch.
 	shortest int
-	mu      sync.Mutex
-	rng     *rand.Rand
+	mu       sync.Mutex
+	rng      *rand.Rand
 	// cut is the mean time after which a watch is cut off, 0 for not at all.
 	cut time.Duration
 	// held is open while watches are held back, nil if they are not.
