@@ -34,8 +34,10 @@ type proxy struct {
 	URL string
 
 	backend *url.URL
-	mu      sync.Mutex
-	rng     *rand.Rand
+	// shortest is the least number of seconds of a watch.
+	shortest int
+	mu       sync.Mutex
+	rng      *rand.Rand
 	// cut is the mean time after which a watch is cut off, 0 for not at all.
 	cut time.Duration
 	// held is open while watches are held back, nil if they are not.
@@ -50,7 +52,7 @@ type proxy struct {
 
 // watchSeconds is what the proxy asks the server for: short, but not as short as
 // the second below which a reflector lists again.
-func (p *proxy) watchSeconds() int { return 4 + p.rng.IntN(3) }
+func (p *proxy) watchSeconds() int { return p.shortest + p.rng.IntN(3) }
 
 func startProxy(e *labkit.Env, a *labkit.APIServer) (*proxy, error) {
 	pki, err := e.GetPKI()
@@ -81,7 +83,7 @@ func startProxy(e *labkit.Env, a *labkit.APIServer) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{backend: backend, rng: rand.New(rand.NewPCG(e.Seed, 0x9e3779b9)), stops: map[int]context.CancelFunc{},
+	p := &proxy{backend: backend, shortest: 4, rng: rand.New(rand.NewPCG(e.Seed, 0x9e3779b9)), stops: map[int]context.CancelFunc{},
 		watches: map[string]int{}, lists: map[string]int{}}
 	transport := func(c *tls.Config) http.RoundTripper {
 		return &http.Transport{TLSClientConfig: c, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 100}
