@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -69,6 +70,16 @@ type Base struct {
 	Root string `json:"-"` // repository root, absolute
 }
 
+const ownModule = "holdfast/"
+
+// ImportPath is where the go command finds the binary's main package.
+func (b *Base) ImportPath(bin Binary) string {
+	if strings.HasPrefix(bin.Package, ownModule) {
+		return bin.Package
+	}
+	return path.Join(b.Module, bin.Package)
+}
+
 // Overlay is a folder of ours that is laid over the tree.
 type Overlay struct {
 	From string `json:"from"`
@@ -99,7 +110,9 @@ type OpenAPI struct {
 
 // Binary is one program of the base.
 type Binary struct {
-	Package string `json:"package"` // relative to the module, e.g. "./cmd/kubelet"
+	// Package is relative to the module, e.g. "./cmd/kubelet", or a lab's own
+	// program in the root module, e.g. "holdfast/labs/…", linked with the tree.
+	Package string `json:"package"`
 	// Cgo: built with cgo and linked dynamically, as upstream's release was.
 	Cgo bool `json:"cgo"`
 	// CgoCFLAGS, CgoLDFLAGS and LDFlags are added to the build of this one.
@@ -168,8 +181,8 @@ func (b *Base) validate(name string) error {
 		return fmt.Errorf(`"series" has no "toolchain"`)
 	}
 	for n, bin := range b.Binaries {
-		if !strings.HasPrefix(bin.Package, "./") {
-			return fmt.Errorf(`binary %q: "package" is %q: it starts with "./"`, n, bin.Package)
+		if !strings.HasPrefix(bin.Package, "./") && !strings.HasPrefix(bin.Package, ownModule) {
+			return fmt.Errorf(`binary %q: "package" is %q: it starts with "./" or %q`, n, bin.Package, ownModule)
 		}
 	}
 	return nil

@@ -14,7 +14,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -122,7 +121,7 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	}
 	args = append(args, LangFlags(b)...)
 	args = append(args, "-ldflags="+strings.TrimSpace(version+" "+bin.LDFlags),
-		"-o", file, path.Join(b.Module, bin.Package))
+		"-o", file, b.ImportPath(bin))
 	cmd := exec.Command("go", args...)
 	cmd.Dir = b.Root
 	cmd.Env = Env(b, o.Variant, bin)

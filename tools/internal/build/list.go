@@ -6,7 +6,6 @@ package build
 import (
 	"bytes"
 	"os/exec"
-	"path"
 	"strings"
 
 	"holdfast/tools/internal/base"
@@ -35,7 +34,7 @@ func ListTestPackages(b *base.Base, variant string, patterns []string) ([]string
 	const withTests = `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}`
 	var mains []string
 	for _, n := range b.BinaryNames(true) {
-		mains = append(mains, path.Join(b.Module, b.Binaries[n].Package))
+		mains = append(mains, b.ImportPath(b.Binaries[n]))
 	}
 	linked, err := list(append([]string{"-deps", "-f", withTests}, mains...)...)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -41,7 +40,7 @@ func Vendor(b *base.Base) error {
 		s.Done("")
 	}
 	for _, n := range b.BinaryNames(true) {
-		cmd := exec.Command("go", "list", "-mod=vendor", "-deps", path.Join(b.Module, b.Binaries[n].Package))
+		cmd := exec.Command("go", "list", "-mod=vendor", "-deps", b.ImportPath(b.Binaries[n]))
 		cmd.Dir, cmd.Env = b.Root, Env(b, base.Ours, b.Binaries[n])
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return exit.Preconditionf("vendor/ lacks something that %s needs: %v\n%s", n, err, out)
