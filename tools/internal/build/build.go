@@ -205,9 +205,12 @@ func Env(b *base.Base, variant string, bin base.Binary) []string {
 	return append(env, "CGO_ENABLED="+cgo, "CGO_CFLAGS="+strings.TrimSpace("-O2 -g "+expand(b, bin.CgoCFLAGS)), "CGO_LDFLAGS="+strings.TrimSpace("-O2 -g "+expand(b, bin.CgoLDFLAGS)))
 }
 
-// TestEnv is the environment for upstream's tests: the kubelet's, so that they
-// test what is shipped and find its packages in the build cache.
-func TestEnv(b *base.Base, variant string) []string { return Env(b, variant, b.Binaries["kubelet"]) }
+// TestEnv is the environment for upstream's tests: with cgo where the kubelet
+// has it, but without its flags for an old glibc. Those need the external
+// linker, which the go command does not take for tests with no cgo of their own.
+func TestEnv(b *base.Base, variant string) []string {
+	return Env(b, variant, base.Binary{Cgo: b.Binaries["kubelet"].Cgo})
+}
 
 // TempDir makes a folder for the temporary files of tests, which many of
 // upstream's leave behind (glog writes there), and adds it to env; end removes
