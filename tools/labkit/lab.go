@@ -106,7 +106,7 @@ type Lab struct {
 	// Name is lower case with dashes; by custom the slug, or slug-something.
 	Name string
 	// Folder below labs/ that has the lab's page and data; empty: Name. Labs of
-	// one folder are also run by its name.
+	// one folder are also run by its name (see Expand).
 	Folder string
 	// Summary is one line for the list of labs.
 	Summary string
@@ -214,21 +214,25 @@ func (l *Lab) Home() string {
 	return l.Name
 }
 
-// Expand replaces the name of a folder by the names of its labs. A name that
-// is neither a lab's nor a folder's stays, for Find to complain about.
+// Expand replaces the name of a folder by the names of its labs. A lab of that
+// very name goes before the folder. A name that is neither a lab's nor a
+// folder's stays, for Find to complain about.
 func Expand(names []string) []string {
 	var out []string
 	for _, n := range names {
-		found := false
-		for _, l := range Labs() {
-			if l.Name == n || l.Home() == n {
-				out = append(out, l.Name)
-				found = true
+		home := []string{n}
+		if registry[n] == nil {
+			home = nil
+			for _, l := range Labs() {
+				if l.Home() == n {
+					home = append(home, l.Name)
+				}
+			}
+			if home == nil {
+				home = []string{n}
 			}
 		}
-		if !found {
-			out = append(out, n)
-		}
+		out = append(out, home...)
 	}
 	return out
 }

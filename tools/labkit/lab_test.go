@@ -1,0 +1,31 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package labkit
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+// TestExpand: a name is a lab's, else a folder's, else left for Find.
+func TestExpand(t *testing.T) {
+	saved := registry
+	defer func() { registry = saved }()
+	registry = map[string]*Lab{}
+	for _, l := range []Lab{{Name: "rv"}, {Name: "rv-old", Folder: "rv"}, {Name: "hash-a", Folder: "hash"}, {Name: "hash-b", Folder: "hash"}} {
+		l.Summary, l.Plan = "s", func(Profile) []string { return nil }
+		l.Run = func(context.Context, *Env) (Result, error) { return Result{}, nil }
+		Register(l)
+	}
+	for _, c := range []struct{ in, want []string }{
+		{[]string{"rv"}, []string{"rv"}},
+		{[]string{"hash"}, []string{"hash-a", "hash-b"}},
+		{[]string{"rv-old", "nosuch"}, []string{"rv-old", "nosuch"}},
+	} {
+		if got := Expand(c.in); !slices.Equal(got, c.want) {
+			t.Errorf("Expand(%q) = %q, want %q", c.in, got, c.want)
+		}
+	}
+}
