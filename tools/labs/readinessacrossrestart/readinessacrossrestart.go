@@ -204,8 +204,10 @@ func (l *lab) start(ctx context.Context) error {
 		return err
 	}
 	l.load = labkit.StartLoad(ctx, labkit.LoadConfig{Interval: 50 * time.Millisecond, Targets: func() []string {
+		// Not the pods that the lab itself deletes or changes: what their requests
+		// meet is not the kubelet's doing.
 		if ep := l.eps.Latest(ns, "web"); ep != nil {
-			return labkit.ReadyAddresses(ep)
+			return kubeletlab.ReadyAddressesOf(ep, func(pod string) bool { return pod != deleted && pod != imaged && pod != failing })
 		}
 		return nil
 	}})

@@ -196,7 +196,7 @@ func Seen(pods, endpoints *labkit.Recorder, ns, service string, since time.Time,
 	ready := map[string]bool{}
 	for _, ev := range endpoints.Of(ns, service) {
 		now := map[string]bool{}
-		for _, name := range readyPods(ev.Object) {
+		for _, name := range ReadyPods(ev.Object) {
 			if tracked(name) {
 				now[name] = true
 			}
@@ -220,22 +220,38 @@ func Seen(pods, endpoints *labkit.Recorder, ns, service string, since time.Time,
 	return p, nil
 }
 
-// readyPods are the names of the pods behind an Endpoints object's ready addresses.
-func readyPods(ep *labkit.Object) []string {
-	var out []string
+// eachReady calls f with the pod and "ip:port" of every ready address.
+func eachReady(ep *labkit.Object, f func(pod, address string)) {
 	for _, s := range labkit.Slice(ep, "subsets") {
 		m, _ := s.(map[string]any)
 		as, _ := m["addresses"].([]any)
+		ports, _ := m["ports"].([]any)
 		for _, a := range as {
 			am, _ := a.(map[string]any)
 			ref, _ := am["targetRef"].(map[string]any)
-			if name, _ := ref["name"].(string); name != "" {
-				out = append(out, name)
+			name, _ := ref["name"].(string)
+			for _, p := range ports {
+				pm, _ := p.(map[string]any)
+				f(name, fmt.Sprintf("%v:%v", am["ip"], pm["port"]))
 			}
 		}
 	}
+}
+
+// ReadyPods are the names of the pods behind the ready addresses of ep.
+func ReadyPods(ep *labkit.Object) []string {
+	var out []string
+	eachReady(ep, func(pod, _ string) { out = append(out, pod) })
 	return out
 }
 
-// ReadyPods are the names of the pods behind the ready addresses of o.
-func ReadyPods(o *labkit.Object) []string { return readyPods(o) }
+// ReadyAddressesOf are the "ip:port" of the ready addresses whose pod want accepts.
+func ReadyAddressesOf(ep *labkit.Object, want func(pod string) bool) []string {
+	var out []string
+	eachReady(ep, func(pod, address string) {
+		if want(pod) {
+			out = append(out, address)
+		}
+	})
+	return out
+}
