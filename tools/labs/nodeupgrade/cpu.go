@@ -23,7 +23,6 @@ const tooMuch = 1.3
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:     "kubelet-cpu",
-		Folder:   "container-hash-compat",
 		LongOnly: true,
 		Summary:  "CPU of a kubelet with many pods at rest, stock against ours",
 		Plan: func(p labkit.Profile) []string {
