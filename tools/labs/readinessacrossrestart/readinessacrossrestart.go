@@ -172,10 +172,11 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	if r.OK == 0 {
 		return labkit.Result{}, fmt.Errorf("the load sent nothing")
 	}
-	if err := l.neverReady(); err != nil {
-		return labkit.ReproducedBecause("%v", err), nil
+	never := l.neverReady()
+	if never != nil {
+		e.Fact("%v", never)
 	}
-	if len(total.NotReady) > 0 || total.Removed > 0 || r.Failed > 0 {
+	if len(total.NotReady) > 0 || total.Removed > 0 || r.Failed > 0 || never != nil {
 		return labkit.ReproducedBecause("in %d restarts: %v; %d of %d requests failed", steps+1, total, r.Failed, r.OK+r.Failed), nil
 	}
 	return labkit.AbsentBecause("in %d restarts no pod of %d was published as not ready, no address left Endpoints, %d requests, none failed",
