@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/tree"
 )
 
@@ -48,7 +49,7 @@ func sourceCommand(c *common) *cobra.Command {
 	return c.variantFlag(&cobra.Command{
 		Use:   "source",
 		Short: "Write the source tree of the base, generated code included",
-		Args:  noArgs,
+		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
@@ -64,7 +65,7 @@ func discardCommand(c *common) *cobra.Command {
 	return c.variantFlag(&cobra.Command{
 		Use:   "discard",
 		Short: "Give up the edits in a materialised tree and write it anew",
-		Args:  noArgs,
+		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
@@ -87,7 +88,7 @@ func vendorCommand(c *common) *cobra.Command {
 	return &cobra.Command{
 		Use:   "vendor",
 		Short: "Write vendor/ and tools/vendor/, from which --offline builds",
-		Args:  noArgs,
+		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {

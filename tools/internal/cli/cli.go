@@ -81,11 +81,3 @@ func (c *common) variantFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&c.variant, "variant", base.Ours, "stock (upstream and what today's Go needs) or ours")
 	return cmd
 }
-
-// noArgs is cobra.NoArgs with our exit status.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return exit.Usagef("%s takes no arguments, got %q", cmd.CommandPath(), args)
-	}
-	return nil
-}

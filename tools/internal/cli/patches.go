@@ -22,14 +22,14 @@ func patchesCommand(c *common) *cobra.Command {
 		&cobra.Command{
 			Use:   "check",
 			Short: "Check names, trailers and normal form of all bases' patches",
-			Args:  noArgs,
+			Args:  exit.NoArgs,
 			RunE:  func(*cobra.Command, []string) error { return c.checkPatches() },
 		},
 		extractCommand(c),
 		c.variantFlag(&cobra.Command{
 			Use:   "normalise",
 			Short: "Rewrite the patches of the base in normal form",
-			Args:  noArgs,
+			Args:  exit.NoArgs,
 			RunE: func(*cobra.Command, []string) error {
 				b, err := c.load()
 				if err != nil {
@@ -47,7 +47,7 @@ func extractCommand(c *common) *cobra.Command {
 	cmd := c.variantFlag(&cobra.Command{
 		Use:   "extract",
 		Short: "Carry the edits of the tree back into overlay and patches",
-		Args:  noArgs,
+		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {

@@ -35,7 +35,7 @@ func testCommand(c *common) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test",
 		Short: "Run what CI runs: rules, unit tests, upstream's tests of touched packages, labs",
-		Args:  noArgs,
+		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
@@ -71,10 +71,8 @@ func testParts(b *base.Base) []parts.Part {
 	return []parts.Part{
 		{Name: "rules", Run: func() (parts.Count, error) { return goTest(filepath.Join(b.Root, "tools"), "./...") }},
 		{Name: "source", Run: func() (parts.Count, error) {
-			for _, v := range b.Variants {
-				if _, err := build.Source(b, v); err != nil {
-					return parts.Count{}, err
-				}
+			if err := writeTrees(b); err != nil {
+				return parts.Count{}, err
 			}
 			return parts.Count{Passed: len(b.Variants)}, nil
 		}},
@@ -105,28 +103,13 @@ func testParts(b *base.Base) []parts.Part {
 			fmt.Printf("%d random containers: %d hashes as the releases' own code gives them, %d rightly withheld, %d differ\n", r.Containers, r.Hashes, r.Withheld, r.Differ)
 			return parts.Count{Passed: 1}, nil
 		}},
-		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) {
-			both, oursOnly, err := upstreamtest.Touched(b)
-			if err != nil {
-				return parts.Count{}, err
-			}
-			return compareUpstream(b, both, oursOnly)
-		}},
+		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) { return upstreamTests(b, false) }},
 		{Name: "upstream-touched-1.2", Run: func() (parts.Count, error) {
 			b, err := base.Load(b.Root, "v1.2.0")
 			if err != nil {
 				return parts.Count{}, err
 			}
-			for _, v := range []string{base.Stock, base.Ours} {
-				if _, err := build.Source(b, v); err != nil {
-					return parts.Count{}, err
-				}
-			}
-			both, oursOnly, err := upstreamtest.Touched(b)
-			if err != nil {
-				return parts.Count{}, err
-			}
-			return compareUpstream(b, both, oursOnly)
+			return upstreamTests(b, false)
 		}},
 		{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return runLabs(b) }},
 	}
@@ -136,7 +119,7 @@ func binariesCommand(c *common) *cobra.Command {
 	return &cobra.Command{
 		Use:   "binaries",
 		Short: "Build the product and every binary that the labs run",
-		Args:  noArgs,
+		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
@@ -167,7 +150,36 @@ func ownPackages(b *base.Base) ([]string, error) {
 	return out, nil
 }
 
-func compareUpstream(b *base.Base, both, oursOnly []string) (parts.Count, error) {
+// writeTrees writes all source trees of b.
+func writeTrees(b *base.Base) error {
+	for _, v := range b.Variants {
+		if _, err := build.Source(b, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upstreamTests runs upstream's tests in both trees of b, of the packages that
+// overlay or series touch or of all that the binaries link as well, and compares
+// what fails.
+func upstreamTests(b *base.Base, all bool) (parts.Count, error) {
+	if err := writeTrees(b); err != nil {
+		return parts.Count{}, err
+	}
+	both, oursOnly, err := upstreamtest.Touched(b)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	if all {
+		linked, err := upstreamtest.All(b)
+		if err != nil {
+			return parts.Count{}, err
+		}
+		both = append(both, linked...)
+		slices.Sort(both)
+		both = slices.Compact(both)
+	}
 	stock, ours, bad, err := upstreamtest.Check(b, both, oursOnly)
 	if err != nil {
 		return parts.Count{}, err
@@ -189,7 +201,7 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upstream-tests",
 		Short: "Run upstream's own tests in both trees and compare what fails",
-		Args:  noArgs,
+		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
@@ -201,25 +213,7 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 			if err := b.HasVariant(base.Ours); err != nil {
 				return err
 			}
-			for _, v := range b.Variants {
-				if _, err := build.Source(b, v); err != nil {
-					return err
-				}
-			}
-			both, oursOnly, err := upstreamtest.Touched(b)
-			if err != nil {
-				return err
-			}
-			if set == "all" {
-				all, err := upstreamtest.All(b)
-				if err != nil {
-					return err
-				}
-				both = append(both, all...)
-				slices.Sort(both)
-				both = slices.Compact(both)
-			}
-			_, err = compareUpstream(b, both, oursOnly)
+			_, err = upstreamTests(b, set == "all")
 			return err
 		},
 	}

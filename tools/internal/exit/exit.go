@@ -9,6 +9,8 @@ package exit
 import (
 	"errors"
 	"fmt"
+
+	"github.com/spf13/cobra"
 )
 
 // The statuses a holdfast command ends with.
@@ -33,6 +35,14 @@ func Usagef(format string, args ...any) error {
 // Its text names the file or setting and says how to go on.
 func Preconditionf(format string, args ...any) error {
 	return coded{fmt.Errorf(format, args...), Failed}
+}
+
+// NoArgs is cobra.NoArgs with our exit status.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("%s takes no arguments, got %q", cmd.CommandPath(), args)
+	}
+	return nil
 }
 
 // Code returns the exit status for err: 0 for nil, and Failed where err

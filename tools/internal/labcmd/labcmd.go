@@ -101,7 +101,7 @@ func upCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster of our binaries and leave it running; end it with down",
-		Args:  noArgs, SilenceUsage: true,
+		Args:  exit.NoArgs, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Out, o.Root, o.Variant = c.OutOrStdout(), rootFlag(c), labkit.Variant(variant)
 			root, err := base.FindRoot(o.Root)
@@ -125,7 +125,7 @@ func upCmd() *cobra.Command {
 func downCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "down", Short: "Stop the cluster that up started and prove that nothing is left",
-		Args: noArgs, SilenceUsage: true,
+		Args: exit.NoArgs, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()
@@ -151,14 +151,6 @@ func rootFlag(c *cobra.Command) string {
 		return f.Value.String()
 	}
 	return "."
-}
-
-// noArgs is cobra.NoArgs with our exit status.
-func noArgs(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return exit.Usagef("%s takes no arguments, got %q", c.CommandPath(), args)
-	}
-	return nil
 }
 
 func signalled() (context.Context, context.CancelFunc) {
