@@ -18,10 +18,8 @@ type Cursor struct {
 	expectedType string
 	// enabled is the answer of the setting when the watch started.
 	enabled bool
-	// current is where the next watch is to start.
-	current string
-	// kept is where the next watch starts by the rule. It differs from current only
-	// when the rule is off, and serves then to count what the rule would have done.
+	// kept is where the next watch starts by the rule. When the rule is off it serves
+	// to count what the rule would have done.
 	kept string
 	// regressions counts the events that are older than kept.
 	regressions CounterMetric
@@ -39,7 +37,6 @@ func New(reflector string, expectedType reflect.Type, resourceVersion string) *C
 		reflector:    reflector,
 		expectedType: "unknown",
 		enabled:      enabled(),
-		current:      resourceVersion,
 		kept:         resourceVersion,
 	}
 	if expectedType != nil {
@@ -56,24 +53,19 @@ func New(reflector string, expectedType reflect.Type, resourceVersion string) *C
 // has been received, so it does not move the cursor.
 func (c *Cursor) Next(eventType watch.EventType, obj metav1.Object) string {
 	rv := obj.GetResourceVersion()
-	if !c.enabled {
-		c.current = rv
-	}
 	switch eventType {
 	case watch.Added, watch.Modified, watch.Deleted:
-	default:
-		return c.current
+		if Less(rv, c.kept) {
+			c.regressions.Inc()
+			c.warn(eventType, obj)
+		} else {
+			c.kept = rv
+		}
 	}
-	if Less(rv, c.kept) {
-		c.regressions.Inc()
-		c.warn(eventType, obj)
-		return c.current
-	}
-	c.kept = rv
 	if c.enabled {
-		c.current = rv
+		return c.kept
 	}
-	return c.current
+	return rv
 }
 
 // warn tells, once a watch, that the server sends old resourceVersions. It does not
