@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,12 +63,14 @@ func init() {
 func ContainerChanged(container *v1.Container, status *kubecontainer.ContainerStatus) (expected, recorded uint64, changed bool) {
 	expected = kubecontainer.HashContainer(container)
 	if status.Hash == expected {
+		nodeGeneration.learn(container, status)
 		return expected, status.Hash, false
 	}
 	g, ok := hashcompat.Match(container, status.Hash)
 	if !ok {
 		return expected, status.Hash, true
 	}
+	nodeGeneration.learn(container, status)
 	if utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat) {
 		if hashCompatSeen.first(status.ID.ID, "kept") {
 			hashCompatKept.WithLabelValues(g.String()).Inc()
@@ -147,12 +150,14 @@ func imageNames(name string) []string {
 }
 
 // containerHashToRecord returns the hash that a new container is labelled
-// with: that of the oldest release, not before 1.7, that knows all its fields.
+// with: that of the oldest release that knows all its fields, not before 1.7
+// and not before the one that this node came from (see kubeletGeneration), so
+// that the kubelet that was there keeps the container when it comes back.
 // Without ContainerHashCompat this kubelet itself would take such a container
 // for a changed one, so then, or without LegacyContainerHashWrite, it is
 // native, the hash of this release, as upstream.
 func containerHashToRecord(container *v1.Container, native uint64) uint64 {
-	g, hash, ok := hashcompat.OldestHash(container)
+	g, hash, ok := hashcompat.OldestHash(container, nodeGeneration.get())
 	if !ok || g == hashcompat.Gen19 {
 		hashCompatRecorded.WithLabelValues(hashcompat.Gen19.String()).Inc()
 		return native
@@ -165,6 +170,42 @@ func containerHashToRecord(container *v1.Container, native uint64) uint64 {
 	}
 	hashCompatRecorded.WithLabelValues(g.String()).Inc()
 	return hash
+}
+
+// nodeGeneration is what the running containers say of this node.
+var nodeGeneration kubeletGeneration
+
+// kubeletGeneration is the generation of the kubelet that a node came from, as
+// far as its running containers prove it: the newest of those that recorded a
+// container for which this kubelet would have recorded an older hash. What it
+// records from then on proves the same, so a restart does not forget it.
+type kubeletGeneration struct {
+	generation uint32 // atomic; a hashcompat.Generation, 0 is the oldest
+}
+
+func (k *kubeletGeneration) get() hashcompat.Generation {
+	return hashcompat.Generation(atomic.LoadUint32(&k.generation))
+}
+
+// learn looks at a running container whose spec has not changed. With the gate
+// LegacyContainerHashWrite off nothing is learned: what this kubelet records
+// then would prove 1.9.
+func (k *kubeletGeneration) learn(container *v1.Container, status *kubecontainer.ContainerStatus) {
+	if k.get() == hashcompat.Gen19 || !utilfeature.DefaultFeatureGate.Enabled(features.LegacyContainerHashWrite) ||
+		!hashCompatSeen.first(status.ID.ID, "generation") {
+		return
+	}
+	g, ok := hashcompat.Proves(container, status.Hash)
+	for ok {
+		was := k.get()
+		if g <= was {
+			return
+		}
+		if atomic.CompareAndSwapUint32(&k.generation, uint32(was), uint32(g)) {
+			glog.Infof("Container %q (%q) was started by a %v kubelet: new containers record the hash of %v or later.", container.Name, status.ID, g, g)
+			return
+		}
+	}
 }
 
 // hashCompatSeen remembers which containers were counted and logged:

@@ -25,8 +25,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/container/hashcompat"
 )
 
-// setGates sets both gates for one test.
+// setGates sets both gates for one test, on a node of which nothing is known.
 func setGates(t *testing.T, compat, write bool) func() {
+	nodeGeneration = kubeletGeneration{}
 	set := func(f utilfeature.Feature, v bool) {
 		if err := utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", f, v)); err != nil {
 			t.Fatal(err)
@@ -232,6 +233,72 @@ func TestRecordedContainerHash(t *testing.T) {
 				}
 			}()
 		}
+	}
+}
+
+// TestRecordedContainerHashOnNode: new containers record what the kubelet that
+// the node came from computes, also after a restart of this kubelet.
+func TestRecordedContainerHashOnNode(t *testing.T) {
+	no := false
+	mount, bare, escalation, device := mountContainer(), mountContainer(), mountContainer(), mountContainer()
+	bare.VolumeMounts = nil // one hash in 1.7 and 1.8
+	escalation.SecurityContext = &v1.SecurityContext{AllowPrivilegeEscalation: &no}
+	device.VolumeDevices = []v1.VolumeDevice{{Name: "d"}}
+	type running struct {
+		c v1.Container
+		g hashcompat.Generation
+	}
+	for name, tc := range map[string]struct {
+		node  []running
+		write bool
+		want  hashcompat.Generation
+	}{
+		"empty":                  {nil, true, hashcompat.Gen17},
+		"1.6":                    {[]running{{mount, hashcompat.Gen16}}, true, hashcompat.Gen17},
+		"1.7":                    {[]running{{mount, hashcompat.Gen17}}, true, hashcompat.Gen17},
+		"1.8":                    {[]running{{mount, hashcompat.Gen18}}, true, hashcompat.Gen18},
+		"1.9":                    {[]running{{mount, hashcompat.Gen19}}, true, hashcompat.Gen19},
+		"1.9, gate off":          {[]running{{mount, hashcompat.Gen19}}, false, hashcompat.Gen19},
+		"1.7 or 1.8":             {[]running{{bare, hashcompat.Gen18}}, true, hashcompat.Gen17},
+		"1.9, without a mount":   {[]running{{bare, hashcompat.Gen19}}, true, hashcompat.Gen19},
+		"1.8 and then 1.9":       {[]running{{mount, hashcompat.Gen18}, {mount, hashcompat.Gen19}}, true, hashcompat.Gen19},
+		"1.9 and then 1.8":       {[]running{{mount, hashcompat.Gen19}, {mount, hashcompat.Gen18}}, true, hashcompat.Gen19},
+		"1.7 and newer fields":   {[]running{{mount, hashcompat.Gen17}, {escalation, hashcompat.Gen18}, {device, hashcompat.Gen19}}, true, hashcompat.Gen17},
+		"1.9 for a 1.8 field":    {[]running{{escalation, hashcompat.Gen19}}, true, hashcompat.Gen19},
+		"1.8, with a 1.9 device": {[]running{{device, hashcompat.Gen19}, {mount, hashcompat.Gen18}}, true, hashcompat.Gen18},
+	} {
+		func() {
+			defer setGates(t, true, tc.write)()
+			for i, r := range tc.node {
+				status := &kubecontainer.ContainerStatus{Hash: hashOf(t, &r.c, r.g), ID: kubecontainer.ContainerID{ID: fmt.Sprintf("node %s %d", name, i)}}
+				for sync := 0; sync < 2; sync++ {
+					if _, _, changed := containerChanged(&r.c, status); changed {
+						t.Errorf("%s: container %d is taken for a changed one", name, i)
+					}
+				}
+			}
+			want := hashOf(t, &mount, tc.want)
+			got := containerHashToRecord(&mount, kubecontainer.HashContainer(&mount))
+			if got != want {
+				t.Errorf("%s: recorded %x, want %x, the hash of %v", name, got, want, tc.want)
+			}
+
+			nodeGeneration = kubeletGeneration{} // a restart; only the new container is left
+			status := &kubecontainer.ContainerStatus{Hash: got, ID: kubecontainer.ContainerID{ID: "new on node " + name}}
+			if _, _, changed := containerChanged(&mount, status); changed {
+				t.Errorf("%s: the new container is taken for a changed one", name)
+			}
+			if got := containerHashToRecord(&mount, kubecontainer.HashContainer(&mount)); got != want {
+				t.Errorf("%s: recorded %x after a restart, want %x", name, got, want)
+			}
+		}()
+	}
+	changed := mountContainer()
+	changed.Image = "example.com/app:2"
+	defer setGates(t, true, true)()
+	containerChanged(&changed, &kubecontainer.ContainerStatus{Hash: hashOf(t, &mount, hashcompat.Gen19), ID: kubecontainer.ContainerID{ID: "node changed"}})
+	if g := nodeGeneration.get(); g != 0 {
+		t.Errorf("a container whose spec changed proves %v", g)
 	}
 }
 

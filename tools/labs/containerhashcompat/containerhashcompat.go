@@ -92,16 +92,16 @@ func chain(v labkit.Variant, p labkit.Profile) []step {
 	case v == labkit.Stock:
 		return []step{test, old("v1.8.15", false), test}
 	case p == labkit.Short:
-		return []step{test, old("v1.7.0", true), old("v1.8.15", false), test}
+		return []step{test, old("v1.7.0", true), old("v1.8.15", false), test, old("v1.8.15", true)}
 	}
-	return []step{test, old("v1.7.0", true), test, old("v1.8.15", false), test, old("v1.8.15", true), test, old(base, false), test}
+	return []step{test, old("v1.7.0", true), test, old("v1.8.15", false), test, old("v1.8.15", true), test, old(base, false), test, old(base, true)}
 }
 
 type lab struct {
 	e    *labkit.Env
 	c    *labkit.Cluster
 	node *labkit.Node
-	// extra pods are created by the kubelet under test and must survive going back.
+	// extra pods were created by ours and must survive going back.
 	extra []string
 	// changes is the restart count that the pod changed must have.
 	changes int64
@@ -131,10 +131,14 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	var bad, good int
 	var firstBad string
 	var problems []string
-	for i, s := range chain(e.Variant, e.Profile) {
+	steps := chain(e.Variant, e.Profile)
+	for i, s := range steps {
 		name := from + " → " + l.name(s)
 		o, err := l.swap(ctx, i, s, name)
 		if err != nil {
+			return labkit.Result{}, err
+		}
+		if err := l.more(ctx, s, i+1 < len(steps) && steps[i+1].back); err != nil {
 			return labkit.Result{}, err
 		}
 		from = l.name(s)
@@ -356,19 +360,20 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, er
 			problem("host port %d of %s: %v", k.hostPort, k.name, err)
 		}
 	}
-	return o, l.more(ctx, s)
+	return o, nil
 }
 
 // byOurs are the kinds that are created once more by the kubelet under test.
 var byOurs = map[string]bool{"plain": true, "run-as-user": true, "capabilities-drop": true, "sub-path": true}
 
-// more creates pods under ours before a 1.7 kubelet takes over again, and
-// removes them before another release does: they record what 1.7 computes.
-func (l *lab) more(ctx context.Context, s step) error {
+// more creates pods under ours if the kubelet that was there before takes over
+// again next, and removes them when it has: they must survive it, but not what
+// comes then.
+func (l *lab) more(ctx context.Context, s step, backNext bool) error {
 	if l.e.Variant != labkit.Ours {
 		return nil
 	}
-	if s.variant == labkit.UnderTest && len(l.extra) == 0 {
+	if backNext {
 		for _, k := range kinds {
 			if !byOurs[k.name] {
 				continue
@@ -381,7 +386,7 @@ func (l *lab) more(ctx context.Context, s step) error {
 		}
 		return l.ready(ctx, 2*time.Minute)
 	}
-	if s.variant != labkit.UnderTest && s.base == "v1.7.0" {
+	if s.back {
 		for _, name := range l.extra {
 			if err := l.c.Client.Delete(ctx, labkit.Pods, ns, name); err != nil {
 				return err

@@ -107,7 +107,7 @@ func TestUnsupported(t *testing.T) {
 	if g := Oldest(c); g != Gen19 {
 		t.Errorf("Oldest = %v", g)
 	}
-	if _, _, ok := OldestHash(c); ok {
+	if _, _, ok := OldestHash(c, OldestWritten); ok {
 		t.Error("OldestHash")
 	}
 	if e := Explain(c, 1); e.Recorded != nil || e.Tried != nil {

@@ -120,7 +120,7 @@ func TestReadsOnly(t *testing.T) {
 	All(c)
 	Match(c, 1)
 	Explain(c, 1)
-	OldestHash(c)
+	OldestHash(c, OldestWritten)
 	if after := spewDump(c); after != before {
 		t.Errorf("the container was changed\nfrom %s\n to %s", before, after)
 	}
@@ -132,7 +132,7 @@ func TestAgree(t *testing.T) {
 	for i := 0; i < *randomContainers/5; i++ {
 		c := randomContainer(r)
 		all, native := All(c), stockHash(c)
-		if g, h, ok := OldestHash(c); g != Oldest(c) || g != all.Records() {
+		if g, h, ok := OldestHash(c, OldestWritten); g != Oldest(c) || g != all.Records() {
 			t.Fatalf("oldest: %v, %v, %v", g, Oldest(c), all.Records())
 		} else if want, known := all.Get(g); !ok || !known || h != want {
 			t.Fatalf("oldest hash: %v, %v, want %v, %v", h, ok, want, known)
@@ -145,6 +145,16 @@ func TestAgree(t *testing.T) {
 			e := Explain(c, Explain(c, 0).Tried[Gen19-g].Hash)
 			if found := contains(e.Recorded, g); found != ok {
 				t.Fatalf("%v: explained %v, want %v: %+v", g, found, ok, e)
+			}
+			if g >= Oldest(c) {
+				written, _ := all.Get(Oldest(c))
+				p, proven := Proves(c, h)
+				if proven != (h != written) {
+					t.Fatalf("%v: proves %v, %v", g, p, proven)
+				}
+				if ph, _ := all.Get(p); proven && (p > g || p <= Oldest(c) || ph != h) {
+					t.Fatalf("%v: proves %v", g, p)
+				}
 			}
 			if h == native || !ok {
 				continue

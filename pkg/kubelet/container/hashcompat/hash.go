@@ -69,16 +69,40 @@ func (d *dump) written() Generation {
 	return OldestWritten
 }
 
-// OldestHash returns Oldest and its hash. ok is false if only the native hash
-// is known.
-func OldestHash(c *v1.Container) (g Generation, hash uint64, ok bool) {
+// OldestHash returns the oldest generation, not before from and not before
+// OldestWritten, that knows every field which is set, and its hash. ok is false
+// if only the native hash is known.
+func OldestHash(c *v1.Container, from Generation) (g Generation, hash uint64, ok bool) {
 	if rootNode == nil {
 		return Gen19, 0, false
 	}
 	d := newDump(c, false)
 	defer d.release()
-	g = d.written()
+	if g = d.written(); g < from {
+		g = from
+	}
 	return g, d.hash(g), true
+}
+
+// Proves returns the oldest generation that would have recorded this hash, and
+// true if the hash is not what Oldest gives: then a kubelet recorded it that
+// does not write hashes of older generations, and that is of this one.
+func Proves(c *v1.Container, recorded uint64) (Generation, bool) {
+	if rootNode == nil {
+		return Gen19, false
+	}
+	d := newDump(c, false)
+	defer d.release()
+	written := d.written()
+	if d.hash(written) == recorded {
+		return Gen19, false
+	}
+	for g := written + 1; g <= Gen19; g++ {
+		if d.adds(g) && d.hash(g) == recorded {
+			return g, true
+		}
+	}
+	return Gen19, false
 }
 
 // Hashes are the hashes of one container in all generations.
