@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/build"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/patch"
 	"holdfast/tools/internal/tree"
@@ -53,7 +54,14 @@ func extractCommand(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return report((&tree.Tree{Base: b, Variant: c.variant}).Extract(into))
+			changed, err := (&tree.Tree{Base: b, Variant: c.variant}).Extract(into)
+			if err := report(changed, err); err != nil || len(changed) == 0 {
+				return err
+			}
+			// So that the tree knows the patches as they are now, and can be edited
+			// and carried back again.
+			_, err = build.Source(b, c.variant)
+			return err
 		},
 	})
 	cmd.Flags().StringVar(&into, "patch", "", "patch file that takes edits of upstream files which no patch of the series changes yet")

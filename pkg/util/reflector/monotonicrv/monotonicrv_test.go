@@ -49,7 +49,7 @@ func TestGateAndMetrics(t *testing.T) {
 		utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", features.ReflectorMonotonicResourceVersion, tc.gate))
 		result, other := count(t, tc.result), count(t, tc.other)
 		c := rvcursor.New("test", reflect.TypeOf(old), "11")
-		if got := c.Next(watch.Deleted, old); got != tc.next {
+		if got := c.Next("11", old.ResourceVersion, watch.Deleted, old); got != tc.next {
 			t.Errorf("gate %v: next watch from %q, expected %q", tc.gate, got, tc.next)
 		}
 		if got := count(t, tc.result); got != result+1 {

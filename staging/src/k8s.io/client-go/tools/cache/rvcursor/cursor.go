@@ -18,8 +18,8 @@ type Cursor struct {
 	expectedType string
 	// enabled is the answer of the setting when the watch started.
 	enabled bool
-	// kept is where the next watch starts by the rule. When the rule is off it serves
-	// to count what the rule would have done.
+	// kept is where the next watch would start by the rule when it is off: it serves to
+	// count what the rule would have done.
 	kept string
 	// regressions counts the events that are older than kept.
 	regressions CounterMetric
@@ -48,29 +48,36 @@ func New(reflector string, expectedType reflect.Type, resourceVersion string) *C
 	return c
 }
 
-// Next takes an event of the watch and returns the resourceVersion from which the
-// next watch is to start. A type of event that is not known says nothing about what
-// has been received, so it does not move the cursor.
-func (c *Cursor) Next(eventType watch.EventType, obj metav1.Object) string {
-	rv := obj.GetResourceVersion()
+// Next takes an event of the watch, with its resourceVersion, and returns the
+// resourceVersion from which the next watch is to start; current is what it returned
+// for the event before, or where the watch started. A type of event that is not known
+// says nothing about what has been received, so it does not move the cursor.
+//
+// It is called for every event of every watch. That it keeps nothing and is handed
+// what the reflector has read already makes it hardly measurable there.
+func (c *Cursor) Next(current, rv string, eventType watch.EventType, obj metav1.Object) string {
+	if !c.enabled {
+		c.kept = c.next(c.kept, rv, eventType, obj)
+		return rv
+	}
+	return c.next(current, rv, eventType, obj)
+}
+
+func (c *Cursor) next(current, rv string, eventType watch.EventType, obj metav1.Object) string {
 	switch eventType {
 	case watch.Added, watch.Modified, watch.Deleted:
-		if Less(rv, c.kept) {
-			c.regressions.Inc()
-			c.warn(eventType, obj)
-		} else {
-			c.kept = rv
+		if !Less(rv, current) {
+			return rv
 		}
+		c.regressions.Inc()
+		c.warn(current, eventType, obj)
 	}
-	if c.enabled {
-		return c.kept
-	}
-	return rv
+	return current
 }
 
 // warn tells, once a watch, that the server sends old resourceVersions. It does not
 // wait for the server's version.
-func (c *Cursor) warn(eventType watch.EventType, obj metav1.Object) {
+func (c *Cursor) warn(current string, eventType watch.EventType, obj metav1.Object) {
 	if c.warned {
 		return
 	}
@@ -84,7 +91,7 @@ func (c *Cursor) warn(eventType watch.EventType, obj metav1.Object) {
 		consequence = "the next watch may start from there and replay what has been seen (ReflectorMonotonicResourceVersion is off)"
 	}
 	msg := fmt.Sprintf("%s: watch of %s: the server sent %s %s/%s with resourceVersion %s after resourceVersion %s; %s.",
-		c.reflector, c.expectedType, eventType, obj.GetNamespace(), obj.GetName(), obj.GetResourceVersion(), c.kept, consequence)
+		c.reflector, c.expectedType, eventType, obj.GetNamespace(), obj.GetName(), obj.GetResourceVersion(), current, consequence)
 	go func() {
 		warningf("%s Server version: %s (kube-apiserver 1.7.0, 1.8.0 and 1.9.0 to 1.9.2 do this on deletions, see kubernetes/kubernetes#58547)", msg, serverVersion())
 	}()

@@ -82,6 +82,21 @@ type event struct {
 	rv        string
 }
 
+// follower is a watch, as the reflector keeps it.
+type follower struct {
+	*Cursor
+	at string
+}
+
+func follow(expectedType reflect.Type, start string) *follower {
+	return &follower{New("informers.go:86", expectedType, start), start}
+}
+
+func (f *follower) next(e event) string {
+	f.at = f.Next(f.at, e.rv, e.eventType, e.object())
+	return f.at
+}
+
 func (e event) object() metav1.Object {
 	return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "svc", ResourceVersion: e.rv}}
 }
@@ -178,14 +193,14 @@ func TestCursor(t *testing.T) {
 		},
 	} {
 		f, restore := connect(on, v190)
-		kept := New("name", svc(), tc.start)
+		kept := follow(svc(), tc.start)
 		SetEnabledFunc(off)
-		followed := New("name", svc(), tc.start)
+		followed := follow(svc(), tc.start)
 		for i, s := range tc.steps {
-			if got := kept.Next(s.eventType, s.object()); got != s.on {
+			if got := kept.next(s.event); got != s.on {
 				t.Errorf("%s: step %d, rule on: %q, expected %q", name, i, got, s.on)
 			}
-			if got := followed.Next(s.eventType, s.object()); got != s.off {
+			if got := followed.next(s.event); got != s.off {
 				t.Errorf("%s: step %d, rule off: %q, expected %q", name, i, got, s.off)
 			}
 		}
@@ -204,14 +219,14 @@ func TestCursorAsksWhenTheWatchStarts(t *testing.T) {
 	_, restore := connect(func() bool { return enabled }, v190)
 	defer restore()
 
-	before := New("name", nil, "10")
+	before := follow(nil, "10")
 	enabled = true
-	after := New("name", nil, "10")
+	after := follow(nil, "10")
 	enabled = false
-	if got := before.Next(watch.Deleted, event{rv: "5"}.object()); got != "5" {
+	if got := before.next(event{watch.Deleted, "5"}); got != "5" {
 		t.Errorf("watch started with the rule off: %q, expected %q", got, "5")
 	}
-	if got := after.Next(watch.Deleted, event{rv: "5"}.object()); got != "10" {
+	if got := after.next(event{watch.Deleted, "5"}); got != "10" {
 		t.Errorf("watch started with the rule on: %q, expected %q", got, "10")
 	}
 }
@@ -221,9 +236,9 @@ func TestCursorWarnsOncePerWatch(t *testing.T) {
 	defer restore()
 
 	for watches := 0; watches < 2; watches++ {
-		c := New("informers.go:86", svc(), "11")
+		c := follow(svc(), "11")
 		for i := 0; i < 3; i++ {
-			c.Next(watch.Deleted, event{rv: "5"}.object())
+			c.next(event{watch.Deleted, "5"})
 		}
 	}
 	for _, w := range f.expectWarnings(t, 2) {
@@ -235,9 +250,9 @@ func TestCursorWarnsOncePerWatch(t *testing.T) {
 	}
 
 	SetEnabledFunc(off)
-	c := New("informers.go:86", svc(), "11")
-	c.Next(watch.Deleted, event{rv: "5"}.object())
-	c.Next(watch.Deleted, event{rv: "5"}.object())
+	c := follow(svc(), "11")
+	c.next(event{watch.Deleted, "5"})
+	c.next(event{watch.Deleted, "5"})
 	if w := f.expectWarnings(t, 1)[0]; !strings.Contains(w, "ReflectorMonotonicResourceVersion is off") {
 		t.Errorf("the warning does not tell that the rule is off: %s", w)
 	}
@@ -247,9 +262,9 @@ func TestCursorDoesNotWarnOfAServerThatIsRight(t *testing.T) {
 	f, restore := connect(on, func() string { t.Error("server version asked for without need"); return "" })
 	defer restore()
 
-	c := New("name", svc(), "10")
+	c := follow(svc(), "10")
 	for _, e := range []event{{watch.Added, "11"}, {watch.Modified, "12"}, {watch.Deleted, "13"}, {"BOOKMARK", "5"}, {watch.Added, "abc"}} {
-		c.Next(e.eventType, e.object())
+		c.next(e)
 	}
 	f.expectWarnings(t, 0)
 }
@@ -261,8 +276,8 @@ func TestCursorDoesNotWaitForTheServerVersion(t *testing.T) {
 	f, restore := connect(on, func() string { <-release; return "v1.8.0" })
 	defer restore()
 
-	c := New("name", svc(), "10")
-	if got := c.Next(watch.Deleted, event{rv: "5"}.object()); got != "10" {
+	c := follow(svc(), "10")
+	if got := c.next(event{watch.Deleted, "5"}); got != "10" {
 		t.Errorf("got %q", got)
 	}
 	f.expectWarnings(t, 0)
@@ -273,26 +288,26 @@ func TestCursorDoesNotWaitForTheServerVersion(t *testing.T) {
 func TestCursorOfAnything(t *testing.T) {
 	f, restore := connect(on, v190)
 	defer restore()
-	New("name", nil, "10").Next(watch.Deleted, event{rv: "5"}.object())
+	follow(nil, "10").next(event{watch.Deleted, "5"})
 	if c := f.counters["unknown/true"]; c == nil || c.count != 1 {
 		t.Errorf("got %v", f.counters)
 	}
 	f.expectWarnings(t, 1)
 }
 
-// BenchmarkCursorNext is what the rule adds to an event in order. Upstream's share
-// of it is the call of GetResourceVersion.
+// BenchmarkCursorNext is what the rule adds to an event in order.
 func BenchmarkCursorNext(b *testing.B) {
-	objs := make([]metav1.Object, 1000)
-	for i := range objs {
-		objs[i] = event{rv: fmt.Sprint(100000000 + i)}.object()
+	events := make([]event, 1000)
+	for i := range events {
+		events[i] = event{watch.Modified, fmt.Sprint(100000000 + i)}
 	}
+	obj := event{}.object()
 	b.ReportAllocs()
 	b.ResetTimer()
-	for i := 0; i < b.N; i += len(objs) {
-		c := New("name", svc(), "100000000")
-		for _, o := range objs {
-			c.Next(watch.Modified, o)
+	for i := 0; i < b.N; i += len(events) {
+		c, at := New("name", svc(), "100000000"), "100000000"
+		for _, e := range events {
+			at = c.Next(at, e.rv, e.eventType, obj)
 		}
 	}
 }
