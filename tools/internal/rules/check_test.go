@@ -417,6 +417,34 @@ var (
 	makeCallRE = regexp.MustCompile("[`$(]\\s*(?:sudo )?make (?:[A-Z]+=[^\\s`]+ )*([a-z][a-z-]*)")
 )
 
+var (
+	testCallRE = regexp.MustCompile(`-(?:run|bench|fuzz)[= ]'?([\w/.^$|]+)`)
+	testFuncRE = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
+)
+
+// goneTests finds pages that tell to run a test, benchmark or fuzz target of ours
+// that is not there.
+func goneTests(r *repo) []string {
+	var names []string
+	for _, p := range r.paths(func(p string) bool { return strings.HasSuffix(p, "_test.go") }) {
+		for _, m := range testFuncRE.FindAllStringSubmatch(string(r.files[p]), -1) {
+			names = append(names, m[1])
+		}
+	}
+	var bad []string
+	for _, p := range r.paths(func(p string) bool { return strings.HasSuffix(p, ".md") }) {
+		for _, m := range testCallRE.FindAllStringSubmatch(string(r.files[p]), -1) {
+			pattern, _, _ := strings.Cut(strings.Trim(m[1], "."), "/")
+			re, err := regexp.Compile(pattern)
+			// "xxx" is how a benchmark says that no test is to run.
+			if err == nil && pattern != "xxx" && !slices.ContainsFunc(names, re.MatchString) {
+				bad = append(bad, fmt.Sprintf("%s tells to run %s, and no test of ours matches that", p, m[1]))
+			}
+		}
+	}
+	return bad
+}
+
 // makefileTargets are the targets, and which of them have a help text.
 func makefileTargets(makefile string) (all []string, help map[string]bool) {
 	help = map[string]bool{}

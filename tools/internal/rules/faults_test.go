@@ -165,6 +165,14 @@ func TestFindsTextFaults(t *testing.T) {
 	)), "a.go:1: \"TO"+"DO\"", "a.go:3: ", "b.md:1: ", "b.md:2: ", "c.txt:1: ", "c.txt:2: ", "c.txt does not end with a newline", "p.patch:1: ")
 }
 
+func TestFindsGoneTests(t *testing.T) {
+	found(t, goneTests(files(
+		"a_test.go", "func TestSomething(t *testing.T) {}\nfunc BenchmarkIt(b *testing.B) {}\n",
+		"b.md", "`go test -run Some ./x`, `go test -run xxx -bench It/sub -benchtime 3x`, `-run '^TestSomething$'`\n",
+		"c.md", "`go test -run Cost -v`, `-fuzz FuzzIt`\n",
+	)), "c.md tells to run Cost", "c.md tells to run FuzzIt")
+}
+
 func TestFindsMakefileFaults(t *testing.T) {
 	found(t, makefileFaults(".PHONY: all \\\n\tclean\n\nX := 1\nall: tool.bin ## build\n\ttrue\n\nclean: ## remove\n\trm x\n"))
 	found(t, makefileFaults(".PHONY: all gone\nall:\n\ttrue\nclean: ## remove\n\trm x\n"),

@@ -267,6 +267,8 @@ func TestGoFiles(t *testing.T) { report(t, goFaults(checkout(t))) }
 
 func TestText(t *testing.T) { report(t, textFaults(checkout(t))) }
 
+func TestNamedTests(t *testing.T) { report(t, goneTests(checkout(t))) }
+
 func TestMakefile(t *testing.T) {
 	r := checkout(t)
 	report(t, makefileFaults(string(r.files["Makefile"])))
