@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/moby/sys/capability"
 	"golang.org/x/sys/unix"
 )
 
@@ -165,17 +167,18 @@ func cgroupsLeft(rel string) []string {
 	return dirs
 }
 
-// canLowerOOMScore says whether CAP_SYS_RESOURCE (bit 24) is effective.
-// Without it runc cannot give a sandbox dockershim's oom_score_adj of -998.
-func canLowerOOMScore() bool {
-	b, _ := os.ReadFile("/proc/self/status")
-	for _, l := range strings.Split(string(b), "\n") {
-		if v, ok := strings.CutPrefix(l, "CapEff:"); ok {
-			n, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
-			return err == nil && n&(1<<24) != 0
-		}
+// hasAllCapabilities says whether this process has every capability that the
+// kernel knows. runc cannot give a container what the machine does not have, and
+// without CAP_SYS_RESOURCE not even dockershim's oom_score_adj of -998.
+func hasAllCapabilities() bool {
+	caps, err := capability.NewPid2(0)
+	if err != nil || caps.Load() != nil {
+		return false
 	}
-	return false
+	supported, err := capability.ListSupported()
+	return err == nil && !slices.ContainsFunc(supported, func(c capability.Cap) bool {
+		return !caps.Get(capability.BOUNDING, c) || !caps.Get(capability.EFFECTIVE, c)
+	})
 }
 
 func (e *Env) needMachine() error {

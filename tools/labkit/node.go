@@ -191,7 +191,7 @@ func (n *Node) StartDocker(ctx context.Context) error {
 	args := []string{"--storage-driver=overlay2", "--exec-opt=native.cgroupdriver=cgroupfs", "--live-restore",
 		"--default-ipc-mode=shareable", // kubelet 1.7 joins the sandbox's IPC namespace
 		"--bip=" + strings.TrimSuffix(n.PodCIDR, "0/24") + "1/24", "--ip-masq=false"}
-	if !canLowerOOMScore() {
+	if !hasAllCapabilities() {
 		args = append(args, "--add-runtime=clamp="+toolPath(n.env.Root, "runcclamp"), "--default-runtime=clamp")
 	}
 	var err error

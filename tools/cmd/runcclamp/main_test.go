@@ -11,35 +11,51 @@ import (
 	"testing"
 )
 
-func TestClampJSON(t *testing.T) {
+func TestProcess(t *testing.T) {
 	for _, tt := range []struct {
 		in    string
 		least int
-		under string
+		under []string
 		want  string // "" = unchanged
 	}{
-		{`{"process":{"oomScoreAdj":-998},"big":12345678901234567890}`, 0, "process", `{"big":12345678901234567890,"process":{"oomScoreAdj":0}}`},
-		{`{"process":{"oomScoreAdj":1000}}`, 0, "process", ""},
-		{`{"process":{"oomScoreAdj":null}}`, 0, "process", ""},
-		{`{"process":{}}`, 0, "process", ""},
-		{`{}`, 0, "process", ""},
-		{`{"oomScoreAdj":-998}`, -500, "", `{"oomScoreAdj":-500}`},
+		{`{"process":{"oomScoreAdj":-998},"big":12345678901234567890}`, 0, []string{"process"}, `{"big":12345678901234567890,"process":{"oomScoreAdj":0}}`},
+		{`{"process":{"oomScoreAdj": 1000}}`, 0, []string{"process"}, ""},
+		{`{"process":{"oomScoreAdj":null,"capabilities":null}}`, 0, []string{"process"}, ""},
+		{`{"process":{}}`, 0, []string{"process"}, ""},
+		{`{"process":null}`, 0, []string{"process"}, ""},
+		{`{}`, 0, []string{"process"}, ""},
+		{`{"oomScoreAdj":-998}`, -500, nil, `{"oomScoreAdj":-500}`},
+		{`{"capabilities":{"bounding":["CAP_CHOWN", "CAP_KILL"],"ambient":[]}}`, 0, nil, ""},
+		{`{"capabilities":{"bounding":["CAP_CHOWN","CAP_SYS_RESOURCE","CAP_KILL"],"permitted":["CAP_SYS_RESOURCE"]}}`, 0, nil,
+			`{"capabilities":{"bounding":["CAP_CHOWN","CAP_KILL"],"permitted":[]}}`},
+		{`{"capabilities":{"bounding":["CAP_SYS_RESOURCE"]},"oomScoreAdj":-998}`, 0, nil, `{"capabilities":{"bounding":[]},"oomScoreAdj":0}`},
 	} {
-		var under []string
-		if tt.under != "" {
-			under = []string{tt.under}
-		}
-		out, changed, err := clampJSON([]byte(tt.in), tt.least, under...)
+		l := &limits{oomScoreAdj: tt.least, capabilities: []string{"CAP_CHOWN", "CAP_KILL"}}
+		out, err := edit([]byte(tt.in), l.process, tt.under...)
 		want := tt.want
 		if want == "" {
 			want = tt.in
 		}
-		if err != nil || changed != (tt.want != "") || string(out) != want {
-			t.Errorf("%s: %s, changed %v, %v", tt.in, out, changed, err)
+		if err != nil || string(out) != want {
+			t.Errorf("%s: %s, %v", tt.in, out, err)
 		}
 	}
-	if _, _, err := clampJSON([]byte(`[`), 0); err == nil {
-		t.Error("accepted bad JSON")
+	for _, bad := range []string{`[`, `{"oomScoreAdj":"x"}`, `{"capabilities":[]}`} {
+		if _, err := edit([]byte(bad), (&limits{}).process); err == nil {
+			t.Errorf("accepted %s", bad)
+		}
+	}
+}
+
+func TestOwnLimits(t *testing.T) {
+	l, err := ownLimits()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range l.capabilities {
+		if !strings.HasPrefix(c, "CAP_") || c != strings.ToUpper(c) {
+			t.Errorf("%q is no OCI name", c)
+		}
 	}
 }
 

@@ -5,8 +5,6 @@ package containerhashcompat
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 
 	"holdfast/tools/labkit"
@@ -42,33 +40,7 @@ type kind struct {
 const sleep = "command: [/labpod, sleep]"
 
 // kinds: at least 30, of every kind that runs on the machine.
-var kinds = runnable(allKinds)
-
-// runnable leaves out privileged containers on a machine that lacks a
-// capability: runc cannot give what the machine does not have.
-func runnable(all []kind) []kind {
-	var out []kind
-	for _, k := range all {
-		if !strings.Contains(k.container, "privileged: true") || allCapabilities() {
-			out = append(out, k)
-		}
-	}
-	return out
-}
-
-func allCapabilities() bool {
-	status, err1 := os.ReadFile("/proc/self/status")
-	last, err2 := os.ReadFile("/proc/sys/kernel/cap_last_cap")
-	n, err3 := strconv.Atoi(strings.TrimSpace(string(last)))
-	_, rest, ok := strings.Cut(string(status), "CapBnd:")
-	if err1 != nil || err2 != nil || err3 != nil || !ok {
-		return false
-	}
-	bounding, err := strconv.ParseUint(strings.Fields(rest)[0], 16, 64)
-	return err == nil && bounding == 1<<(n+1)-1
-}
-
-var allKinds = []kind{
+var kinds = []kind{
 	{name: "plain"},
 	{name: "no-token", pod: "automountServiceAccountToken: false"},
 	{name: "privileged", container: "securityContext: {privileged: true}"},
