@@ -34,7 +34,7 @@ test: tool test-packages ## everything CI runs: rules, unit tests, upstream's te
 check: tool test-packages source ## repository rules and our own unit tests only
 	@$(H) test --part rules,unit
 
-proofs: tool test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
+proofs: all test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
 	@cd tools && HOLDFAST_PROOFS=long go test -count=1 -v -timeout=3h ./internal/proofs
 
 test-packages: ## install the Debian packages that the rules and unit tests miss (root)

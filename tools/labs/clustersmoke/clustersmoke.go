@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ func init() {
 				"start etcd, kube-apiserver (TLS, RBAC), kube-scheduler, and the kube-controller-manager and kubelet under test with docker",
 				"create a Deployment of 3 replicas with a readiness probe, image web:v1, and a Service",
 				"oracle: 3 ready addresses in Endpoints, each answers HTTP from another pod with v1",
+				"oracle: the reflectors of the controller manager have the names that upstream's build gives them, in its metrics",
 				"roll out web:v2 by a strategic merge patch, under HTTP load on the Endpoints' addresses",
 				"oracle: 3 addresses answer v2, nothing of v1 is left, no request failed",
 				"roll back through the rollback subresource",
@@ -108,7 +110,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		return labkit.Result{}, err
 	}
 	s := &smoke{e, c, c.Nodes[0]}
-	for _, step := range []func(context.Context) error{s.create, s.update, s.rollback, s.restart, s.delete} {
+	for _, step := range []func(context.Context) error{s.create, s.names, s.update, s.rollback, s.restart, s.delete} {
 		if err := step(ctx); err != nil {
 			if _, ok := err.(wrong); ok && ctx.Err() == nil && s.allAlive() == nil {
 				return labkit.ReproducedBecause("the cluster misbehaved: %v", err), nil
@@ -143,6 +145,30 @@ func (s *smoke) create(ctx context.Context) error {
 		return err
 	}
 	return s.serves(ctx, "v1")
+}
+
+// reflectorRE is a sample of the metrics of a reflector with its name, which
+// client-go makes of the source file that started it (see the toolchain patch
+// reflector-names).
+var reflectorRE = regexp.MustCompile(`(?m)^reflector_last_resource_version\{name="([^"]*)"\}`)
+
+func (s *smoke) names(ctx context.Context) error {
+	body, err := labkit.HTTPGet(ctx, s.c.ControllerManager.URL+"/metrics")
+	if err != nil {
+		return err
+	}
+	const informers = "reflector_k8s_io_kubernetes_vendor_k8s_io_client_go_informers_factory_go_"
+	found := false
+	for _, m := range reflectorRE.FindAllStringSubmatch(body, -1) {
+		found = found || strings.HasPrefix(m[1], informers)
+		if !strings.HasPrefix(m[1], "reflector_k8s_io_kubernetes_") {
+			return wrong{fmt.Errorf("a reflector has the name %s", m[1])}
+		}
+	}
+	if !found {
+		return wrong{fmt.Errorf("no reflector has a name that begins with %s", informers)}
+	}
+	return nil
 }
 
 // serves waits for three ready addresses that answer with version from three
