@@ -53,8 +53,8 @@ func New(reflector string, expectedType reflect.Type, resourceVersion string) *C
 // for the event before, or where the watch started. A type of event that is not known
 // says nothing about what has been received, so it does not move the cursor.
 //
-// It is called for every event of every watch. That it keeps nothing and is handed
-// what the reflector has read already makes it hardly measurable there.
+// It is called for every event of every watch, so it keeps nothing and is handed what
+// the reflector has read already.
 func (c *Cursor) Next(current, rv string, eventType watch.EventType, obj metav1.Object) string {
 	if !c.enabled {
 		c.kept = c.next(c.kept, rv, eventType, obj)
