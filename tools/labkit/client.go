@@ -328,19 +328,29 @@ func NotReadyAddresses(ep *Object) []string { return addresses(ep, "notReadyAddr
 
 func addresses(ep *Object, field string) []string {
 	var out []string
+	eachAddress(ep, field, func(_, address string) { out = append(out, address) })
+	return out
+}
+
+// EachReadyAddress calls f with the pod, "" if there is none, and "ip:port" of
+// every ready address of an Endpoints object, in its order.
+func EachReadyAddress(ep *Object, f func(pod, address string)) { eachAddress(ep, "addresses", f) }
+
+func eachAddress(ep *Object, field string, f func(pod, address string)) {
 	for _, s := range Slice(ep, "subsets") {
 		m, _ := s.(map[string]any)
 		ips, _ := m[field].([]any)
 		ports, _ := m["ports"].([]any)
 		for _, ip := range ips {
+			im, _ := ip.(map[string]any)
+			ref, _ := im["targetRef"].(map[string]any)
+			pod, _ := ref["name"].(string)
 			for _, port := range ports {
-				im, _ := ip.(map[string]any)
 				pm, _ := port.(map[string]any)
-				out = append(out, fmt.Sprintf("%v:%v", im["ip"], pm["port"]))
+				f(pod, fmt.Sprintf("%v:%v", im["ip"], pm["port"]))
 			}
 		}
 	}
-	return out
 }
 
 // ContainerIDs are the runtime IDs of a pod's containers by name, without the

@@ -220,17 +220,16 @@ func (l *Lab) Home() string {
 func Expand(names []string) []string {
 	var out []string
 	for _, n := range names {
-		home := []string{n}
+		var home []string
 		if registry[n] == nil {
-			home = nil
 			for _, l := range Labs() {
 				if l.Home() == n {
 					home = append(home, l.Name)
 				}
 			}
-			if home == nil {
-				home = []string{n}
-			}
+		}
+		if home == nil {
+			home = []string{n}
 		}
 		out = append(out, home...)
 	}

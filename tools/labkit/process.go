@@ -128,6 +128,23 @@ func (p *Proc) Stop() error {
 	return late
 }
 
+// startLine begins the line that each start of a process writes into its log.
+const startLine = "--- start "
+
+// LastRunLog returns what the process has logged since its last start.
+func (p *Proc) LastRunLog() (string, error) {
+	b, err := os.ReadFile(p.LogPath)
+	if err != nil {
+		return "", err
+	}
+	i := strings.LastIndex(string(b), startLine)
+	if i < 0 {
+		return "", fmt.Errorf("%s: no line that begins with %q", p.LogPath, startLine)
+	}
+	_, last, _ := strings.Cut(string(b[i:]), "\n")
+	return last, nil
+}
+
 // LogTail returns the last n lines of the log, for error messages.
 func (p *Proc) LogTail(n int) string { return tail(p.LogPath, n) }
 
@@ -280,7 +297,7 @@ func (s *Supervisor) start(ctx context.Context, p Process, cloneflags uintptr) (
 	if p.Node != nil {
 		path, args = p.Node.join(path, args)
 	}
-	fmt.Fprintf(log, "--- start %d of %s at %s: %s %s\n", n, p.Name, time.Now().UTC().Format(time.RFC3339Nano), p.Path, strings.Join(p.Args, " "))
+	fmt.Fprintf(log, startLine+"%d of %s at %s: %s %s\n", n, p.Name, time.Now().UTC().Format(time.RFC3339Nano), p.Path, strings.Join(p.Args, " "))
 	cmd := exec.Command(path, args...)
 	cmd.Dir = p.Dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.Dir, "LC_ALL=C", marker + "=" + s.ID}, p.Env...)

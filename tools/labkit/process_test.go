@@ -213,6 +213,9 @@ func TestKill(t *testing.T) {
 	if !strings.Contains(proc.LogTail(9), "--- start 2 of x") {
 		t.Errorf("log: %s", proc.LogTail(9))
 	}
+	if last, err := proc.LastRunLog(); err != nil || strings.Contains(last, "--- start") || strings.Contains(last, "signal: killed") {
+		t.Errorf("log of the last run: %q, %v", last, err)
+	}
 }
 
 func TestStopTakesTheGroup(t *testing.T) {

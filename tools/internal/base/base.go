@@ -72,9 +72,12 @@ type Base struct {
 
 const ownModule = "holdfast/"
 
+// Own says whether the binary is a lab's own program, in the root module.
+func (bin Binary) Own() bool { return strings.HasPrefix(bin.Package, ownModule) }
+
 // ImportPath is where the go command finds the binary's main package.
 func (b *Base) ImportPath(bin Binary) string {
-	if strings.HasPrefix(bin.Package, ownModule) {
+	if bin.Own() {
 		return bin.Package
 	}
 	return path.Join(b.Module, bin.Package)
@@ -181,7 +184,7 @@ func (b *Base) validate(name string) error {
 		return fmt.Errorf(`"series" has no "toolchain"`)
 	}
 	for n, bin := range b.Binaries {
-		if !strings.HasPrefix(bin.Package, "./") && !strings.HasPrefix(bin.Package, ownModule) {
+		if !strings.HasPrefix(bin.Package, "./") && !bin.Own() {
 			return fmt.Errorf(`binary %q: "package" is %q: it starts with "./" or %q`, n, bin.Package, ownModule)
 		}
 	}

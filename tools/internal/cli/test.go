@@ -109,6 +109,9 @@ func testParts(b *base.Base) []parts.Part {
 			if err != nil {
 				return parts.Count{}, err
 			}
+			if err := writeTrees(b); err != nil {
+				return parts.Count{}, err
+			}
 			return upstreamTests(b, false)
 		}},
 		{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return runLabs(b) }},
@@ -162,11 +165,8 @@ func writeTrees(b *base.Base) error {
 
 // upstreamTests runs upstream's tests in both trees of b, of the packages that
 // overlay or series touch or of all that the binaries link as well, and compares
-// what fails.
+// what fails. The trees are there.
 func upstreamTests(b *base.Base, all bool) (parts.Count, error) {
-	if err := writeTrees(b); err != nil {
-		return parts.Count{}, err
-	}
 	both, oursOnly, err := upstreamtest.Touched(b)
 	if err != nil {
 		return parts.Count{}, err
@@ -211,6 +211,9 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 				return exit.Usagef("--set %q: it is touched or all", set)
 			}
 			if err := b.HasVariant(base.Ours); err != nil {
+				return err
+			}
+			if err := writeTrees(b); err != nil {
 				return err
 			}
 			_, err = upstreamTests(b, set == "all")

@@ -98,9 +98,8 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}
 	// kubenet cannot take a pod down before the kubelet knows the node's PodCIDR.
 	if err := l.e.WaitUntil(ctx, "kubenet is ready", time.Minute, func(context.Context) (bool, error) {
-		s, err := l.log()
-		i := strings.LastIndex(s, "--- start ")
-		return err == nil && i >= 0 && strings.Contains(s[i:], "CIDR: "), err
+		s, err := l.node.Kubelet.LastRunLog()
+		return strings.Contains(s, "CIDR: "), err
 	}); err != nil {
 		return labkit.Result{}, err
 	}

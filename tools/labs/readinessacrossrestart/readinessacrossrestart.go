@@ -9,7 +9,6 @@ package readinessacrossrestart
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -335,11 +334,10 @@ func (l *lab) judgeChanges(ctx context.Context) error {
 	// Neither the container whose image changed nor the one of the deleted pod was
 	// kept. The API need not show it: a kubelet publishes some 2 pods a second, and
 	// the new container may be ready by then.
-	log, err := os.ReadFile(l.node.Kubelet.LogPath)
+	last, err := l.node.Kubelet.LastRunLog()
 	if err != nil {
 		return err
 	}
-	_, last, _ := strings.Cut(string(log[strings.LastIndex(string(log), "--- start "):]), "\n")
 	for _, line := range strings.Split(last, "\n") {
 		for _, pod := range []string{deleted, imaged} {
 			if strings.Contains(line, "Keeping the published readiness") && strings.Contains(line, pod+"_") {

@@ -207,7 +207,7 @@ func (l *lab) start(ctx context.Context) error {
 	if l.p, err = startProxy(l.e, l.c.APIServer); err != nil {
 		return err
 	}
-	if strings.HasPrefix(l.server, "v1.8.") {
+	if coarseAudit(l.server) {
 		// 1.8's audit log does not tell when a watch ended; shorter ones cannot be judged.
 		l.p.shortest = 2 * int(auditrv.CoarseLag/time.Second)
 	}

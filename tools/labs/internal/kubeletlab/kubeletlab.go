@@ -220,35 +220,17 @@ func Seen(pods, endpoints *labkit.Recorder, ns, service string, since time.Time,
 	return p, nil
 }
 
-// eachReady calls f with the pod and "ip:port" of every ready address.
-func eachReady(ep *labkit.Object, f func(pod, address string)) {
-	for _, s := range labkit.Slice(ep, "subsets") {
-		m, _ := s.(map[string]any)
-		as, _ := m["addresses"].([]any)
-		ports, _ := m["ports"].([]any)
-		for _, a := range as {
-			am, _ := a.(map[string]any)
-			ref, _ := am["targetRef"].(map[string]any)
-			name, _ := ref["name"].(string)
-			for _, p := range ports {
-				pm, _ := p.(map[string]any)
-				f(name, fmt.Sprintf("%v:%v", am["ip"], pm["port"]))
-			}
-		}
-	}
-}
-
 // ReadyPods are the names of the pods behind the ready addresses of ep.
 func ReadyPods(ep *labkit.Object) []string {
 	var out []string
-	eachReady(ep, func(pod, _ string) { out = append(out, pod) })
+	labkit.EachReadyAddress(ep, func(pod, _ string) { out = append(out, pod) })
 	return out
 }
 
 // ReadyAddressesOf are the "ip:port" of the ready addresses whose pod want accepts.
 func ReadyAddressesOf(ep *labkit.Object, want func(pod string) bool) []string {
 	var out []string
-	eachReady(ep, func(pod, address string) {
+	labkit.EachReadyAddress(ep, func(pod, address string) {
 		if want(pod) {
 			out = append(out, address)
 		}
