@@ -46,15 +46,15 @@ func NewBinaries(root string, rules []string) (*Binaries, error) {
 	return b, nil
 }
 
-// Path says where bin is expected; bin.Variant must be stock or ours.
+// Path says where bin is expected; bin.Variant must not be UnderTest.
 func (b *Binaries) Path(bin Binary) string {
 	if p, ok := b.Rules[bin.String()]; ok {
 		return p
 	}
-	if d, ok := b.Rules[bin.Base+"/"+bin.Variant]; ok {
+	if d, ok := b.Rules[bin.Base+"/"+bin.Variant.Dir()]; ok {
 		return filepath.Join(d, bin.Name)
 	}
-	return filepath.Join(b.Dir, bin.Base, bin.Variant, bin.Name)
+	return filepath.Join(b.Dir, bin.Base, bin.Variant.Dir(), bin.Name)
 }
 
 // Check returns an error that names every binary that is not there.

@@ -7,8 +7,8 @@
 // # Words
 //
 // A Lab is a Go value. The runner runs it once per variant: "stock" (upstream
-// with the toolchain patches only), "ours", and, if the lab names feature
-// gates, "ours-gate-off". Each run answers Reproduced, Absent or
+// with the toolchain patches only), "ours", and, if slugs.json names feature
+// gates for the lab, "ours-gate-off". Each run answers Reproduced, Absent or
 // Inconclusive. Unless the lab says otherwise stock must be reproduced, ours
 // absent and ours-gate-off reproduced; any other answer makes the command
 // exit 1. A crash, an error, a time-out, a panic or a left-over process is
@@ -40,7 +40,6 @@
 //		labkit.Register(labkit.Lab{
 //			Name:    "replica-gone",
 //			Summary: "a deleted pod comes back under another name",
-//			Gates:   []string{"ReplicaGone"}, // adds the variant ours-gate-off
 //			Plan: func(p labkit.Profile) []string {
 //				return []string{"start etcd, apiserver and the controller manager under test",
 //					"create a ReplicationController and delete its pod",

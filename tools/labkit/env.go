@@ -23,8 +23,8 @@ type Program struct {
 	Path string
 	// Base is the release, like "v1.9.11"; component flags depend on it.
 	Base string
-	// Variant is the build: "stock" or "ours".
-	Variant string
+	// Variant is the build.
+	Variant Variant
 	// Gates are set by --feature-gates; false for the lab's own gates in the
 	// variant ours-gate-off.
 	Gates map[string]bool
@@ -121,7 +121,7 @@ func (e *Env) UnderTest(base, name string) Program {
 	p := e.Program(BinaryUnderTest(base, name))
 	if e.Variant == GateOff {
 		off := map[string]bool{}
-		for _, g := range e.Lab.Gates {
+		for _, g := range e.Lab.gates {
 			off[g] = false
 		}
 		p = p.WithGates(off)
@@ -133,7 +133,7 @@ func (e *Env) UnderTest(base, name string) Program {
 func (e *Env) Stock(base, name string) Program { return e.Program(StockBinary(base, name)) }
 
 // Ours is name of base from our build, whatever variant runs.
-func (e *Env) Ours(base, name string) Program { return e.Program(Binary{base, string(Ours), name}) }
+func (e *Env) Ours(base, name string) Program { return e.Program(Binary{base, Ours, name}) }
 
 // Program is any binary, also one of a lab-only build of a base.
 func (e *Env) Program(b Binary) Program {

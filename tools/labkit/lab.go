@@ -7,9 +7,14 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"time"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/slugs"
 )
 
 // Verdict is a lab's answer for one variant.
@@ -34,24 +39,24 @@ const (
 	Long Profile = "long"
 )
 
-// Variant says which build is under test.
-type Variant string
+// Variant says which build is under test: a variant of a base, or GateOff.
+type Variant = base.Variant
 
 const (
 	// Stock is upstream plus the toolchain series.
-	Stock Variant = "stock"
+	Stock = base.Stock
 	// Ours is stock plus overlay plus the carry series.
-	Ours Variant = "ours"
+	Ours = base.Ours
 	// GateOff is ours with the lab's feature gates set to false.
 	GateOff Variant = "ours-gate-off"
 )
 
-// build is the directory name of the variant below _output/bin/<base>/.
-func (v Variant) build() string {
+// buildOf is the build that runs as v.
+func buildOf(v Variant) Variant {
 	if v == GateOff {
-		return string(Ours)
+		return Ours
 	}
-	return string(v)
+	return v
 }
 
 // Result is what a lab's Run answers.
@@ -77,16 +82,18 @@ func InconclusiveBecause(format string, a ...any) Result {
 }
 
 // Binary names a program that a lab needs: Name of base Base (like v1.9.11).
-// Variant is "stock", "ours" or UnderTest.
+// Variant is one of the base's, or UnderTest.
 type Binary struct {
-	Base, Variant, Name string
+	Base    string
+	Variant Variant
+	Name    string
 }
 
 // UnderTest in Binary.Variant means the build of the variant that runs.
-const UnderTest = "under-test"
+const UnderTest Variant = "under-test"
 
 // StockBinary is Name of Base as upstream has it, in every variant.
-func StockBinary(base, name string) Binary { return Binary{base, string(Stock), name} }
+func StockBinary(base, name string) Binary { return Binary{base, Stock, name} }
 
 // BinaryUnderTest is Name of Base from the build of the variant that runs.
 func BinaryUnderTest(base, name string) Binary { return Binary{base, UnderTest, name} }
@@ -94,12 +101,12 @@ func BinaryUnderTest(base, name string) Binary { return Binary{base, UnderTest, 
 // forVariant resolves UnderTest.
 func (b Binary) forVariant(v Variant) Binary {
 	if b.Variant == UnderTest {
-		b.Variant = v.build()
+		b.Variant = buildOf(v)
 	}
 	return b
 }
 
-func (b Binary) String() string { return b.Base + "/" + b.Variant + "/" + b.Name }
+func (b Binary) String() string { return b.Base + "/" + b.Variant.Dir() + "/" + b.Name }
 
 // Lab is one incident as a program. See the package comment for an example.
 type Lab struct {
@@ -110,16 +117,14 @@ type Lab struct {
 	Folder string
 	// Summary is one line for the list of labs.
 	Summary string
-	// Gates are the feature gates that the variant ours-gate-off sets to false.
-	// Empty: that variant is not run.
-	Gates []string
 	// Plan is printed before anything starts, one line per step.
 	Plan func(Profile) []string
 	// Needs are the binaries, checked before anything starts.
 	Needs []Binary
 	// Expect overrides what a variant must answer (see DefaultExpect).
 	Expect map[Variant]Verdict
-	// Variants overrides which variants are run and in what order.
+	// Variants overrides which variants are run and in what order. One that
+	// DefaultExpect does not have needs its Expect.
 	Variants []Variant
 	// Timeout bounds one variant's run; nil: 5 minutes short, 30 minutes long.
 	Timeout func(Profile) time.Duration
@@ -130,15 +135,30 @@ type Lab struct {
 	Packages []string
 	// Run drives the incident. It must honour ctx. An error is Inconclusive.
 	Run func(ctx context.Context, e *Env) (Result, error)
+
+	// What slugs.json says of the lab (see UseTable): the feature gates that the
+	// variant ours-gate-off sets to false, without which it is not run, and the
+	// slugs that the lab shows.
+	gates, slugs []string
 }
+
+// Gates are the feature gates that the variant ours-gate-off sets to false.
+func (l *Lab) Gates() []string { return slices.Clone(l.gates) }
 
 // DefaultExpect is what a variant must answer unless the lab overrides it.
 var DefaultExpect = map[Variant]Verdict{Stock: Reproduced, Ours: Absent, GateOff: Reproduced}
 
-// Expected is the verdict that v must have.
+// Expected is the verdict that v must have; "" if it cannot be run. Ours without
+// a slug that the lab shows answers as ours with the gates off.
 func (l *Lab) Expected(v Variant) Verdict {
 	if e, ok := l.Expect[v]; ok {
 		return e
+	}
+	if v.Name() == string(Ours) && len(v.Minus()) > 0 {
+		if slices.ContainsFunc(v.Minus(), func(s string) bool { return slices.Contains(l.slugs, s) }) {
+			return l.Expected(GateOff)
+		}
+		return l.Expected(Ours)
 	}
 	return DefaultExpect[v]
 }
@@ -148,7 +168,7 @@ func (l *Lab) variants() []Variant {
 		return l.Variants
 	}
 	vs := []Variant{Stock, Ours}
-	if len(l.Gates) > 0 {
+	if len(l.gates) > 0 {
 		vs = append(vs, GateOff)
 	}
 	return vs
@@ -179,11 +199,8 @@ func (l *Lab) validate() error {
 		return fmt.Errorf("lab %s: Run is missing", l.Name)
 	}
 	for _, v := range l.variants() {
-		if _, ok := DefaultExpect[v]; !ok {
-			return fmt.Errorf("lab %s: unknown variant %q", l.Name, v)
-		}
-		if v == GateOff && len(l.Gates) == 0 {
-			return fmt.Errorf("lab %s: variant %s needs Gates", l.Name, v)
+		if l.Expected(v) == "" {
+			return fmt.Errorf("lab %s: variant %q has no Expect", l.Name, v)
 		}
 	}
 	return nil
@@ -204,6 +221,25 @@ func Register(l Lab) {
 		panic("labkit: lab " + l.Name + " registered twice")
 	}
 	registry[l.Name] = &l
+}
+
+// UseTable tells the registered labs what slugs.json says of them. Each lab is
+// in it, and it names no lab that there is not.
+func UseTable(t *slugs.Table) error {
+	known := t.Labs()
+	for _, l := range Labs() {
+		gates, ok := known[l.Name]
+		if !ok {
+			return exit.Preconditionf("lab %s is not in %s: add it to the labs of the slug that it shows, or to \"checks\" if it shows no incident", l.Name, slugs.File)
+		}
+		l.gates, l.slugs = gates, t.LabSlugs(l.Name)
+	}
+	for name := range known {
+		if registry[name] == nil {
+			return exit.Preconditionf("%s names the lab %s, which there is not", slugs.File, name)
+		}
+	}
+	return nil
 }
 
 // Home is the folder below labs/ that the lab belongs to.

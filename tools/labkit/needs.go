@@ -42,7 +42,7 @@ func (bs *Binaries) OurBuild(b Binary) bool {
 	if os.Getenv("HOLDFAST_BIN_DIR") != "" {
 		return false
 	}
-	return bs.Path(b) == filepath.Join(bs.Dir, b.Base, b.Variant, b.Name)
+	return bs.Path(b) == filepath.Join(bs.Dir, b.Base, b.Variant.Dir(), b.Name)
 }
 
 // UpNeeds are the binaries that Up runs for v.

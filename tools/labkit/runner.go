@@ -27,6 +27,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/slugs"
 )
 
 // Options says how to run labs.
@@ -68,6 +69,7 @@ func (o Outcome) AsExpected() bool { return o.Result.Verdict == o.Expected }
 // request is what the machine's runner is told, response what it answers.
 type request struct {
 	Lab, ID, Dir, Root string
+	Gates, Slugs       []string // of the lab
 	Variant            Variant
 	Profile            Profile
 	Seed               uint64
@@ -94,6 +96,13 @@ func RunLabs(ctx context.Context, names []string, o Options) error {
 	if err != nil {
 		return err
 	}
+	table, err := slugs.Load(root)
+	if err != nil {
+		return err
+	}
+	if err := UseTable(table); err != nil {
+		return err
+	}
 	bins, err := NewBinaries(root, o.Bins)
 	if err != nil {
 		return exit.Usagef("%v", err)
@@ -114,10 +123,10 @@ func RunLabs(ctx context.Context, names []string, o Options) error {
 		if len(o.Only) > 0 {
 			vs = nil
 			for _, v := range o.Only {
-				if _, ok := DefaultExpect[v]; !ok {
-					return exit.Usagef("--variant %q: want %s, %s or %s", v, Stock, Ours, GateOff)
+				if l.Expected(v) == "" {
+					return exit.Usagef("--variant %q: lab %s has %s and \"%s -SLUG\"", v, l.Name, words(l.variants()), Ours)
 				}
-				if v == GateOff && len(l.Gates) == 0 {
+				if v == GateOff && len(l.gates) == 0 {
 					return exit.Usagef("--variant %s: lab %s has no feature gate", v, l.Name)
 				}
 				vs = append(vs, v)
@@ -154,6 +163,14 @@ func RunLabs(ctx context.Context, names []string, o Options) error {
 		return failed
 	}
 	return nil
+}
+
+func words(vs []Variant) string {
+	var out []string
+	for _, v := range vs {
+		out = append(out, string(v))
+	}
+	return strings.Join(out, ", ")
 }
 
 // prepare checks the preconditions of every lab.
@@ -206,7 +223,7 @@ func runLab(ctx context.Context, l *Lab, vs []Variant, root string, bins *Binari
 		if ctx.Err() != nil {
 			break
 		}
-		req := request{Lab: l.Name, ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, string(v)), Root: root, Variant: v,
+		req := request{Lab: l.Name, Gates: l.gates, Slugs: l.slugs, ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 			Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins}
 		began := time.Now()
 		res := runMachine(ctx, req, o.Out)
@@ -343,6 +360,7 @@ func RunInner(file string) error {
 	if err != nil {
 		return err
 	}
+	l.gates, l.slugs = req.Gates, req.Slugs
 	sup, err := NewSupervisor(req.Dir, req.ID)
 	if err != nil {
 		return err

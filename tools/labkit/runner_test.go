@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/slugs"
 )
 
 // testLabs are labs that need no cluster. They are hidden, not registered.
@@ -153,12 +155,16 @@ func TestSeed(t *testing.T) {
 }
 
 func TestRunLabsErrors(t *testing.T) {
-	Register(Lab{Name: "needy", Summary: "wants binaries", Gates: []string{"G"}, Plan: func(Profile) []string { return nil },
+	Register(Lab{Name: "needy", Summary: "wants binaries", Plan: func(Profile) []string { return nil },
 		Needs: []Binary{StockBinary("v1.9.11", "kube-apiserver"), BinaryUnderTest("v1.9.11", "kubelet")},
 		Run:   func(context.Context, *Env) (Result, error) { return Result{}, nil }})
 	t.Cleanup(func() { delete(registry, "needy") })
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module holdfast\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "slugs.json"), []byte(`{"slugs": [{"slug": "need", "kind": "fix",
+		"forms": [{"bases": ["v1.9.11"], "gates": {"G": true}, "labs": {"needy": ["G"]}}]}], "checks": [`+others("needy")+`]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("HOLDFAST_BIN_DIR", "")
@@ -186,6 +192,45 @@ func TestRunLabsErrors(t *testing.T) {
 	}
 }
 
+// others lists the registered labs but one, as JSON strings.
+func others(but string) string {
+	var out []string
+	for _, l := range Labs() {
+		if l.Name != but {
+			out = append(out, fmt.Sprintf("%q", l.Name))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+func TestUseTable(t *testing.T) {
+	saved := registry
+	defer func() { registry = saved }()
+	registry = map[string]*Lab{}
+	for _, n := range []string{"a", "b"} {
+		Register(Lab{Name: n, Summary: "s", Plan: func(Profile) []string { return nil }, Run: func(context.Context, *Env) (Result, error) { return Result{}, nil }})
+	}
+	use := func(labs, checks string) error {
+		table, err := slugs.Parse([]byte(`{"slugs": [{"slug": "x", "kind": "fix", "forms": [{"bases": ["v1.9.11"], "gates": {"G": true, "H": false}, "labs": {` + labs + `}}]}], "checks": [` + checks + `]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return UseTable(table)
+	}
+	if err := use(`"a": ["H", "G"]`, `"b"`); err != nil {
+		t.Fatal(err)
+	}
+	if a := registry["a"]; strings.Join(a.Gates(), " ") != "G H" || len(a.variants()) != 3 || len(registry["b"].variants()) != 2 {
+		t.Errorf("%+v", a)
+	}
+	if err := use(`"a": []`, ``); exit.Code(err) != 1 || !strings.Contains(err.Error(), "lab b is not in slugs.json") {
+		t.Error(err)
+	}
+	if err := use(`"a": [], "c": []`, `"b"`); exit.Code(err) != 1 || !strings.Contains(err.Error(), "names the lab c") {
+		t.Error(err)
+	}
+}
+
 func TestValidate(t *testing.T) {
 	ok := Lab{Name: "a-b", Summary: "s", Plan: func(Profile) []string { return nil }, Run: func(context.Context, *Env) (Result, error) { return Result{}, nil }}
 	if err := ok.validate(); err != nil {
@@ -196,8 +241,7 @@ func TestValidate(t *testing.T) {
 		"Summary must be": func(l *Lab) { l.Summary = "a\nb" },
 		"Plan is missing": func(l *Lab) { l.Plan = nil },
 		"Run is missing":  func(l *Lab) { l.Run = nil },
-		"needs Gates":     func(l *Lab) { l.Variants = []Variant{GateOff} },
-		"unknown variant": func(l *Lab) { l.Variants = []Variant{"x"} },
+		"has no Expect":   func(l *Lab) { l.Variants = []Variant{"x"} },
 	} {
 		l := ok
 		f(&l)
@@ -215,7 +259,13 @@ func TestExpectedAndVariants(t *testing.T) {
 	if n := len(l.variants()); n != 2 {
 		t.Errorf("%d variants without gates", n)
 	}
-	l = Lab{Gates: []string{"X", "Y"}, Expect: map[Variant]Verdict{Stock: Absent}}
+	for v, want := range map[Variant]Verdict{"ours -a": Reproduced, "ours -b": Absent, "ours -a -b": Reproduced, "stock -a": "", "x": ""} {
+		l := Lab{slugs: []string{"a"}}
+		if got := l.Expected(v); got != want {
+			t.Errorf("%s: %q, want %q", v, got, want)
+		}
+	}
+	l = Lab{gates: []string{"X", "Y"}, Expect: map[Variant]Verdict{Stock: Absent}}
 	if l.Expected(Stock) != Absent || l.Expected(Ours) != Absent || len(l.variants()) != 3 {
 		t.Error("overridden")
 	}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package base reads bases/<version>/base.json: what one upstream release is
-// made of (module, sum, forks, overlay, patch series) and which binaries are
-// built from it.
+// made of (module, sum, forks, patch series, variants) and which binaries are
+// built from it. Which patches and overlay files are whose stands in slugs.json.
 package base
 
 import (
@@ -13,17 +13,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 
 	"holdfast/tools/internal/exit"
-)
-
-// The variants a base can be built in.
-const (
-	Stock = "stock" // upstream + toolchain series
-	Ours  = "ours"  // stock + overlay + carry series
+	"holdfast/tools/internal/slugs"
 )
 
 // The ways a base is built.
@@ -40,6 +34,11 @@ type Base struct {
 	Version string `json:"version"` // upstream module version
 	Sum     string `json:"sum"`     // "h1:" sum of the module's zip
 	Mode    string `json:"mode"`    // ModeModule or ModeGOPATH
+	// Default marks the one base that commands work on when none is named.
+	Default bool `json:"default,omitempty"`
+	// Pins is the folder of the go.mod and go.sum with the third-party versions;
+	// empty: the root's.
+	Pins string `json:"pins,omitempty"`
 
 	// Release is what `--version` of our variant prints, e.g.
 	// "v1.9.11+holdfast.1"; empty for a base that has no variant of ours.
@@ -49,25 +48,22 @@ type Base struct {
 	GitCommit string `json:"gitCommit,omitempty"`
 	BuildDate string `json:"buildDate,omitempty"`
 
-	Variants []string `json:"variants"`
-	// Without names, per lab-only variant, the patches of the toolchain series
-	// that it leaves out of stock.
-	Without map[string][]string `json:"without,omitempty"`
-	Overlay []Overlay           `json:"overlay,omitempty"`
-	Series  map[string]string   `json:"series"` // series name -> folder with its series file
-	Forks   []Fork              `json:"forks,omitempty"`
+	Variants map[string]VariantSpec `json:"variants"`
+	Series   map[string]string      `json:"series"` // series name -> folder with its series file
+	Forks    []Fork                 `json:"forks,omitempty"`
 	// Lang is given to the compiler as -lang for LangPackages: in GOPATH mode
 	// no go.mod says which language the source was written in.
 	Lang         string   `json:"lang,omitempty"`
 	LangPackages []string `json:"langPackages,omitempty"`
 	// Renames are applied to upstream's files before any patch.
 	Renames []Rename `json:"renames,omitempty"`
-	// Require overrides or adds pins to those of the root go.mod.
+	// Require overrides or adds pins to those of Pins.
 	Require  map[string]string `json:"require,omitempty"`
 	OpenAPI  *OpenAPI          `json:"openapi,omitempty"`
 	Binaries map[string]Binary `json:"binaries"`
 
-	Root string `json:"-"` // repository root, absolute
+	Root  string       `json:"-"` // repository root, absolute
+	Slugs *slugs.Table `json:"-"` // slugs.json
 }
 
 const ownModule = "holdfast/"
@@ -81,14 +77,6 @@ func (b *Base) ImportPath(bin Binary) string {
 		return bin.Package
 	}
 	return path.Join(b.Module, bin.Package)
-}
-
-// Overlay is a folder of ours that is laid over the tree.
-type Overlay struct {
-	From string `json:"from"`
-	To   string `json:"to"` // relative to the tree; "." is its root
-	// Series is the series that it belongs to; empty: carry.
-	Series string `json:"series,omitempty"`
 }
 
 // Fork is a third-party module that is copied into the tree, so that the
@@ -151,10 +139,35 @@ func Load(root, name string) (*Base, error) {
 	if d.More() {
 		return nil, exit.Preconditionf("%s: more than one JSON value", rel(root, file))
 	}
+	if b.Slugs, err = slugs.Load(root); err != nil {
+		return nil, err
+	}
 	if err := b.validate(name); err != nil {
 		return nil, exit.Preconditionf("%s: %v", rel(root, file), err)
 	}
 	return b, nil
+}
+
+// Default is the name of the base whose base.json says that it is the default.
+func Default(root string) (string, error) {
+	names, err := Names(root)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, n := range names {
+		b, err := Load(root, n)
+		if err != nil {
+			return "", err
+		}
+		if b.Default {
+			found = append(found, n)
+		}
+	}
+	if len(found) != 1 {
+		return "", exit.Preconditionf("bases/*/base.json: %q say \"default\": true; one of them does", found)
+	}
+	return found[0], nil
 }
 
 func (b *Base) validate(name string) error {
@@ -172,16 +185,27 @@ func (b *Base) validate(name string) error {
 	if b.Mode != ModeModule && b.Mode != ModeGOPATH {
 		return fmt.Errorf(`"mode" is %q: it is %q or %q`, b.Mode, ModeModule, ModeGOPATH)
 	}
-	for _, v := range b.Variants {
-		if v != Stock && v != Ours && b.Without[v] == nil {
-			return fmt.Errorf(`"variants" has %q: they are %q, %q and those of "without"`, v, Stock, Ours)
-		}
-	}
-	if slices.Contains(b.Variants, Ours) && b.Release == "" {
-		return fmt.Errorf(`"release" is empty, though there is a variant %q`, Ours)
-	}
 	if b.Series["toolchain"] == "" {
 		return fmt.Errorf(`"series" has no "toolchain"`)
+	}
+	for name, v := range b.Variants {
+		if name != Variant(name).Name() || strings.Contains(name, "-") {
+			return fmt.Errorf(`"variants" has %q: a name is one word`, name)
+		}
+		if len(v.Series) == 0 || v.Series[0] != "toolchain" {
+			return fmt.Errorf(`variant %q has the series %q: the first one is "toolchain"`, name, v.Series)
+		}
+		for _, s := range v.Series {
+			if b.Series[s] == "" {
+				return fmt.Errorf(`variant %q names the series %q, which "series" does not have`, name, s)
+			}
+		}
+		if _, err := b.MinusOf(Variant(name)); err != nil {
+			return fmt.Errorf(`variant %q: "minus": %w`, name, err)
+		}
+	}
+	if _, ok := b.Variants[string(Ours)]; ok && b.Release == "" {
+		return fmt.Errorf(`"release" is empty, though there is a variant %q`, Ours)
 	}
 	for n, bin := range b.Binaries {
 		if !strings.HasPrefix(bin.Package, "./") && !bin.Own() {
@@ -199,36 +223,6 @@ func Names(root string) ([]string, error) {
 		names = append(names, filepath.Base(filepath.Dir(f)))
 	}
 	return names, err
-}
-
-// HasVariant reports whether the base is built in variant, as an error a user
-// can act on.
-func (b *Base) HasVariant(variant string) error {
-	if slices.Contains(b.Variants, variant) {
-		return nil
-	}
-	return exit.Usagef("base %s has no variant %q: it has %s", b.Name, variant, strings.Join(b.Variants, ", "))
-}
-
-// SeriesOf returns the folders of the series of variant, in the order in
-// which they are applied.
-func (b *Base) SeriesOf(variant string) []string {
-	dirs := []string{b.Series["toolchain"]}
-	if variant == Ours && b.Series["carry"] != "" {
-		dirs = append(dirs, b.Series["carry"])
-	}
-	return dirs
-}
-
-// OverlayOf returns the overlay folders of variant.
-func (b *Base) OverlayOf(variant string) []Overlay {
-	var out []Overlay
-	for _, o := range b.Overlay {
-		if variant == Ours || o.Series == "toolchain" {
-			out = append(out, o)
-		}
-	}
-	return out
 }
 
 // BinaryNames lists the base's binaries, or only the product's.
@@ -256,8 +250,8 @@ func (b *Base) Output() string { return filepath.Join(b.Root, "_output") }
 
 // SrcDir is the materialised tree of variant. In GOPATH mode it is the part of
 // a GOPATH that holds the module.
-func (b *Base) SrcDir(variant string) string {
-	d := filepath.Join(b.Output(), "src", b.Name, variant)
+func (b *Base) SrcDir(v Variant) string {
+	d := filepath.Join(b.Output(), "src", b.Name, v.Dir())
 	if b.Mode == ModeGOPATH {
 		d = filepath.Join(d, "src", filepath.FromSlash(b.Module))
 	}
@@ -265,9 +259,17 @@ func (b *Base) SrcDir(variant string) string {
 }
 
 // BinDir is where the binaries of variant are put.
-func (b *Base) BinDir(variant string) string {
-	return filepath.Join(b.Output(), "bin", b.Name, variant)
+func (b *Base) BinDir(v Variant) string {
+	return filepath.Join(b.Output(), "bin", b.Name, v.Dir())
 }
+
+// OverlayDirs are the folders, relative to the root, that hold the overlay at
+// the tree's paths: the base's own and the one that the bases share. A file of
+// the base's own goes before a shared one of the same path.
+func (b *Base) OverlayDirs() []string { return []string{"bases/" + b.Name + "/overlay", "."} }
+
+// SharedOverlay are the top folders of the shared overlay.
+var SharedOverlay = []string{"pkg", "staging"}
 
 // FindRoot walks up from dir to the repository's root: the folder that holds
 // go.mod of module holdfast.

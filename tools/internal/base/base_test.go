@@ -12,6 +12,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/testrepo"
 )
 
@@ -28,9 +29,22 @@ func TestLoad(t *testing.T) {
 	if got := b.SeriesOf(base.Ours); !slices.Equal(got, []string{"patches/v1.9.11/toolchain", testrepo.Carry}) {
 		t.Errorf("series of ours: %q", got)
 	}
-	if got := b.OverlayOf(base.Stock); len(got) != 0 {
-		t.Errorf("overlay of stock: %v", got)
+	if name, err := base.Default(r.Root); name != testrepo.Name || err != nil {
+		t.Errorf("the default base is %q, %v", name, err)
 	}
+	if got := b.VariantNames(); !slices.Equal(got, []base.Variant{base.Stock, base.Ours}) {
+		t.Errorf("variants: %q", got)
+	}
+	has := func(b *base.Base, v base.Variant, want ...string) {
+		t.Helper()
+		got, err := b.SlugsOf(v)
+		if err != nil || !slices.Equal(slugs.Names(got), want) {
+			t.Errorf("%s is made of %q, %v, want %q", v, slugs.Names(got), err, want)
+		}
+	}
+	has(b, base.Stock, "fork-alphabet")
+	has(b, base.Ours, "louder", "ours", "version", "fork-alphabet")
+	has(b, "ours -louder -version", "ours", "fork-alphabet")
 	if got := b.BinaryNames(true); !slices.Equal(got, []string{"hello"}) {
 		t.Errorf("drop-in binaries: %q", got)
 	}
@@ -47,8 +61,15 @@ func TestLoad(t *testing.T) {
 	if got := old.VersionPackages(); !slices.Equal(got, []string{"example.com/up/pkg/version"}) {
 		t.Error(got)
 	}
-	if got := old.OverlayOf("naive"); len(got) != 1 || got[0].Series != "toolchain" {
-		t.Errorf("overlay of a lab's variant: %v", got)
+	has(old, "naive", "dep-word")
+	has(old, "naive -dep-word")
+	if got := old.VariantNames(); !slices.Equal(got, []base.Variant{base.Stock, base.Ours, "naive"}) {
+		t.Errorf("variants: %q", got)
+	}
+	for v, want := range map[base.Variant]string{"ours -none": `no slug "none"`, "ours -dep-word": `no slug "dep-word"`, "ours -version -louder": `write it "ours -louder -version"`} {
+		if err := b.HasVariant(v); exit.Code(err) != 2 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", v, err)
+		}
 	}
 	if got := old.SeriesOf("naive"); !slices.Equal(got, []string{"patches/v1.2.0/toolchain"}) {
 		t.Errorf("series of a lab's variant: %q", got)
@@ -69,11 +90,13 @@ func TestLoadRefuses(t *testing.T) {
 		{"sum", `"sum": "h1:`, `"sum": "go.sum:`, `"sum" is "go.sum:`},
 		{"mode", `"mode": "module"`, `"mode": ""`, `"mode" is ""`},
 		{"release", `"release": "v1.9.11+holdfast.1"`, `"release": ""`, `"release" is empty, though there is a variant "ours"`},
-		{"variant", "\"stock\",\n", "\"stock\",\n\"naive\",\n", `"variants" has "naive"`},
+		{"variant", `"stock": {`, `"st-ock": {`, `"variants" has "st-ock": a name is one word`},
+		{"order of series", `"toolchain",`, `"carry",`, `the first one is "toolchain"`},
+		{"series of a variant", `"carry"`, `"carrie"`, `names the series "carrie"`},
 		{"series", `"toolchain": "`, `"toolchains": "`, `"series" has no "toolchain"`},
 		{"package", `"./cmd/hello"`, `"cmd/hello"`, `"package" is "cmd/hello": it starts with "./"`},
 		{"unknown field", `"mode":`, `"modus": "module", "mode":`, `unknown field "modus"`},
-		{"type", `"variants": [`, `"variants": 7, "x": [`, "variants"},
+		{"type", `"variants": {`, `"variants": 7, "x": {`, "variants"},
 		{"cut off", "\n}", "", "unexpected EOF"},
 		{"more behind it", "\n}", "\n} {}", "more than one"},
 	} {
@@ -111,5 +134,27 @@ func TestFindRoot(t *testing.T) {
 	}
 	if got, err := base.FindRoot(outside); exit.Code(err) != 2 || !strings.Contains(err.Error(), "--root") {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestParseVariant(t *testing.T) {
+	for in, want := range map[string]struct {
+		v, dir string
+		minus  []string
+	}{
+		"ours":             {"ours", "ours", nil},
+		"ours -b  -a -b":   {"ours -a -b", "ours-minus-a-minus-b", []string{"a", "b"}},
+		" stock":           {"stock", "stock", nil},
+		"ours -v1.2 -x-y ": {"ours -v1.2 -x-y", "ours-minus-v1.2-minus-x-y", []string{"v1.2", "x-y"}},
+	} {
+		v, err := base.ParseVariant(in)
+		if err != nil || string(v) != want.v || v.Dir() != want.dir || !slices.Equal(v.Minus(), want.minus) {
+			t.Errorf("%q: %q, %q, %q, %v", in, v, v.Dir(), v.Minus(), err)
+		}
+	}
+	for _, in := range []string{"", "  ", "ours a", "ours -"} {
+		if v, err := base.ParseVariant(in); exit.Code(err) != 2 {
+			t.Errorf("%q is read as %q, %v", in, v, err)
+		}
 	}
 }

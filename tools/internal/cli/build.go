@@ -9,27 +9,27 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/tree"
 )
 
 func buildCommand(c *common) *cobra.Command {
-	var o build.Options
+	var o builder.Options
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "build [BINARY...]",
 		Short: "Build binaries; without names those of the product",
 		RunE: func(_ *cobra.Command, args []string) error {
-			b, err := c.load()
+			b, v, err := c.loadVariant()
 			if err != nil {
 				return err
 			}
-			o.Variant, o.Binaries = c.variant, args
+			o.Variant, o.Binaries = v, args
 			if all {
 				o.Binaries = b.BinaryNames(false)
 			}
-			files, err := build.Build(b, o)
+			files, err := builder.Build(b, o)
 			for _, f := range files {
 				if r, err := filepath.Rel(b.Root, f); err == nil {
 					f = r
@@ -39,7 +39,7 @@ func buildCommand(c *common) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&o.Offline, "offline", false, "build from vendor/ (see make vendor) and ask no network")
+	cmd.Flags().BoolVar(&o.Offline, "offline", false, "build from what make vendor wrote, without the network")
 	cmd.Flags().BoolVar(&all, "all", false, "build all binaries of the base")
 	cmd.Flags().StringVar(&o.BinDir, "out", "", "folder for the binaries (default _output/bin/<base>/<variant>)")
 	return c.variantFlag(cmd)
@@ -48,14 +48,14 @@ func buildCommand(c *common) *cobra.Command {
 func sourceCommand(c *common) *cobra.Command {
 	return c.variantFlag(&cobra.Command{
 		Use:   "source",
-		Short: "Write the source tree of the base, generated code included",
+		Short: "Write the source tree of the base to _output/src, generated code included",
 		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b, err := c.load()
+			b, v, err := c.loadVariant()
 			if err != nil {
 				return err
 			}
-			_, err = build.Source(b, c.variant)
+			_, err = builder.Source(b, v)
 			return err
 		},
 	})
@@ -63,22 +63,22 @@ func sourceCommand(c *common) *cobra.Command {
 
 func discardCommand(c *common) *cobra.Command {
 	return c.variantFlag(&cobra.Command{
-		Use:   "discard",
-		Short: "Give up the edits in a materialised tree and write it anew",
+		Use:   "discard-edits",
+		Short: "Throw away the edits made by hand in a source tree below _output/src",
 		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b, err := c.load()
+			b, v, err := c.loadVariant()
 			if err != nil {
 				return err
 			}
-			edits, err := (&tree.Tree{Base: b, Variant: c.variant}).Discard()
+			edits, err := (&tree.Tree{Base: b, Variant: v}).Discard()
 			if err != nil {
 				return err
 			}
 			for _, e := range edits {
-				fmt.Printf("gave up %s (%s)\n", e.Path, e.Kind)
+				fmt.Printf("discarded %s (%s)\n", e.Path, e.Kind)
 			}
-			_, err = build.Source(b, c.variant)
+			_, err = builder.Source(b, v)
 			return err
 		},
 	})
@@ -87,14 +87,14 @@ func discardCommand(c *common) *cobra.Command {
 func vendorCommand(c *common) *cobra.Command {
 	return &cobra.Command{
 		Use:   "vendor",
-		Short: "Write vendor/ and tools/vendor/, from which --offline builds",
+		Short: "Write the folders from which --offline builds: vendor/ (or bases/<base>/vendor) and tools/vendor/",
 		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
 				return err
 			}
-			return build.Vendor(b)
+			return builder.Vendor(b)
 		},
 	}
 }

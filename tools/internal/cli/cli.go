@@ -18,12 +18,11 @@ import (
 	"holdfast/tools/internal/labcmd"
 )
 
-// DefaultBase is the base that commands work on when none is named.
-const DefaultBase = "v1.9.11"
-
 // common are the flags that most subcommands share.
 type common struct {
 	root, base, variant string
+	minus               []string
+	cmd                 *cobra.Command // the root command
 }
 
 func (c *common) load() (*base.Base, error) {
@@ -31,20 +30,41 @@ func (c *common) load() (*base.Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	return base.Load(root, c.base)
+	name := c.base
+	if !c.cmd.PersistentFlags().Changed("base") {
+		if name, err = base.Default(root); err != nil {
+			return nil, err
+		}
+	}
+	return base.Load(root, name)
+}
+
+// loadVariant is load with what --variant and --minus say, which the base has.
+func (c *common) loadVariant() (*base.Base, base.Variant, error) {
+	v, err := base.ParseVariant(c.variant)
+	if err != nil {
+		return nil, "", err
+	}
+	b, err := c.load()
+	if err != nil {
+		return nil, "", err
+	}
+	v = v.Without(c.minus...)
+	return b, v, b.HasVariant(v)
 }
 
 // Main runs the command line and returns its exit status.
 func Main(args []string) int {
 	c := &common{}
-	cmd := group(&cobra.Command{
+	c.cmd = group(&cobra.Command{
 		Use:           "holdfast",
 		Short:         "Build and test drop-in binaries of old Kubernetes releases",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
+	cmd := c.cmd
 	cmd.PersistentFlags().StringVar(&c.root, "root", ".", "the Holdfast checkout, or a folder inside it")
-	cmd.PersistentFlags().StringVar(&c.base, "base", DefaultBase, "upstream release to work on: a folder of bases/")
+	cmd.PersistentFlags().StringVar(&c.base, "base", "", "upstream release to work on: a folder of bases/ (default the one whose base.json says so)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
 	cmd.AddCommand(buildCommand(c), sourceCommand(c), discardCommand(c), vendorCommand(c), patchesCommand(c),
 		testCommand(c), upstreamTestsCommand(c), binariesCommand(c), auditrv.Command())
@@ -76,8 +96,9 @@ func group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// variantFlag adds --variant with ours as its default.
+// variantFlag adds --variant, with ours as its default, and --minus.
 func (c *common) variantFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&c.variant, "variant", base.Ours, "stock (upstream and what today's Go needs) or ours")
+	cmd.Flags().StringVar(&c.variant, "variant", string(base.Ours), "stock (upstream and what today's Go needs), ours, or another of the base's")
+	cmd.Flags().StringSliceVar(&c.minus, "minus", nil, "slugs of slugs.json to leave out of the variant (comma separated)")
 	return cmd
 }

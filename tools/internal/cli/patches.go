@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/patch"
 	"holdfast/tools/internal/tree"
@@ -32,11 +32,11 @@ func patchesCommand(c *common) *cobra.Command {
 			Short: "Rewrite the patches of the base in normal form",
 			Args:  exit.NoArgs,
 			RunE: func(*cobra.Command, []string) error {
-				b, err := c.load()
+				b, v, err := c.loadVariant()
 				if err != nil {
 					return err
 				}
-				return report((&tree.Tree{Base: b, Variant: c.variant}).Normalise())
+				return report((&tree.Tree{Base: b, Variant: v}).Normalise())
 			},
 		}),
 	)
@@ -50,17 +50,17 @@ func extractCommand(c *common) *cobra.Command {
 		Short: "Carry the edits of the tree back into overlay and patches",
 		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			b, err := c.load()
+			b, v, err := c.loadVariant()
 			if err != nil {
 				return err
 			}
-			changed, err := (&tree.Tree{Base: b, Variant: c.variant}).Extract(into)
+			changed, err := (&tree.Tree{Base: b, Variant: v}).Extract(into)
 			if err := report(changed, err); err != nil || len(changed) == 0 {
 				return err
 			}
 			// So that the tree knows the patches as they are now, and can be edited
 			// and carried back again.
-			_, err = build.Source(b, c.variant)
+			_, err = builder.Source(b, v)
 			return err
 		},
 	})

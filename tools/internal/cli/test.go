@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/hashoracle"
 	"holdfast/tools/internal/labbuild"
@@ -155,8 +155,8 @@ func ownPackages(b *base.Base) ([]string, error) {
 
 // writeTrees writes all source trees of b.
 func writeTrees(b *base.Base) error {
-	for _, v := range b.Variants {
-		if _, err := build.Source(b, v); err != nil {
+	for _, v := range b.VariantNames() {
+		if _, err := builder.Source(b, v); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 // goRun runs one go command in dir and shows what it says when it fails.
 func goRun(dir string, args ...string) error {
 	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Env = dir, build.GoEnv()
+	cmd.Dir, cmd.Env = dir, builder.GoEnv()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -243,7 +243,7 @@ func goTest(dir string, packages ...string) (parts.Count, error) {
 // goTestEnv is goTest with more in the environment.
 func goTestEnv(more []string, dir string, packages ...string) (parts.Count, error) {
 	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-timeout=20m"}, packages...)...)
-	env, end, err := build.TempDir(dir, build.GoEnv())
+	env, end, err := builder.TempDir(dir, builder.GoEnv())
 	if err != nil {
 		return parts.Count{}, err
 	}
@@ -300,7 +300,7 @@ func goTestEnv(more []string, dir string, packages ...string) (parts.Count, erro
 
 // buildForLabs builds the product and every binary that a lab runs, each once.
 func buildForLabs(b *base.Base) (parts.Count, error) {
-	files, err := build.Build(b, build.Options{Variant: base.Ours})
+	files, err := builder.Build(b, builder.Options{Variant: base.Ours})
 	n := parts.Count{Passed: len(files)}
 	if err != nil {
 		return n, err

@@ -6,7 +6,7 @@ package labbuild
 
 import (
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/labkit"
 )
@@ -28,7 +28,10 @@ func Binaries(root string, needs []labkit.Binary, rules []string) (int, error) {
 	if err != nil {
 		return 0, exit.Usagef("%v", err)
 	}
-	type tree struct{ base, variant string }
+	type tree struct {
+		base    string
+		variant base.Variant
+	}
 	var order []tree
 	names := map[tree][]string{}
 	for _, n := range needs {
@@ -47,7 +50,7 @@ func Binaries(root string, needs []labkit.Binary, rules []string) (int, error) {
 		if err != nil {
 			return built, err
 		}
-		files, err := build.Build(b, build.Options{Variant: t.variant, Binaries: names[t]})
+		files, err := builder.Build(b, builder.Options{Variant: t.variant, Binaries: names[t]})
 		built += len(files)
 		if err != nil {
 			return built, err

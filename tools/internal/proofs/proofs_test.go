@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/builder"
 )
 
 // profile skips the test unless it was asked for, and returns the checkout.
@@ -55,18 +55,18 @@ func bases(t *testing.T, root string) []*base.Base {
 
 // perBinary runs f for each binary that is built. Those of the product have to
 // be; the others are there as far as a lab wanted them.
-func perBinary(t *testing.T, f func(t *testing.T, b *base.Base, variant, name, file string)) {
+func perBinary(t *testing.T, f func(t *testing.T, b *base.Base, variant base.Variant, name, file string)) {
 	root := profile(t, "short", "long")
 	for _, b := range bases(t, root) {
-		for _, v := range b.Variants {
+		for _, v := range b.VariantNames() {
 			for _, n := range b.BinaryNames(false) {
 				if b.Binaries[n].Own() {
 					continue
 				}
 				file := filepath.Join(b.BinDir(v), n)
-				t.Run(strings.Join([]string{b.Name, v, n}, "/"), func(t *testing.T) {
+				t.Run(strings.Join([]string{b.Name, string(v), n}, "/"), func(t *testing.T) {
 					if _, err := os.Stat(file); err != nil {
-						if b.Name == "v1.9.11" && v == base.Ours && b.Binaries[n].DropIn {
+						if b.Default && v == base.Ours && b.Binaries[n].DropIn {
 							t.Fatal(err)
 						}
 						t.Skip("not built")
@@ -83,7 +83,7 @@ var staticRE = regexp.MustCompile(`(?s)readonly KUBE_STATIC_LIBRARIES=\((.*?)\)`
 // TestKinds: static are the binaries that upstream's release script (hack/lib/
 // golang.sh of the very release) links statically, dynamic the others.
 func TestKinds(t *testing.T) {
-	perBinary(t, func(t *testing.T, b *base.Base, variant, name, file string) {
+	perBinary(t, func(t *testing.T, b *base.Base, variant base.Variant, name, file string) {
 		script, err := os.ReadFile(filepath.Join(b.SrcDir(variant), "hack", "lib", "golang.sh"))
 		if err != nil {
 			t.Fatal(err)
@@ -113,7 +113,7 @@ func TestKinds(t *testing.T) {
 
 // TestWhatTheySay: the version, and no folder of this machine.
 func TestWhatTheySay(t *testing.T) {
-	perBinary(t, func(t *testing.T, b *base.Base, variant, name, file string) {
+	perBinary(t, func(t *testing.T, b *base.Base, variant base.Variant, name, file string) {
 		args := []string{"--version"}
 		if name == "kubectl" {
 			args = []string{"version", "--client"}
@@ -247,7 +247,7 @@ func made(t *testing.T, root string, env []string) []string {
 func runIn(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Dir, cmd.Env = dir, append(build.GoEnv(), env...)
+	cmd.Dir, cmd.Env = dir, append(builder.GoEnv(), env...)
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(e string) bool {
 		return strings.HasPrefix(e, "MAKE") || strings.HasPrefix(e, "MFLAGS=") || strings.HasPrefix(e, "HOLDFAST_") // ours, if make started us
 	})

@@ -20,9 +20,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/patch"
 )
 
 // maxSize is what a committed file may have, in bytes. The largest are golden
@@ -148,49 +145,48 @@ func (c *copies) one(name string, content []byte) {
 	}
 }
 
-// gatesOf are the feature gates that the overlay of b registers, with their
+// gatesOf are the feature gates that files of ours register, with their
 // defaults: the entries of a map whose keys are constants of a package
 // "features" and whose values are a bool or have a field Default.
-func gatesOf(r *repo, b *base.Base) map[string]bool {
+func gatesOf(r *repo, files []string) map[string]bool {
 	gates := map[string]bool{}
-	for _, o := range b.Overlay {
-		for _, p := range r.paths(func(p string) bool {
-			return strings.HasPrefix(p, o.From+"/") && strings.Contains(p, "/features/") && strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, "_test.go")
-		}) {
-			f, err := parser.ParseFile(token.NewFileSet(), p, r.files[p], 0)
-			if err != nil {
-				continue // goFaults says so
-			}
-			names := map[string]string{} // constant -> its string
-			ast.Inspect(f, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.ValueSpec:
-					for i, name := range n.Names {
-						if i < len(n.Values) {
-							if lit, ok := n.Values[i].(*ast.BasicLit); ok && lit.Kind == token.STRING {
-								names[name.Name], _ = strconv.Unquote(lit.Value)
-							}
-						}
-					}
-				case *ast.KeyValueExpr:
-					key, ok := n.Key.(*ast.Ident)
-					if !ok || names[key.Name] == "" {
-						return true
-					}
-					if on, ok := isBool(n.Value); ok {
-						gates[names[key.Name]] = on
-					} else if lit, ok := n.Value.(*ast.CompositeLit); ok {
-						for _, e := range lit.Elts {
-							kv, ok := e.(*ast.KeyValueExpr)
-							if k, isIdent := kv.Key.(*ast.Ident); ok && isIdent && k.Name == "Default" {
-								gates[names[key.Name]], _ = isBool(kv.Value)
-							}
+	for _, p := range files {
+		if !strings.Contains(p, "/features/") || !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), p, r.files[p], 0)
+		if err != nil {
+			continue // goFaults says so
+		}
+		names := map[string]string{} // constant -> its string
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				for i, name := range n.Names {
+					if i < len(n.Values) {
+						if lit, ok := n.Values[i].(*ast.BasicLit); ok && lit.Kind == token.STRING {
+							names[name.Name], _ = strconv.Unquote(lit.Value)
 						}
 					}
 				}
-				return true
-			})
-		}
+			case *ast.KeyValueExpr:
+				key, ok := n.Key.(*ast.Ident)
+				if !ok || names[key.Name] == "" {
+					return true
+				}
+				if on, ok := isBool(n.Value); ok {
+					gates[names[key.Name]] = on
+				} else if lit, ok := n.Value.(*ast.CompositeLit); ok {
+					for _, e := range lit.Elts {
+						kv, ok := e.(*ast.KeyValueExpr)
+						if k, isIdent := kv.Key.(*ast.Ident); ok && isIdent && k.Name == "Default" {
+							gates[names[key.Name]], _ = isBool(kv.Value)
+						}
+					}
+				}
+			}
+			return true
+		})
 	}
 	return gates
 }
@@ -201,51 +197,6 @@ func isBool(e ast.Expr) (value, ok bool) {
 		return false, false
 	}
 	return id.Name == "true", true
-}
-
-// covers reports whether the folder labs/<folder> is that of a lab: of its own
-// name, or of several that begin with it. Names of labs have no dots.
-func covers(folder, lab string) bool {
-	folder, lab = strings.ReplaceAll(folder, ".", "-"), strings.ReplaceAll(lab, ".", "-")
-	return lab == folder || strings.HasPrefix(lab, folder+"-")
-}
-
-// slugFaults says what a patch of the product lacks. gates are those that the
-// overlay registers, with their defaults, labs those that holdfast lab knows.
-func slugFaults(r *repo, p *patch.Patch, gates map[string]bool, labs []string) []string {
-	var bad []string
-	area, _, _ := strings.Cut(p.Title, ": ")
-	var pages []string
-	for _, name := range append([]string{p.Slug(), area}, p.List("Lab")...) {
-		if r.files[docPage(name)] != nil && !slices.Contains(pages, docPage(name)) {
-			pages = append(pages, docPage(name))
-		}
-	}
-	if len(pages) == 0 {
-		bad = append(bad, fmt.Sprintf("%s: there is no page %s, nor one of its lab", p.File, docPage(area)))
-	}
-	for _, l := range p.List("Lab") {
-		if !slices.ContainsFunc(labs, func(lab string) bool { return covers(l, lab) }) {
-			bad = append(bad, fmt.Sprintf("%s: trailer Lab: holdfast lab knows no %s", p.File, l))
-		}
-		if r.files["labs/"+l+"/README.md"] == nil {
-			bad = append(bad, fmt.Sprintf("%s: trailer Lab: there is no labs/%s/README.md", p.File, l))
-		}
-	}
-	for _, g := range p.List("Feature-Gate") {
-		on, ok := gates[g]
-		if !ok {
-			bad = append(bad, fmt.Sprintf("%s: trailer Feature-Gate: no file of the overlay in a package features registers %s", p.File, g))
-			continue
-		}
-		want := map[bool]string{true: "on by default", false: "off by default"}[on]
-		if len(pages) > 0 && !slices.ContainsFunc(pages, func(page string) bool {
-			return says(string(r.files[page]), "`"+g+"`", want) || strings.Contains(string(r.files[page]), fmt.Sprintf("| `%s` | %v |", g, on))
-		}) {
-			bad = append(bad, fmt.Sprintf("%s: %s does not say that the gate `%s` is %s", p.File, strings.Join(pages, ", "), g, want))
-		}
-	}
-	return bad
 }
 
 // says reports whether one paragraph of a page has both texts.

@@ -8,10 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/patch"
-	"holdfast/tools/internal/testrepo"
 )
 
 func files(kv ...string) *repo {
@@ -61,57 +57,6 @@ func TestFindsCopies(t *testing.T) {
 	found(t, find(strings.Join(lines[:20], "")+others.String()[:160]), "nearly is upstream's v1/pkg/up.go")
 	found(t, find(strings.Join(lines[:10], "")))
 	found(t, find("package a\n\nfunc A() error {\n\treturn nil\n}\n"))
-}
-
-func TestFindsGates(t *testing.T) {
-	b := &base.Base{Overlay: []base.Overlay{{From: "pkg", To: "pkg"}, {From: "bases/x/carry", To: "."}}}
-	gates := gatesOf(files(
-		"pkg/features/a.go", `package features
-const (
-	One utilfeature.Feature = "One"
-	Two utilfeature.Feature = "TwoNamed"
-	NotAdded utilfeature.Feature = "NotAdded"
-)
-func init() { utilfeature.DefaultFeatureGate.Add(map[utilfeature.Feature]utilfeature.FeatureSpec{
-	One: {Default: true, PreRelease: utilfeature.Beta},
-	Two: {Default: false, PreRelease: utilfeature.Alpha},
-}) }`,
-		"bases/x/carry/pkg/features/b.go", "package features\nconst Old = \"Old\"\nvar defaults = map[string]bool{Old: true}\n",
-		"pkg/features/c_test.go", "package features\nconst T = \"T\"\nvar m = map[string]bool{T: true}\n",
-		"bases/y/carry/pkg/features/d.go", "package features\nconst Other = \"Other\"\nvar defaults = map[string]bool{Other: true}\n",
-	), b)
-	if got := fmt.Sprint(gates); got != "map[Old:true One:true TwoNamed:false]" {
-		t.Error(got)
-	}
-}
-
-func TestFindsWhatASlugLacks(t *testing.T) {
-	parse := func(gates, labs string) *patch.Patch {
-		t.Helper()
-		raw, err := testrepo.Patch("p/0010-louder.patch", patch.Change{Path: "a.go", Old: []byte("a\n"), New: []byte("b\n")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := strings.Replace(string(raw), "Feature-Gate: none", "Feature-Gate: "+gates, 1)
-		p, err := patch.Parse("p/0010-louder.patch", []byte(strings.Replace(s, "Lab: none", "Lab: "+labs, 1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	gates := map[string]bool{"Louder": true, "Shy": false}
-	r := files("docs/patches/louder.md", "# louder\n\nKubelet. Gate `Louder`, on\nby default.\n\n| gate | default |\n|---|---|\n| `Shy` | false |\n", "labs/loud/README.md", "x\n")
-	found(t, slugFaults(r, parse("Louder, Shy", "loud"), gates, []string{"loud"}))
-	found(t, slugFaults(r, parse("none", "none"), nil, nil))
-	found(t, slugFaults(r, parse("Quiet", "loud"), gates, []string{"loud"}), "no file of the overlay in a package features registers Quiet")
-	found(t, slugFaults(r, parse("Louder", "loud"), map[string]bool{"Louder": false}, []string{"loud"}), "does not say that the gate `Louder` is off by default")
-	found(t, slugFaults(r, parse("none", "other"), gates, []string{"loud"}), "holdfast lab knows no other", "no labs/other/README.md")
-	found(t, slugFaults(files("labs/loud/README.md", "x\n"), parse("Louder", "loud"), gates, []string{"loud"}), "there is no page docs/patches/louder.md")
-	// A folder is that of all labs whose names begin with it.
-	found(t, slugFaults(r, parse("none", "loud"), gates, []string{"loud-1-7"}))
-	found(t, slugFaults(r, parse("none", "loud"), gates, []string{"louder"}), "holdfast lab knows no loud")
-	// The page of its lab will do.
-	found(t, slugFaults(files("labs/loud/README.md", "x\n", "docs/patches/loud.md", "`Louder` is on by default\n"), parse("Louder", "loud"), gates, []string{"loud"}))
 }
 
 func TestFindsDeadLinks(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -18,8 +17,6 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/patch"
-	"holdfast/tools/labkit"
-	_ "holdfast/tools/labs" // every lab registers itself
 )
 
 // repo is a checkout: its files by their paths.
@@ -151,12 +148,12 @@ func TestNoUpstreamFile(t *testing.T) {
 	r := checkout(t)
 	c := newCopies(r)
 	for _, b := range bases(t, r.root) {
-		if !slices.Contains(b.Variants, base.Ours) {
+		if b.HasVariant(base.Ours) != nil {
 			continue
 		}
 		dir, err := moduleDir(b.Module + "@" + b.Version)
 		if err != nil {
-			t.Fatalf("%s@%s is not to be had, so that nothing can be compared with it: %v", b.Module, b.Version, err)
+			t.Fatalf("%s@%s is not available, so that nothing can be compared with it: %v", b.Module, b.Version, err)
 		}
 		if err := c.compare(dir, b.Version); err != nil {
 			t.Fatal(err)
@@ -197,43 +194,6 @@ func TestPatches(t *testing.T) {
 		}
 		if !used[filepath.ToSlash(rel)] && !strings.HasPrefix(rel, "patches/upstream/") {
 			t.Errorf("%s is a series of no base", rel)
-		}
-	}
-}
-
-// TestSlugs: each patch of the product has its gate, lab and page, or says
-// that it has none.
-func TestSlugs(t *testing.T) {
-	r := checkout(t)
-	var labs []string
-	for _, l := range labkit.Labs() {
-		labs = append(labs, l.Home())
-	}
-	for _, b := range bases(t, r.root) {
-		gates := gatesOf(r, b)
-		for _, p := range series(t, b)["carry"] {
-			report(t, slugFaults(r, p, gates, labs))
-		}
-	}
-	folders := map[string]bool{}
-	for _, p := range r.paths(func(p string) bool { return strings.HasPrefix(p, "labs/") }) {
-		folders[strings.Split(p, "/")[1]] = true
-	}
-	for f := range folders {
-		if !slices.ContainsFunc(labs, func(l string) bool { return covers(f, l) }) {
-			t.Errorf("labs/%s is the folder of no lab: holdfast lab knows %s", f, strings.Join(labs, ", "))
-		}
-		if r.files["labs/"+f+"/README.md"] == nil {
-			t.Errorf("labs/%s has no README.md", f)
-		}
-	}
-	for _, l := range labs {
-		found := false
-		for f := range folders {
-			found = found || covers(f, l)
-		}
-		if !found {
-			t.Errorf("lab %s has no folder below labs/ with its README.md", l)
 		}
 	}
 }
@@ -295,6 +255,3 @@ func moduleDir(mod string) (string, error) {
 	dir, _, _ := strings.Cut(string(rest), `"`)
 	return dir, nil
 }
-
-// docPage is the page of a slug or lab.
-func docPage(name string) string { return path.Join("docs", "patches", name+".md") }

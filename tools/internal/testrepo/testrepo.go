@@ -28,6 +28,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/patch"
+	"holdfast/tools/internal/slugs"
 )
 
 // What the checkout is made of.
@@ -50,6 +51,8 @@ const (
 	Carry   = "patches/v1.9.11/carry"
 	Version = "0001-version.patch"
 	Louder  = "0010-louder.patch"
+	// GOPATHOverlay is the folder of the files that only the base in GOPATH mode has.
+	GOPATHOverlay = "bases/v1.2.0/overlay"
 )
 
 // Repo is one checkout.
@@ -227,21 +230,26 @@ replace (
 	k8s.io/api => ./_output/src/v1.9.11/ours/staging/src/k8s.io/api
 )
 `,
-		"go.sum":                           "",
-		"tools/go.mod":                     "module holdfast/tools\n\ngo 1.26\n",
-		"tools/tools.go":                   "package tools\n",
-		".gitignore":                       "_output/\nvendor/\n",
-		Carry + "/series":                  "# the product\n" + Version + "\n" + Louder + "\n",
-		"patches/v1.9.11/toolchain/series": "0001-fork-alphabet.patch\n",
-		"patches/v1.2.0/toolchain/series":  "0001-dep-word.patch\n0002-dep-other.patch\n",
-		"patches/v1.2.0/carry/series":      "",
-		"bases/v1.9.11/known-failures.txt": "# none\n",
-		"bases/v1.2.0/overlay/toolchain/pkg/compat/compat.go": header + "package compat\n",
-		"bases/v1.2.0/overlay/carry/pkg/carried/carried.go":   header + "package carried\n",
+		"go.sum":                                  "",
+		"tools/go.mod":                            "module holdfast/tools\n\ngo 1.26\n",
+		"tools/tools.go":                          "package tools\n",
+		".gitignore":                              "_output/\nvendor/\n",
+		Carry + "/series":                         "# the product\n" + Version + "\n" + Louder + "\n",
+		"patches/v1.9.11/toolchain/series":        "0001-fork-alphabet.patch\n",
+		"patches/v1.2.0/toolchain/series":         "0001-dep-word.patch\n0002-dep-other.patch\n",
+		"patches/v1.2.0/carry/series":             "",
+		"bases/v1.9.11/known-failures.txt":        "# none\n",
+		GOPATHOverlay + "/pkg/compat/compat.go":   header + "package compat\n",
+		GOPATHOverlay + "/pkg/carried/carried.go": header + "package carried\n",
 	}
 	for p, c := range OverlayFiles {
 		files[p] = c
 	}
+	table, err := json.MarshalIndent(Slugs(), "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	files[slugs.File] = string(table) + "\n"
 	const depFile = "Godeps/_workspace/src/example.com/dep/dep.go"
 	dep := old["Godeps/_workspace/src/example.com/dep/dep_js.go"]
 	dep1 := strings.Replace(dep, `"dep"`, `"dep1"`, 1)
@@ -265,8 +273,8 @@ replace (
 	}
 	if err := r.writeBase(&base.Base{
 		Name: Name, Module: Module, Version: Name, Sum: sum, Mode: base.ModeModule, Release: Name + "+holdfast.1",
-		GitCommit: "c0ffee", BuildDate: "2018-01-01T00:00:00Z", Variants: []string{base.Stock, base.Ours},
-		Overlay:  []base.Overlay{{From: "pkg", To: "pkg"}, {From: "staging", To: "staging"}},
+		GitCommit: "c0ffee", BuildDate: "2018-01-01T00:00:00Z", Default: true,
+		Variants: map[string]base.VariantSpec{"stock": {Series: []string{"toolchain"}}, "ours": {Series: []string{"toolchain", "carry"}}},
 		Series:   map[string]string{"toolchain": "patches/v1.9.11/toolchain", "carry": Carry},
 		Forks:    []base.Fork{{Module: Fork, Version: "v1.0.0", Sum: forkSum, Dir: ForkDir}},
 		Binaries: map[string]base.Binary{Binary: {Package: "./cmd/hello", DropIn: true}, "other": {Package: "./cmd/hello"}},
@@ -275,17 +283,44 @@ replace (
 	}
 	return r, r.writeBase(&base.Base{
 		Name: GOPATHName, Module: Module, Version: GOPATHName, Sum: oldSum, Mode: base.ModeGOPATH, Release: GOPATHName + "+holdfast.1",
-		Variants: []string{base.Stock, base.Ours, "naive"},
-		Without:  map[string][]string{"naive": {"0002-dep-other.patch"}},
-		Overlay: []base.Overlay{
-			{From: "bases/v1.2.0/overlay/toolchain", To: ".", Series: "toolchain"},
-			{From: "bases/v1.2.0/overlay/carry", To: ".", Series: "carry"},
-		},
+		Variants: map[string]base.VariantSpec{"stock": {Series: []string{"toolchain"}}, "ours": {Series: []string{"toolchain", "carry"}},
+			"naive": {Series: []string{"toolchain"}, Minus: []string{"dep-other"}}},
 		Series:  map[string]string{"toolchain": "patches/v1.2.0/toolchain", "carry": "patches/v1.2.0/carry"},
 		Renames: []base.Rename{{From: "Godeps/_workspace/src/example.com/dep/dep_js.go", To: depFile}},
 		Lang:    "go1.20", LangPackages: []string{"example.com/..."},
 		Binaries: map[string]base.Binary{Binary: {Package: "./cmd/hello", DropIn: true}},
 	})
+}
+
+// Slugs is the checkout's table.
+func Slugs() *slugs.Table {
+	form := func(name string, patches, overlay []string) []*slugs.Form {
+		return []*slugs.Form{{Bases: []string{name}, Patches: patches, Overlay: overlay}}
+	}
+	return &slugs.Table{Slugs: []*slugs.Slug{
+		{Name: "louder", Kind: slugs.Fix, Forms: form(Name, []string{Louder, "0020-less.patch", "0020-two.patch"}, []string{"pkg/greet/holdfast_*.go"})},
+		{Name: "ours", Kind: slugs.Fix, Forms: form(Name, nil, []string{"pkg/ours/**", "pkg/notes/**", "pkg/plain/**", "pkg/tests/**", "pkg/types/**", "pkg/zz/**", "staging/**"})},
+		{Name: "version", Kind: slugs.Version, Forms: form(Name, []string{Version}, nil)},
+		{Name: "fork-alphabet", Kind: slugs.Toolchain, Forms: form(Name, []string{"0001-fork-alphabet.patch"}, nil)},
+		{Name: "dep-word", Kind: slugs.Toolchain, Forms: form(GOPATHName, []string{"0001-dep-word.patch"}, []string{"pkg/compat/**"})},
+		{Name: "dep-other", Kind: slugs.Toolchain, Forms: form(GOPATHName, []string{"0002-dep-other.patch"}, nil)},
+		{Name: "carried", Kind: slugs.Fix, Forms: form(GOPATHName, nil, []string{"pkg/carried/**", "pkg/fresh/**"})},
+	}}
+}
+
+// EditSlugs changes the checkout's table.
+func (r *Repo) EditSlugs(t testing.TB, edit func(*slugs.Table)) {
+	t.Helper()
+	table, err := slugs.Load(r.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(table)
+	raw, err := json.MarshalIndent(table, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Write(t, slugs.File, string(raw)+"\n")
 }
 
 // Patch is a patch file in normal form that makes the changes.

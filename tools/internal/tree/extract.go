@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/patch"
+	"holdfast/tools/internal/slugs"
 )
 
 // Extract carries the edits of the tree back to where they belong and returns
@@ -29,7 +31,7 @@ import (
 // Nothing is written unless all edits can be carried back: a file that was
 // changed both in the tree and in the repository since is left to a person.
 func (t *Tree) Extract(into string) ([]string, error) {
-	if err := t.Base.HasVariant(t.Variant); err != nil {
+	if err := t.whole(); err != nil {
 		return nil, err
 	}
 	unlock, err := t.lock()
@@ -59,7 +61,7 @@ func (t *Tree) Extract(into string) ([]string, error) {
 	edited := map[string][]byte{} // upstream path -> content in the tree
 	for _, e := range edits {
 		if m.Generated[e.Path] {
-			return nil, exit.Preconditionf("%s is generated: an edit of it cannot be carried back; change what it is made from, and make discard", e.Path)
+			return nil, exit.Preconditionf("%s is generated: an edit of it cannot be carried back; change what it is made from, and make discard-edits", e.Path)
 		}
 		var content []byte
 		if e.Kind != "removed" {
@@ -69,7 +71,7 @@ func (t *Tree) Extract(into string) ([]string, error) {
 		}
 		if _, upstream := want[e.Path]; upstream {
 			if content == nil {
-				return nil, exit.Preconditionf("%s was removed: removing one of upstream's files is not carried back; write it into a patch by hand, or restore it with make discard", e.Path)
+				return nil, exit.Preconditionf("%s was removed: removing one of upstream's files is not carried back; write it into a patch by hand, or restore it with make discard-edits", e.Path)
 			}
 			edited[e.Path] = content
 			continue
@@ -120,40 +122,38 @@ func (t *Tree) writeAll(outs []output) ([]string, error) {
 	return written, nil
 }
 
-// overlayFile says where in the repository an overlay file of the tree lives:
-// in the overlay folder that has it, or, when it is new, in the last one that
-// covers it (the product's, where the toolchain series has one too).
+// overlayFile says where in the repository an overlay file of the tree lives, or,
+// when it is new, belongs: among the base's own files where it has a folder of
+// them, else among the shared ones.
 func (t *Tree) overlayFile(e Edit, own map[string]source) (string, error) {
 	if name := path.Base(e.Path); name == "go.mod" || name == "go.sum" {
-		return "", exit.Preconditionf("%s (%s) is written by make: it cannot be carried back; make discard gives it up", e.Path, e.Kind)
+		return "", exit.Preconditionf("%s (%s) is written by make: it cannot be carried back; make discard-edits gives it up", e.Path, e.Kind)
 	}
-	found := ""
-	for _, o := range t.overlayDirs() {
-		rest := e.Path
-		if o.To != "." && o.To != "" {
-			var ok bool
-			if rest, ok = strings.CutPrefix(e.Path, o.To+"/"); !ok {
-				continue
-			}
+	if _, ok := own[e.Path]; ok {
+		files, err := t.overlay()
+		return files[e.Path], err
+	}
+	s := t.Base.Slugs.OfFile(t.Base.Name, e.Path)
+	if s == nil {
+		return "", exit.Preconditionf("%s (%s) is not upstream's, and no slug of base %s has it: add it to the overlay of one in %s", e.Path, e.Kind, t.Base.Name, slugs.File)
+	}
+	for _, dir := range t.Base.OverlayDirs() {
+		folder := filepath.Join(t.Base.Root, filepath.FromSlash(dir))
+		top, _, _ := strings.Cut(e.Path, "/")
+		if dir == "." && !slices.Contains(base.SharedOverlay, top) {
+			continue
 		}
-		file := filepath.Join(t.Base.Root, filepath.FromSlash(o.From), filepath.FromSlash(rest))
-		if _, ok := own[e.Path]; ok {
-			if _, err := os.Lstat(file); err != nil {
-				continue
-			}
+		if _, err := os.Stat(folder); err == nil {
+			return filepath.Join(folder, filepath.FromSlash(e.Path)), nil
 		}
-		found = file
 	}
-	if found == "" {
-		return "", exit.Preconditionf("%s (%s) is not upstream's, and no overlay folder of bases/%s/base.json covers it: move it below one", e.Path, e.Kind, t.Base.Name)
-	}
-	return found, nil
+	return "", exit.Preconditionf("%s (%s) lies outside of %s, and base %s has no folder bases/%s/overlay for files of its own", e.Path, e.Kind, strings.Join(base.SharedOverlay, ", "), t.Base.Name, t.Base.Name)
 }
 
 // Normalise rewrites each patch of the tree's series that is not in normal
 // form, with the same effect.
 func (t *Tree) Normalise() ([]string, error) {
-	if err := t.Base.HasVariant(t.Variant); err != nil {
+	if err := t.whole(); err != nil {
 		return nil, err
 	}
 	want, err := t.upstream()
@@ -165,6 +165,19 @@ func (t *Tree) Normalise() ([]string, error) {
 		return nil, err
 	}
 	return t.writeAll(outs)
+}
+
+// whole refuses a variant that leaves slugs out: the lines of its patches are not
+// those of the patch files.
+func (t *Tree) whole() error {
+	if err := t.Base.HasVariant(t.Variant); err != nil {
+		return err
+	}
+	gone, err := t.Base.MinusOf(t.Variant)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	return exit.Usagef("variant %q leaves out %s: patches are extracted and normalised in a variant that has its whole series", t.Variant, strings.Join(gone, ", "))
 }
 
 // rewrite lays the series on want and returns those patches anew that take an

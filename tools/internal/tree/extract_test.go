@@ -207,8 +207,8 @@ func TestExtractGOPATH(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(wrote)
-	const o = "bases/v1.2.0/overlay/"
-	if want := []string{o + "carry/pkg/carried/carried.go", o + "carry/pkg/fresh/fresh.go", o + "toolchain/pkg/compat/compat.go"}; !slices.Equal(wrote, want) {
+	const o = testrepo.GOPATHOverlay + "/"
+	if want := []string{o + "pkg/carried/carried.go", o + "pkg/compat/compat.go", o + "pkg/fresh/fresh.go"}; !slices.Equal(wrote, want) {
 		t.Errorf("wrote %q, want %q", wrote, want)
 	}
 	sameAsFresh(t, r, tr)
@@ -228,14 +228,14 @@ func TestExtractRefuses(t *testing.T) {
 		{"a patch that is not in the series", func(t *testing.T, r *testrepo.Repo) { r.Edit(t, srcDir+"/"+testrepo.Plain, "plain.", "fancy.") },
 			"0099-none.patch", 2, []string{"0099-none.patch", testrepo.Carry}},
 		{"removed upstream file", func(t *testing.T, r *testrepo.Repo) { os.Remove(filepath.Join(r.Root, srcDir, testrepo.Plain)) },
-			"", 1, []string{testrepo.Plain, "was removed", "make discard"}},
+			"", 1, []string{testrepo.Plain, "was removed", "make discard-edits"}},
 		{"go.mod of the tree", func(t *testing.T, r *testrepo.Repo) { r.Edit(t, srcDir+"/go.mod", "go 1.20", "go 1.26") },
 			"", 1, []string{"go.mod", "written by make"}},
 		{"go.mod of a staging repository", func(t *testing.T, r *testrepo.Repo) {
 			r.Edit(t, srcDir+"/staging/src/k8s.io/api/go.mod", "go 1.20", "go 1.26")
 		}, "", 1, []string{"staging/src/k8s.io/api/go.mod", "written by make"}},
 		{"new file outside of the overlay", func(t *testing.T, r *testrepo.Repo) { r.Write(t, srcDir+"/cmd/new/main.go", "package main\n") },
-			"", 1, []string{"cmd/new/main.go", "bases/v1.9.11/base.json"}},
+			"", 1, []string{"cmd/new/main.go", "no slug of base v1.9.11", "slugs.json"}},
 		{"all of a patch is undone", func(t *testing.T, r *testrepo.Repo) {
 			r.Write(t, srcDir+"/"+testrepo.Patched, testrepo.Upstream[testrepo.Patched])
 		}, "", 1, []string{louder, "series"}},

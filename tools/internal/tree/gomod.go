@@ -18,7 +18,7 @@ import (
 
 const stagingDir = "staging/src/k8s.io"
 
-// pins are the root's go.mod and go.sum.
+// pins are the go.mod and go.sum with the third-party versions of a base.
 type pins struct {
 	mod, sum []byte
 	file     *modfile.File
@@ -27,10 +27,11 @@ type pins struct {
 func readPins(b *base.Base) (*pins, error) {
 	p := &pins{}
 	var err error
-	if p.mod, err = os.ReadFile(filepath.Join(b.Root, "go.mod")); err != nil {
+	dir := filepath.Join(b.Root, filepath.FromSlash(b.Pins))
+	if p.mod, err = os.ReadFile(filepath.Join(dir, "go.mod")); err != nil {
 		return nil, err
 	}
-	if p.sum, err = os.ReadFile(filepath.Join(b.Root, "go.sum")); err != nil {
+	if p.sum, err = os.ReadFile(filepath.Join(dir, "go.sum")); err != nil {
 		return nil, err
 	}
 	if p.file, err = modfile.Parse("go.mod", p.mod, nil); err != nil {
@@ -104,18 +105,19 @@ func treeMod(b *base.Base, p *pins, local map[string]string) ([]byte, error) {
 	return f.Format()
 }
 
-// requirements are the root's pins with the base's own on top. Modules of the
-// tree that the base does not have are left out.
+// requirements are the pins with the base's own on top. Staging repositories
+// that the base does not have are left out.
 func requirements(b *base.Base, p *pins, local map[string]string) []module.Version {
 	have := map[string]string{}
+	staging := p.staging()
 	for _, r := range p.file.Require {
-		if isStaging(r.Mod.Path) && local[r.Mod.Path] == "" {
+		if staging[r.Mod.Path] && local[r.Mod.Path] == "" {
 			continue
 		}
 		have[r.Mod.Path] = r.Mod.Version
 	}
-	for path := range local {
-		if isStaging(path) {
+	for path, dir := range local {
+		if strings.Contains(dir, "/"+stagingDir+"/") {
 			have[path] = "v0.0.0"
 		}
 	}
@@ -129,14 +131,16 @@ func requirements(b *base.Base, p *pins, local map[string]string) []module.Versi
 	return out
 }
 
-var stagingNames = []string{"api", "apiextensions-apiserver", "apimachinery", "apiserver", "client-go", "code-generator",
-	"kube-aggregator", "kube-gen", "metrics", "sample-apiserver", "sample-controller"}
-
-// isStaging reports whether path is published from staging/src/k8s.io by any
-// of our bases.
-func isStaging(path string) bool {
-	name, ok := strings.CutPrefix(path, "k8s.io/")
-	return ok && slices.Contains(stagingNames, name)
+// staging are the modules that the pins' go.mod takes from the staging folder of
+// a tree: those that the base of these pins has.
+func (p *pins) staging() map[string]bool {
+	out := map[string]bool{}
+	for _, r := range p.file.Replace {
+		if strings.Contains(r.New.Path, "/"+stagingDir+"/") {
+			out[r.Old.Path] = true
+		}
+	}
+	return out
 }
 
 // RootMod writes the go.mod and go.sum with which the root module builds this
@@ -165,8 +169,10 @@ func (t *Tree) RootMod() (string, error) {
 	for _, f := range t.Base.Forks {
 		local[f.Module] = dir + "/" + f.Dir
 	}
+	want := requirements(t.Base, p, local)
+	staging := p.staging()
 	for _, r := range slices.Clone(p.file.Require) {
-		if isStaging(r.Mod.Path) && local[r.Mod.Path] == "" {
+		if staging[r.Mod.Path] && local[r.Mod.Path] == "" {
 			if err := p.file.DropRequire(r.Mod.Path); err != nil {
 				return "", err
 			}
@@ -185,7 +191,7 @@ func (t *Tree) RootMod() (string, error) {
 			return "", err
 		}
 	}
-	for _, v := range requirements(t.Base, p, local) {
+	for _, v := range want {
 		if err := p.file.AddRequire(v.Path, v.Version); err != nil {
 			return "", err
 		}
@@ -198,7 +204,7 @@ func (t *Tree) RootMod() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(t.Base.Output(), "mod", t.Base.Name+"-"+t.Variant+".mod")
+	file := filepath.Join(t.Base.Output(), "mod", t.Base.Name+"-"+t.Variant.Dir()+".mod")
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return "", err
 	}

@@ -28,11 +28,12 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/patch"
+	"holdfast/tools/internal/slugs"
 )
 
 // format is part of each tree's key: raise it when this package comes to
 // write other files from the same input.
-const format = "4"
+const format = "5"
 
 // goVersion is the go directive of the generated go.mod files: the language
 // of 2018 (one loop variable per loop) as the newest one that has it and all
@@ -86,7 +87,7 @@ func sha(b []byte) string {
 // Tree is one base in one variant.
 type Tree struct {
 	Base    *base.Base
-	Variant string
+	Variant base.Variant
 	// Offline: never ask the network for a module.
 	Offline bool
 }
@@ -95,7 +96,7 @@ type Tree struct {
 func (t *Tree) Dir() string { return t.Base.SrcDir(t.Variant) }
 
 func (t *Tree) manifestFile() string {
-	return filepath.Join(t.Base.Output(), "src", t.Base.Name, t.Variant+".json")
+	return filepath.Join(t.Base.Output(), "src", t.Base.Name, t.Variant.Dir()+".json")
 }
 
 func (t *Tree) rel(path string) string {
@@ -153,17 +154,8 @@ func (t *Tree) Materialise() (*Result, error) {
 		return &Result{UpToDate: true}, nil
 	}
 
-	want, err := t.upstream()
+	want, err := t.content(own, patches)
 	if err != nil {
-		return nil, err
-	}
-	for path, s := range own {
-		if _, ok := want[path]; ok {
-			return nil, exit.Preconditionf("overlay file %s exists upstream: the overlay only adds files, change upstream's by a patch", path)
-		}
-		want[path] = s
-	}
-	if err := apply(patches, want); err != nil {
 		return nil, err
 	}
 	if err := t.goMods(want, pins); err != nil {
@@ -181,7 +173,7 @@ func (t *Tree) lock() (func(), error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, t.Variant+".lock")
+	file := filepath.Join(dir, t.Variant.Dir()+".lock")
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
@@ -206,70 +198,127 @@ func flock(f *os.File, how int) error {
 	}
 }
 
-func (t *Tree) overlayDirs() []base.Overlay { return t.Base.OverlayOf(t.Variant) }
+// content is upstream's files, ours and what the patches make of them.
+func (t *Tree) content(own map[string]source, patches []*patch.Patch) (map[string]source, error) {
+	want, err := t.upstream()
+	if err != nil {
+		return nil, err
+	}
+	for path, s := range own {
+		if _, ok := want[path]; ok {
+			return nil, exit.Preconditionf("overlay file %s exists upstream: the overlay only adds files, change upstream's by a patch", path)
+		}
+		want[path] = s
+	}
+	return want, apply(patches, want)
+}
 
-// ownFiles reads the overlay.
-func (t *Tree) ownFiles() (map[string]source, error) {
-	out := map[string]source{}
-	for _, o := range t.overlayDirs() {
-		from := filepath.Join(t.Base.Root, o.From)
-		err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) && path == from {
-				return nil // a base without files of ours in this folder
-			}
-			if err != nil || d.IsDir() {
-				return err
-			}
-			if !d.Type().IsRegular() {
-				return exit.Preconditionf("overlay file %s is not a regular file", t.rel(path))
-			}
-			content, err := os.ReadFile(path)
+// overlay lists the files of ours that lie in the overlay folders, by their
+// paths in the tree, with their places in the repository. Whose they are, and
+// whether this tree has them, stands in slugs.json.
+func (t *Tree) overlay() (map[string]string, error) {
+	out := map[string]string{}
+	for _, dir := range t.Base.OverlayDirs() {
+		tops := base.SharedOverlay
+		if dir != "." {
+			tops = []string{"."}
+		}
+		for _, top := range tops {
+			from := filepath.Join(t.Base.Root, filepath.FromSlash(dir), top)
+			err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+				if errors.Is(err, fs.ErrNotExist) && path == from {
+					return nil // a base without files of ours in this folder
+				}
+				if err != nil || d.IsDir() {
+					return err
+				}
+				rel, err := filepath.Rel(filepath.Join(t.Base.Root, filepath.FromSlash(dir)), path)
+				if err != nil {
+					return err
+				}
+				rel = filepath.ToSlash(rel)
+				if _, ok := out[rel]; !ok && rel != "go.mod" {
+					out[rel] = path
+				}
+				return nil
+			})
 			if err != nil {
-				return err
+				return nil, err
 			}
-			rel, err := filepath.Rel(from, path)
-			if err != nil {
-				return err
-			}
-			f := fromBytes(content)
-			if info, err := d.Info(); err == nil && info.Mode()&0o100 != 0 {
-				f.mode = 0o755
-			}
-			out[filepath.ToSlash(filepath.Join(o.To, rel))] = f
-			return nil
-		})
-		if err != nil {
-			return nil, err
 		}
 	}
 	return out, nil
 }
 
+// ownFiles reads the files of ours that the variant's slugs have.
+func (t *Tree) ownFiles() (map[string]source, error) {
+	all, err := t.overlay()
+	if err != nil {
+		return nil, err
+	}
+	have, err := t.Base.SlugsOf(t.Variant)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]source{}
+	for _, rel := range sortedKeys(all) {
+		s := t.Base.Slugs.OfFile(t.Base.Name, rel)
+		if s == nil {
+			if len(t.Base.Slugs.Claims(rel)) > 0 {
+				continue // another base's
+			}
+			return nil, exit.Preconditionf("%s is in no slug: add it to the overlay of one in %s, or remove it", t.rel(all[rel]), slugs.File)
+		}
+		if !slices.Contains(have, s) {
+			continue
+		}
+		info, err := os.Lstat(all[rel])
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			return nil, exit.Preconditionf("overlay file %s is not a regular file", t.rel(all[rel]))
+		}
+		content, err := os.ReadFile(all[rel])
+		if err != nil {
+			return nil, err
+		}
+		f := fromBytes(content)
+		if info.Mode()&0o100 != 0 {
+			f.mode = 0o755
+		}
+		out[rel] = f
+	}
+	return out, nil
+}
+
+// patches loads the variant's patches. Where some of a series are left out,
+// those behind them have their line numbers moved (see patch.Without).
 func (t *Tree) patches() ([]*patch.Patch, error) {
-	var out []*patch.Patch
-	without := slices.Clone(t.Base.Without[t.Variant])
+	have, err := t.Base.SlugsOf(t.Variant)
+	if err != nil {
+		return nil, err
+	}
+	var all []*patch.Patch
 	for _, dir := range t.Base.SeriesOf(t.Variant) {
 		ps, err := patch.LoadSeries(t.Base.Root, dir)
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range ps {
-			if i := slices.Index(without, p.Name); i >= 0 {
-				without = slices.Delete(without, i, i+1)
-				continue
-			}
-			out = append(out, p)
+		all = append(all, ps...)
+	}
+	gone := map[*patch.Patch]bool{}
+	for _, p := range all {
+		s := t.Base.Slugs.OfPatch(t.Base.Name, p.Name)
+		if s == nil {
+			return nil, exit.Preconditionf("%s is in no slug of base %s: add it to the patches of one in %s", p.File, t.Base.Name, slugs.File)
 		}
+		gone[p] = !slices.Contains(have, s)
 	}
-	if len(without) > 0 {
-		return nil, exit.Preconditionf("bases/%s/base.json: \"without\" of variant %q names %s, which the series does not have",
-			t.Base.Name, t.Variant, strings.Join(without, ", "))
-	}
-	return out, nil
+	return patch.Without(all, func(p *patch.Patch) bool { return gone[p] })
 }
 
-// pins reads the root's go.mod and go.sum, which hold the third-party
-// versions of all bases in module mode.
+// pins reads the go.mod and go.sum with the base's third-party versions.
 func (t *Tree) pins() (*pins, error) {
 	if t.Base.Mode == base.ModeGOPATH {
 		return nil, nil
@@ -446,7 +495,7 @@ func (t *Tree) refuseEdited(edited []Edit, want map[string]source) error {
 		more = fmt.Sprintf("\n  and %d more", len(lost)-most)
 		lost = lost[:most]
 	}
-	return exit.Preconditionf("%s was edited by hand:\n%s%s\nCarry the edits back with make patches-extract, or give them up with make discard; nothing was changed",
+	return exit.Preconditionf("%s was edited by hand:\n%s%s\nCarry the edits back with make patches-extract, or give them up with make discard-edits; nothing was changed",
 		t.rel(t.Dir()), strings.Join(lost, "\n"), more)
 }
 

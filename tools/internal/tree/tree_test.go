@@ -17,6 +17,8 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/patch"
+	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/testrepo"
 )
 
@@ -75,7 +77,7 @@ func untouched(t *testing.T, r *testrepo.Repo, f func()) {
 func TestMaterialiseVariants(t *testing.T) {
 	r := testrepo.New(t)
 	b := r.Base(t, testrepo.Name)
-	for _, v := range []string{base.Ours, base.Stock} {
+	for _, v := range []base.Variant{base.Ours, base.Stock} {
 		if res := materialise(t, &Tree{Base: b, Variant: v}); res.UpToDate || res.Written == 0 {
 			t.Errorf("%s: first run: %+v", v, res)
 		}
@@ -115,7 +117,7 @@ func TestMaterialiseGOPATH(t *testing.T) {
 	r := testrepo.New(t)
 	b := r.Base(t, testrepo.GOPATHName)
 	const dep = "Godeps/_workspace/src/example.com/dep/dep"
-	for variant, word := range map[string]string{base.Stock: "dep2", base.Ours: "dep2", "naive": "dep1"} {
+	for variant, word := range map[base.Variant]string{base.Stock: "dep2", base.Ours: "dep2", "naive": "dep1"} {
 		tr := &Tree{Base: b, Variant: variant}
 		materialise(t, tr)
 		dir, err := filepath.Rel(r.Root, tr.Dir())
@@ -137,6 +139,62 @@ func TestMaterialiseGOPATH(t *testing.T) {
 		if r.Exists(dir+"/go.mod") || r.Exists(dir+"/cmd/hello/"+barrierName) {
 			t.Errorf("%s: go.mod or the barrier is left in a GOPATH tree", variant)
 		}
+	}
+}
+
+// TestMaterialiseWithout: a slug goes with its patches, its overlay files and the
+// slugs that need it, and the patches behind its own still apply.
+func TestMaterialiseWithout(t *testing.T) {
+	r := testrepo.New(t)
+	first := strings.Replace(testrepo.Upstream[testrepo.Patched], "// Word greets.\n", "// Word greets.\n//\n// Politely.\n", 1)
+	second := strings.Replace(first, `return "hello"`, `return Shout("hello")`, 1)
+	both := map[string]patch.Change{
+		"0005-polite.patch": {Path: testrepo.Patched, Old: []byte(testrepo.Upstream[testrepo.Patched]), New: []byte(first)},
+		testrepo.Louder:     {Path: testrepo.Patched, Old: []byte(first), New: []byte(second)},
+	}
+	for name, c := range both {
+		raw, err := testrepo.Patch(testrepo.Carry+"/"+name, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Write(t, testrepo.Carry+"/"+name, string(raw))
+	}
+	r.Write(t, testrepo.Carry+"/series", testrepo.Version+"\n0005-polite.patch\n"+testrepo.Louder+"\n")
+	r.EditSlugs(t, func(s *slugs.Table) {
+		s.Slugs = append(s.Slugs, &slugs.Slug{Name: "polite", Kind: slugs.Fix, Forms: []*slugs.Form{{Bases: []string{testrepo.Name}, Patches: []string{"0005-polite.patch"}}}})
+		s.Find("ours").Forms[0].Needs = []string{"louder"}
+	})
+	b := r.Base(t, testrepo.Name)
+	for variant, want := range map[base.Variant]struct {
+		patched      string
+		louder, ours bool
+	}{
+		"ours":                 {second, true, true},
+		"ours -polite":         {testrepo.LouderPatched, true, true},
+		"ours -louder":         {first, false, false},
+		"ours -ours":           {second, true, false},
+		"ours -louder -polite": {testrepo.Upstream[testrepo.Patched], false, false},
+		"ours -version":        {second, true, true},
+		"stock -fork-alphabet": {testrepo.Upstream[testrepo.Patched], false, false},
+	} {
+		tr := &Tree{Base: b, Variant: variant}
+		materialise(t, tr)
+		dir := "_output/src/v1.9.11/" + strings.ReplaceAll(string(variant), " -", "-minus-")
+		if got := r.Read(t, dir+"/"+testrepo.Patched); got != want.patched {
+			t.Errorf("%s:\n%s", variant, got)
+		}
+		if r.Exists(dir+"/"+testrepo.Overlay) != want.louder || r.Exists(dir+"/"+testrepo.OverlayPkg) != want.ours {
+			t.Errorf("%s: it has overlay files of a slug that is not there, or lacks some", variant)
+		}
+		_, err := tr.Extract("")
+		if len(variant.Minus()) > 0 {
+			refused(t, err, 2, "leaves out "+strings.Split(string(variant), " -")[1])
+			_, err = tr.Normalise()
+			refused(t, err, 2, "leaves out")
+		}
+	}
+	if got := r.Read(t, "_output/src/v1.9.11/stock-minus-fork-alphabet/"+testrepo.ForkDir+"/codec.go"); !strings.Contains(got, "ab__") {
+		t.Error(got)
 	}
 }
 
@@ -198,6 +256,9 @@ func TestMaterialiseRefuses(t *testing.T) {
 	editBase := func(edit func(*base.Base)) func(*testing.T, *testrepo.Repo) {
 		return func(t *testing.T, r *testrepo.Repo) { r.EditBase(t, testrepo.Name, edit) }
 	}
+	editSlugs := func(edit func(*slugs.Table)) func(*testing.T, *testrepo.Repo) {
+		return func(t *testing.T, r *testrepo.Repo) { r.EditSlugs(t, edit) }
+	}
 	cached := "example.com/up@v1.9.11/"
 	for _, tc := range []struct {
 		name   string
@@ -253,8 +314,10 @@ func TestMaterialiseRefuses(t *testing.T) {
 		{"series is missing", editBase(func(b *base.Base) { b.Series["carry"] = "patches/none" }), 1, []string{"patches/none/series"}},
 		{"rename of a file that is not there", editBase(func(b *base.Base) { b.Renames = []base.Rename{{From: "a.go", To: "b.go"}} }), 1,
 			[]string{"bases/v1.9.11/base.json", "a.go"}},
-		{"variant leaves out a patch that is not there", editBase(func(b *base.Base) { b.Without = map[string][]string{base.Ours: {"0002-none.patch"}} }), 1,
-			[]string{"without", base.Ours, "0002-none.patch"}},
+		{"patch of no slug", editSlugs(func(s *slugs.Table) { s.Find("louder").Forms[0].Patches = nil }), 1,
+			[]string{testrepo.Carry + "/" + testrepo.Louder, "is in no slug of base v1.9.11", "slugs.json"}},
+		{"overlay file of no slug", func(t *testing.T, r *testrepo.Repo) { r.Write(t, "pkg/new/new.go", "package new\n") }, 1,
+			[]string{"pkg/new/new.go is in no slug", "slugs.json"}},
 		{"go.mod is malformed", func(t *testing.T, r *testrepo.Repo) { r.Write(t, "go.mod", "module holdfast\n\nrequire nonsense\n") }, 1, []string{"go.mod:3"}},
 		{"manifest is damaged", func(t *testing.T, r *testrepo.Repo) { r.Write(t, srcDir+".json", "{") }, 1, []string{srcDir + ".json", "damaged"}},
 	} {
@@ -277,6 +340,7 @@ func TestMaterialiseRefuses(t *testing.T) {
 			"Normalise":   func(tr *Tree) error { _, err := tr.Normalise(); return err },
 		} {
 			refused(t, f(&Tree{Base: r.Base(t, testrepo.Name), Variant: "mine"}), 2, `"mine"`, "stock, ours")
+			refused(t, f(&Tree{Base: r.Base(t, testrepo.Name), Variant: "ours -none"}), 2, `no slug "none"`, "louder")
 			if r.Exists("_output") {
 				t.Errorf("%s made something", name)
 			}
@@ -631,7 +695,7 @@ func TestOpenAPIInput(t *testing.T) {
 func TestRootMod(t *testing.T) {
 	r := testrepo.New(t)
 	b := r.Base(t, testrepo.Name)
-	for _, v := range b.Variants {
+	for _, v := range b.VariantNames() {
 		materialise(t, &Tree{Base: b, Variant: v})
 	}
 	if file, err := ours(t, r).RootMod(); file != "" || err != nil {

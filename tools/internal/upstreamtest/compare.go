@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/patch"
 	"holdfast/tools/internal/tree"
@@ -152,7 +152,7 @@ func Check(b *base.Base, both, oursOnly []string) (stock, ours *Outcome, bad []s
 // All lists the packages of the tree whose tests stand for the whole product:
 // what the issue names and everything else that the two binaries link.
 func All(b *base.Base) ([]string, error) {
-	return build.ListTestPackages(b, base.Stock, []string{
+	return builder.ListTestPackages(b, base.Stock, []string{
 		b.Module + "/pkg/kubelet/...",
 		b.Module + "/pkg/controller/...",
 		b.Module + "/pkg/volume/rbd/...",

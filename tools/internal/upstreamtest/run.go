@@ -19,7 +19,7 @@ import (
 	"strings"
 
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/progress"
 )
@@ -49,8 +49,8 @@ type event struct {
 }
 
 // Run tests the packages of variant.
-func Run(b *base.Base, variant string, packages []string, logDir string) (*Outcome, error) {
-	modfile, err := build.Source(b, variant)
+func Run(b *base.Base, variant base.Variant, packages []string, logDir string) (*Outcome, error) {
+	modfile, err := builder.Source(b, variant)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func Run(b *base.Base, variant string, packages []string, logDir string) (*Outco
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return nil, err
 	}
-	return o, os.WriteFile(filepath.Join(logDir, "upstream-tests-"+variant+".log"), o.log(), 0o644)
+	return o, os.WriteFile(filepath.Join(logDir, "upstream-tests-"+variant.Dir()+".log"), o.log(), 0o644)
 }
 
 // outcome runs all packages once and what failed again, package by package: the
@@ -134,8 +134,9 @@ func (o *Outcome) log() []byte {
 }
 
 type runner struct {
-	b                *base.Base
-	variant, modfile string
+	b       *base.Base
+	variant base.Variant
+	modfile string
 }
 
 // results are what go test said, by "package Test".
@@ -173,8 +174,8 @@ func (r *results) merge(again *results, pkg string) (passed []string) {
 // vet, which 2018's tests do not pass today.
 func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, error) {
 	args := []string{"test", "-json", "-vet=off", "-trimpath", "-buildvcs=false", "-timeout=15m"}
-	args = append(args, build.ModFlags(r.b, r.modfile)...)
-	args = append(args, build.LangFlags(r.b)...)
+	args = append(args, builder.ModFlags(r.b, r.modfile)...)
+	args = append(args, builder.LangFlags(r.b)...)
 	if len(tests) > 0 {
 		args = append(args, "-count=1")
 		if !slices.Contains(tests, pkgFailure) {
@@ -183,7 +184,7 @@ func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, e
 	}
 	cmd := exec.Command("go", append(args, packages...)...)
 	cmd.Dir = r.b.Root
-	env, end, err := build.TempDir(r.b.Root, build.TestEnv(r.b, r.variant))
+	env, end, err := builder.TempDir(r.b.Root, builder.TestEnv(r.b, r.variant))
 	if err != nil {
 		return nil, err
 	}

@@ -353,7 +353,7 @@ func TestTouched(t *testing.T) {
 	r.Write(t, "staging/src/k8s.io/api/core/holdfast.go", "package core\n")
 	r.Write(t, "pkg/ours/testdata/x.go", "package x\n")
 	r.Write(t, "pkg/notes/README.md", "text\n")
-	for _, v := range b.Variants {
+	for _, v := range b.VariantNames() {
 		if _, err := Run(b, v, []string{"example.com/up/pkg/plain"}, t.TempDir()); err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +368,7 @@ func TestTouched(t *testing.T) {
 	if want := []string{"example.com/up/pkg/ours"}; !slices.Equal(oursOnly, want) {
 		t.Errorf("ours: %q, want %q", oursOnly, want)
 	}
-	b.Variants = []string{base.Stock}
+	delete(b.Variants, "ours")
 	if _, _, err := Touched(b); exit.Code(err) != 2 {
 		t.Error(err)
 	}

@@ -32,7 +32,6 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "checkpoint-compat",
 		Summary: "host ports of pods that a 1.7 kubelet started are not given back by a 1.9 kubelet",
-		Gates:   []string{"CheckpointCompat"},
 		Plan: func(labkit.Profile) []string {
 			return []string{
 				"start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0 and kubenet",

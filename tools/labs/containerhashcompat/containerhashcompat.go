@@ -24,7 +24,6 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "container-hash-compat",
 		Summary: "a kubelet upgrade recreates every container of the node",
-		Gates:   []string{"ContainerHashCompat"},
 		Plan: func(p labkit.Profile) []string {
 			plan := []string{
 				"start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0",
@@ -66,8 +65,9 @@ func init() {
 
 // step is a swap of the kubelet.
 type step struct {
-	base, variant string // variant: under-test, or stock for an old kubelet's own business
-	back          bool   // an old kubelet takes over from ours and must keep everything
+	base    string
+	variant labkit.Variant // under-test, or stock for an old kubelet's own business
+	back    bool           // an old kubelet takes over from ours and must keep everything
 }
 
 func (s step) judged() bool { return s.variant == labkit.UnderTest || s.back }
@@ -83,7 +83,7 @@ func (s step) String() string {
 // recreates what it must, so that the next step starts from its containers.
 func chain(v labkit.Variant, p labkit.Profile) []step {
 	test := step{base: base, variant: labkit.UnderTest}
-	old := func(b string, back bool) step { return step{base: b, variant: string(labkit.Stock), back: back} }
+	old := func(b string, back bool) step { return step{base: b, variant: labkit.Stock, back: back} }
 	switch {
 	case v == labkit.GateOff:
 		return []step{test}

@@ -17,7 +17,6 @@ func init() {
 		Name:    "hash-collision-replicaset-owner",
 		Folder:  "hash-collision",
 		Summary: "a ReplicaSet of the computed name that is another's, nobody's or being deleted is taken for the Deployment's own",
-		Gates:   []string{"DeploymentReplicaSetOwnerCheck"},
 		Plan: func(labkit.Profile) []string {
 			return []string{
 				"learn the name and the template that a Deployment's ReplicaSet gets, and delete both",

@@ -24,7 +24,6 @@ func init() {
 		Name:    "hash-collision-forced-conflicts",
 		Folder:  "hash-collision",
 		Summary: "a cache that lags makes a StatefulSet create its revision again and again; a DaemonSet works with another's revision",
-		Gates:   []string{"ControllerRevisionIdempotentCreate"},
 		Plan: func(p labkit.Profile) []string {
 			return []string{
 				"put a proxy between the controller manager and the apiserver that holds back the watch events of ControllerRevisions",
@@ -41,7 +40,6 @@ func init() {
 		Name:    "hash-collision-equal-label",
 		Folder:  "hash-collision",
 		Summary: "after a collision a StatefulSet's revision is found again or not, by the size of its hash label",
-		Gates:   []string{"ControllerRevisionEqualByData"},
 		Plan: func(labkit.Profile) []string {
 			return []string{
 				"create StatefulSets until two have hash labels below 2^31 for collision counts 0 and 1, and two above",
@@ -56,7 +54,6 @@ func init() {
 		Name:    "hash-collision-stable-order",
 		Folder:  "hash-collision",
 		Summary: "two revisions of equal number make a StatefulSet roll back and forth",
-		Gates:   []string{"ControllerRevisionStableOrder"},
 		Plan: func(labkit.Profile) []string {
 			return []string{
 				"create a StatefulSet whose pods become ready at once, and a second ControllerRevision with the same data and number",

@@ -26,7 +26,6 @@ func init() {
 		Name:    "hash-collision-v1-2-0",
 		Folder:  "hash-collision-v1.2.0",
 		Summary: "1.2.0: the second rollout never happens when both pod templates have the same adler32",
-		Gates:   []string{gate},
 		Plan: func(labkit.Profile) []string {
 			return []string{
 				"start etcd with its v2 API, kube-apiserver v1.2.0 and the controller manager under test; a loop reports pods as ready",

@@ -17,6 +17,9 @@ import (
 
 const deployments = 20
 
+// naive is v1.2.0 built with today's Go and nothing done about hashes.
+const naive labkit.Variant = "naive"
+
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "hash-identity-v1-2-0",
@@ -24,22 +27,21 @@ func init() {
 		Summary: "1.2.0: a controller manager built with another Go release rolls out every Deployment anew",
 		// The collision fix finds a ReplicaSet under any hash; with its gate off
 		// it is the hashes alone that keep them.
-		Gates:  []string{gate},
-		Expect: map[labkit.Variant]labkit.Verdict{labkit.GateOff: labkit.Absent},
+		Variants: []labkit.Variant{naive, labkit.Ours, labkit.GateOff},
+		Expect:   map[labkit.Variant]labkit.Verdict{naive: labkit.Reproduced, labkit.GateOff: labkit.Absent},
 		Plan: func(labkit.Profile) []string {
 			return []string{
 				"start etcd with its v2 API, kube-apiserver v1.2.0 and the stock controller manager, which hashes as the released one did",
 				fmt.Sprintf("create %d Deployments, those with a published ReplicaSet name among them; oracle: these have that name", deployments),
-				"stop it and start in its place: as variant stock a build of v1.2.0 with today's Go and nothing done about hashes; as the other variants our controller manager",
+				"stop it and start in its place: as variant naive a build of v1.2.0 with today's Go and nothing done about hashes; as the other variants our controller manager",
 				"oracle: for 40 s, which is more than one full resync, no ReplicaSet and no pod comes, goes or is scaled; a new Deployment is rolled out, so the controller works",
-				"not stock: the stock controller manager again; oracle: nothing changes",
+				"not naive: the stock controller manager again; oracle: nothing changes",
 			}
 		},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, kcm),
-			{Base: base, Variant: "naive", Name: kcm},
-			{Base: base, Variant: string(labkit.Ours), Name: kcm},
+			labkit.BinaryUnderTest(base, kcm),
 		},
 		Run: runIdentity,
 	})
@@ -63,15 +65,11 @@ func runIdentity(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		return labkit.Result{}, err
 	}
 
-	swapped := e.UnderTest(base, kcm)
-	if e.Variant == labkit.Stock {
-		swapped = e.Program(labkit.Binary{Base: base, Variant: "naive", Name: kcm})
-	}
 	before, err := c.client.List(ctx, labkit.ReplicaSets, "", "")
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	if err := c.swapCM(ctx, swapped); err != nil {
+	if err := c.swapCM(ctx, e.UnderTest(base, kcm)); err != nil {
 		return labkit.Result{}, err
 	}
 	changed := c.quiet(ctx, "", 40*time.Second)
@@ -102,7 +100,7 @@ func runIdentity(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		}
 		return labkit.ReproducedBecause("%d of %d Deployments got a new ReplicaSet", anew, len(apps)), nil
 	}
-	if e.Variant != labkit.Stock {
+	if e.Variant != naive {
 		if err := c.swapCM(ctx, e.Stock(base, kcm)); err != nil {
 			return labkit.Result{}, err
 		}

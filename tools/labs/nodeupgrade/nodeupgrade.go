@@ -30,7 +30,6 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "node-upgrade",
 		Summary: "kubelets go from 1.7.0 to 1.9.11 and back in place, under load, with kill -9",
-		Gates:   []string{"ContainerHashCompat", "ReadinessAcrossRestart", "CheckpointCompat"},
 		Plan: func(p labkit.Profile) []string {
 			return []string{
 				"start the control plane v1.9.11 (it is upgraded first) and two nodes with the stock kubelet v1.7.0",

@@ -29,7 +29,6 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "readiness-across-restart",
 		Summary: "each restart of a kubelet takes the probed pods of its node out of their Services",
-		Gates:   []string{"ReadinessAcrossRestart"},
 		Plan: func(p labkit.Profile) []string {
 			return []string{
 				"start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.9.11",

@@ -46,7 +46,6 @@ func init() {
 			Folder:   "reflector-monotonic-rv",
 			LongOnly: l.server != "v1.9.0",
 			Summary:  fmt.Sprintf("Endpoints of live Services are deleted after a watch restarts from the past (kube-apiserver %s)", server),
-			Gates:    []string{reflectorGate, endpointsGate},
 			Plan:     func(p labkit.Profile) []string { return plan(p, server) },
 			Needs: []labkit.Binary{
 				labkit.StockBinary(server, "kube-apiserver"),

@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package builder
 
 import (
 	"bytes"
@@ -101,12 +101,12 @@ func TestBuildSeparatesVariants(t *testing.T) {
 	r := testrepo.New(t)
 	b := r.Base(t, testrepo.Name)
 	var content [][]byte
-	for _, v := range []string{base.Ours, base.Stock, base.Ours} {
+	for _, v := range []base.Variant{base.Ours, base.Stock, base.Ours} {
 		files, err := Build(b, Options{Variant: v})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := []string{filepath.Join(r.Root, "_output/bin/v1.9.11", v, "hello")}; !slices.Equal(files, want) {
+		if want := []string{filepath.Join(r.Root, "_output/bin/v1.9.11", v.Dir(), "hello")}; !slices.Equal(files, want) {
 			t.Errorf("built %q, want %q", files, want)
 		}
 		raw, err := os.ReadFile(files[0])
@@ -146,7 +146,7 @@ func TestReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, f := range []string{"go.mod", "go.sum"} {
+	for _, f := range []string{"go.mod", "go.sum", "slugs.json"} {
 		if err := os.WriteFile(filepath.Join(copied, f), []byte(r.Read(t, f)), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestOpenAPI(t *testing.T) {
 	b := r.Base(t, testrepo.Name)
 	source := func() map[string]string {
 		t.Helper()
-		for _, v := range b.Variants {
+		for _, v := range b.VariantNames() {
 			if _, err := Source(b, v); err != nil {
 				t.Fatal(err)
 			}

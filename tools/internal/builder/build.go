@@ -1,10 +1,10 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build makes binaries from materialised trees. Everything is built
+// Package builder makes binaries from materialised trees. Everything is built
 // from the root module, which replaces k8s.io/kubernetes by the tree, so that
 // all variants share the go command's build cache.
-package build
+package builder
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ import (
 
 // Options say how to build.
 type Options struct {
-	Variant string
+	Variant base.Variant
 	// Binaries of the base to build; empty: those of the product.
 	Binaries []string
 	// Offline builds from vendor/ and never asks the network.
@@ -78,7 +78,7 @@ func Build(b *base.Base, o Options) ([]string, error) {
 // Source brings the tree of variant up to date, generated code included, and
 // returns the -modfile with which the root module builds it ("" where that is
 // the root's own go.mod).
-func Source(b *base.Base, variant string) (string, error) {
+func Source(b *base.Base, variant base.Variant) (string, error) {
 	t := &tree.Tree{Base: b, Variant: variant}
 	s := progress.Start("source %s %s", b.Name, variant)
 	res, err := t.Materialise()
@@ -115,7 +115,7 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	}
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false"}
 	if o.Offline {
-		args = append(args, "-mod=vendor")
+		args = append(args, vendorFlags(b)...)
 	} else {
 		args = append(args, ModFlags(b, modfile)...)
 	}
@@ -125,6 +125,9 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = b.Root
 	cmd.Env = Env(b, o.Variant, bin)
+	if o.Offline {
+		cmd.Env = env(b, vendoredSrc(b), bin)
+	}
 	var log bytes.Buffer
 	cmd.Stderr = s.LastLine(&log)
 	cmd.Stdout = cmd.Stderr
@@ -187,10 +190,14 @@ func compileErrors(log string) string {
 // Env is the environment in which the go command builds bin: ours alone, so
 // that a user's settings cannot change the binary. Where modules and caches
 // are stays the user's choice.
-func Env(b *base.Base, variant string, bin base.Binary) []string {
+func Env(b *base.Base, variant base.Variant, bin base.Binary) []string {
+	return env(b, b.SrcDir(variant), bin)
+}
+
+// env is Env for the tree src.
+func env(b *base.Base, src string, bin base.Binary) []string {
 	env := GoEnv()
 	if b.Mode == base.ModeGOPATH {
-		src := b.SrcDir(variant)
 		top := strings.TrimSuffix(src, string(filepath.Separator)+filepath.Join("src", filepath.FromSlash(b.Module)))
 		env = append(env, "GO111MODULE=off", "GOPATH="+filepath.Join(src, "Godeps", "_workspace")+string(filepath.ListSeparator)+top)
 	}
@@ -208,7 +215,7 @@ func Env(b *base.Base, variant string, bin base.Binary) []string {
 // TestEnv is the environment for upstream's tests: with cgo where the kubelet
 // has it, but without its flags for an old glibc. Those need the external
 // linker, which the go command does not take for tests with no cgo of their own.
-func TestEnv(b *base.Base, variant string) []string {
+func TestEnv(b *base.Base, variant base.Variant) []string {
 	return Env(b, variant, base.Binary{Cgo: b.Binaries["kubelet"].Cgo})
 }
 
@@ -259,16 +266,30 @@ func goenv(names ...string) []string {
 	return env
 }
 
+// Release is what a binary of variant says that it is. One that leaves slugs of
+// ours out names them, so that nobody takes it for the product.
+func Release(b *base.Base, variant base.Variant) (string, error) {
+	if !b.IsOurs(variant) {
+		return b.Version, nil
+	}
+	version := b.Release
+	gone, err := b.MinusOf(variant)
+	for _, s := range gone {
+		version += ".minus." + s
+	}
+	return version, err
+}
+
 // versionFlags are the linker flags that fill the version in.
-func versionFlags(b *base.Base, variant string) (string, error) {
-	version := b.Version
-	if variant == base.Ours {
-		version = b.Release
+func versionFlags(b *base.Base, variant base.Variant) (string, error) {
+	version, err := Release(b, variant)
+	if err != nil {
+		return "", err
 	}
 	major, rest, _ := strings.Cut(strings.TrimPrefix(b.Version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	set := map[string]string{"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-	if variant == base.Ours {
+	if b.IsOurs(variant) {
 		rev, err := revision(b.Root)
 		if err != nil {
 			return "", err
@@ -323,7 +344,7 @@ func revision(root string) (rev, error) {
 		return rev{}, fmt.Errorf("git status: %w", err)
 	}
 	// A new file there becomes part of the binary.
-	added, err := git("status", "--porcelain", "--untracked-files=normal", "--", "pkg", "staging", "patches", "bases")
+	added, err := git("status", "--porcelain", "--untracked-files=normal", "--", "pkg", "staging", "patches", "bases", "slugs.json")
 	if err != nil {
 		return rev{}, fmt.Errorf("git status: %w", err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package build
+package builder
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 
 // ListTestPackages lists the packages with tests among patterns and everything
 // of Kubernetes that the product's binaries link; import paths, sorted.
-func ListTestPackages(b *base.Base, variant string, patterns []string) ([]string, error) {
+func ListTestPackages(b *base.Base, variant base.Variant, patterns []string) ([]string, error) {
 	modfile, err := Source(b, variant)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,148 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package base
+
+import (
+	"slices"
+	"strings"
+
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/slugs"
+)
+
+// Variant names what a tree of a base is made of: one of the base's named
+// variants (a list of series, perhaps minus slugs), and minus further slugs. It
+// is written "ours" or "ours -some-slug -another", the slugs sorted.
+type Variant string
+
+// The variants that every base may have; base.json can name more.
+const (
+	Stock Variant = "stock" // upstream + toolchain series
+	Ours  Variant = "ours"  // stock + the product's series, each with its overlay files
+)
+
+// VariantSpec is what base.json says of a named variant.
+type VariantSpec struct {
+	// Series are names of base.json's "series", in the order in which they are
+	// applied. Their slugs' overlay files belong to them.
+	Series []string `json:"series"`
+	// Minus are slugs that are left out, as if they were not there.
+	Minus []string `json:"minus,omitempty"`
+}
+
+// Name is the variant's named part.
+func (v Variant) Name() string {
+	name, _, _ := strings.Cut(string(v), " ")
+	return name
+}
+
+// Minus are the slugs that the name says are left out.
+func (v Variant) Minus() []string {
+	var out []string
+	for _, f := range strings.Fields(string(v))[min(1, len(strings.Fields(string(v)))):] {
+		out = append(out, strings.TrimPrefix(f, "-"))
+	}
+	return out
+}
+
+// Without is v minus further slugs.
+func (v Variant) Without(names ...string) Variant {
+	all := append(v.Minus(), names...)
+	slices.Sort(all)
+	s := v.Name()
+	for _, n := range slices.Compact(all) {
+		s += " -" + n
+	}
+	return Variant(s)
+}
+
+// Dir is the variant's name as a folder's.
+func (v Variant) Dir() string {
+	return strings.ReplaceAll(string(v), " -", "-minus-")
+}
+
+// ParseVariant reads "ours" or "ours -some-slug -another", in any order.
+func ParseVariant(s string) (Variant, error) {
+	f := strings.Fields(s)
+	if len(f) == 0 {
+		return "", exit.Usagef("no variant is named: it is %s, %s or \"%s -SLUG\"", Stock, Ours, Ours)
+	}
+	for _, m := range f[1:] {
+		if !strings.HasPrefix(m, "-") || m == "-" {
+			return "", exit.Usagef("variant %q: after the name come slugs with a dash before them, as in \"%s -SLUG\"", s, Ours)
+		}
+		f[0] += " " + m
+	}
+	return Variant(f[0]).Without(), nil
+}
+
+// spec is what base.json says of the variant's named part.
+func (b *Base) spec(v Variant) VariantSpec { return b.Variants[v.Name()] }
+
+// SeriesOf returns the folders of the series of variant, in the order in which
+// they are applied.
+func (b *Base) SeriesOf(v Variant) []string {
+	var dirs []string
+	for _, s := range b.spec(v).Series {
+		dirs = append(dirs, b.Series[s])
+	}
+	return dirs
+}
+
+// MinusOf is the whole set of slugs that variant leaves out of its series.
+func (b *Base) MinusOf(v Variant) ([]string, error) {
+	return b.Slugs.Minus(b.Name, append(slices.Clone(b.spec(v).Minus), v.Minus()...))
+}
+
+// SlugsOf lists the slugs that variant is made of.
+func (b *Base) SlugsOf(v Variant) ([]*slugs.Slug, error) {
+	gone, err := b.MinusOf(v)
+	if err != nil {
+		return nil, err
+	}
+	var out []*slugs.Slug
+	for _, s := range b.Slugs.Of(b.Name) {
+		if slices.Contains(b.spec(v).Series, s.Kind.Series()) && !slices.Contains(gone, s.Name) {
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}
+
+// VariantNames are the named variants: stock and ours first.
+func (b *Base) VariantNames() []Variant {
+	var out []Variant
+	for n := range b.Variants {
+		out = append(out, Variant(n))
+	}
+	rank := func(v Variant) int { return slices.Index([]Variant{Ours, Stock}, v) }
+	slices.SortFunc(out, func(x, y Variant) int {
+		if r := rank(y) - rank(x); r != 0 {
+			return r
+		}
+		return strings.Compare(string(x), string(y))
+	})
+	return out
+}
+
+// IsOurs reports whether the variant has the product's series, and so says that
+// it is Holdfast.
+func (b *Base) IsOurs(v Variant) bool { return v.Name() == string(Ours) }
+
+// HasVariant reports whether the base is built in variant, as an error a user
+// can act on.
+func (b *Base) HasVariant(v Variant) error {
+	if _, ok := b.Variants[v.Name()]; !ok {
+		var names []string
+		for _, n := range b.VariantNames() {
+			names = append(names, string(n))
+		}
+		return exit.Usagef("base %s has no variant %q: it has %s", b.Name, v.Name(), strings.Join(names, ", "))
+	}
+	if v != v.Without() {
+		return exit.Usagef("variant %q: write it %q", v, v.Without())
+	}
+	_, err := b.MinusOf(v)
+	return err
+}
