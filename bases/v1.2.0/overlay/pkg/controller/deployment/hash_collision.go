@@ -34,7 +34,7 @@ const (
 
 // maxUnsavedNames is how many names one sync tries while the apiserver refuses
 // to keep the count.
-const maxUnsavedNames = 10
+const maxUnsavedNames = deploymentutil.MaxCountedNames
 
 var (
 	takenNames = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -80,9 +80,10 @@ func (dc *DeploymentController) isNameTaken(err error) bool {
 }
 
 // resolveName finds out who has the name of newRS, which could not be created,
-// and either takes that replica set over or creates newRS under another name,
-// made from the template and the deployment's collision count. revision is
-// newRS's. It returns the deployment's new replica set.
+// and takes that replica set over, or moves an old one that has no pods out of
+// the way (takeName), or creates newRS under another name, made from the
+// template and the deployment's collision count. revision is newRS's. It
+// returns the deployment's new replica set.
 //
 // The name that a 1.2 controller computes is always tried first, before this
 // is called, so a count changes only the names that are taken. The count is
@@ -98,6 +99,11 @@ func (dc *DeploymentController) resolveName(deployment *extensions.Deployment, n
 	}
 	if held == holderOwn {
 		return dc.adopt(deployment, existing, revision)
+	}
+	if held == holderCollision {
+		if created, err := dc.takeName(deployment, newRS, existing, revision); created != nil || err != nil {
+			return created, err
+		}
 	}
 	firstHeld := held
 
@@ -160,19 +166,26 @@ func (dc *DeploymentController) inspectHolder(deployment *extensions.Deployment,
 	if err != nil {
 		return "", nil, fmt.Errorf("replica set %s exists already but cannot be read: %v", newRS.Name, err)
 	}
-	selector, err := unversioned.LabelSelectorAsSelector(deployment.Spec.Selector)
+	held, err := whose(deployment, existing)
 	if err != nil {
-		return "", nil, fmt.Errorf("invalid label selector of deployment %s: %v", deployment.Name, err)
-	}
-	held := holderForeign
-	if !selector.Empty() && selector.Matches(labels.Set(existing.Labels)) {
-		held = holderCollision
-		if deploymentutil.HasTemplateOf(deployment, existing) {
-			held = holderOwn
-		}
+		return "", nil, err
 	}
 	takenNames.WithLabelValues(string(held)).Inc()
 	return held, existing, nil
+}
+
+// whose says what a replica set is to the deployment.
+func whose(deployment *extensions.Deployment, rs *extensions.ReplicaSet) (holder, error) {
+	selector, err := unversioned.LabelSelectorAsSelector(deployment.Spec.Selector)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("invalid label selector of deployment %s: %v", deployment.Name, err)
+	case selector.Empty() || !selector.Matches(labels.Set(rs.Labels)):
+		return holderForeign, nil
+	case deploymentutil.HasTemplateOf(deployment, rs):
+		return holderOwn, nil
+	}
+	return holderCollision, nil
 }
 
 // adopt makes an existing replica set of the deployment's template its new
@@ -188,11 +201,16 @@ func (dc *DeploymentController) adopt(deployment *extensions.Deployment, rs *ext
 	return rs, nil
 }
 
+// nameOf returns the name of the deployment's replica set that is made from hash.
+func nameOf(deployment *extensions.Deployment, hash uint32) string {
+	return deployment.Name + "-" + strconv.FormatUint(uint64(hash), 10)
+}
+
 // setHash gives rs the name, the label and the selector that are made from
 // hash. The rest of rs is left as it is.
 func setHash(deployment *extensions.Deployment, rs *extensions.ReplicaSet, hash uint32) {
 	key := extensions.DefaultDeploymentUniqueLabelKey
-	rs.Name = deployment.Name + "-" + strconv.FormatUint(uint64(hash), 10)
+	rs.Name = nameOf(deployment, hash)
 	rs.Spec.Selector = labelsutil.CloneSelectorAndAddLabel(deployment.Spec.Selector, key, hash)
 	rs.Spec.Template.Labels = labelsutil.CloneAndAddLabel(deployment.Spec.Template.Labels, key, hash)
 }
@@ -218,8 +236,17 @@ func (dc *DeploymentController) announceName(deployment *extensions.Deployment, 
 	if held == holderForeign {
 		reason, why = reasonNameForeign, "is not selected by this deployment"
 	}
-	glog.Warningf("Deployment %s/%s: replica set %s %s; created %s (collision count %d).", deployment.Namespace, deployment.Name, taken, why, rs.Name, count)
-	dc.eventRecorder.Eventf(deployment, api.EventTypeWarning, reason, "Replica set %q %s; created %q instead (collision count %d)", taken, why, rs.Name, count)
+	leaving := ""
+	if isRecreate(deployment) {
+		leaving = "; pause this deployment before an upstream controller manager takes over, which would scale it to 0"
+	}
+	glog.Warningf("Deployment %s/%s: replica set %s %s; created %s (collision count %d)%s.", deployment.Namespace, deployment.Name, taken, why, rs.Name, count, leaving)
+	dc.eventRecorder.Eventf(deployment, api.EventTypeWarning, reason, "Replica set %q %s; created %q instead (collision count %d)%s", taken, why, rs.Name, count, leaving)
+	dc.announceScale(deployment, rs)
+}
+
+// announceScale says that a replica set was created with pods, as upstream does.
+func (dc *DeploymentController) announceScale(deployment *extensions.Deployment, rs *extensions.ReplicaSet) {
 	if rs.Spec.Replicas > 0 {
 		dc.eventRecorder.Eventf(deployment, api.EventTypeNormal, "ScalingReplicaSet", "Scaled %s replica set %s to %d", "up", rs.Name, rs.Spec.Replicas)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/runtime"
+	"k8s.io/kubernetes/pkg/types"
 	deploymentutil "k8s.io/kubernetes/pkg/util/deployment"
 	"k8s.io/kubernetes/pkg/util/intstr"
 	podutil "k8s.io/kubernetes/pkg/util/pod"
@@ -47,7 +48,9 @@ type cluster struct {
 	refuse func(*extensions.Deployment) error
 	// staleRSs and staleDeployment keep the caches as they are.
 	staleRSs, staleDeployment bool
-	controller                *DeploymentController
+	// lag keeps the ReplicaSets' pods and status as they are.
+	lag        bool
+	controller *DeploymentController
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -90,18 +93,37 @@ func (c *cluster) putDeployment(d *extensions.Deployment) *extensions.Deployment
 func (c *cluster) putRS(rs *extensions.ReplicaSet) *extensions.ReplicaSet {
 	stored := clone(rs).(*extensions.ReplicaSet)
 	stored.ResourceVersion = c.next()
+	stored.Generation, stored.Status = 1, extensions.ReplicaSetStatus{}
+	if old := c.rss[rs.Name]; old != nil {
+		stored.UID, stored.Generation, stored.Status = old.UID, old.Generation, old.Status
+		if !api.Semantic.DeepEqual(old.Spec, stored.Spec) {
+			stored.Generation++
+		}
+	} else {
+		stored.UID = types.UID("uid-" + stored.ResourceVersion)
+	}
 	if len(stored.Labels) == 0 { // as the API's defaults
 		stored.Labels = stored.Spec.Template.Labels
 	}
-	stored.Status.Replicas = stored.Spec.Replicas
 	c.rss[rs.Name] = stored
-	return clone(stored).(*extensions.ReplicaSet)
+	c.runRS()
+	return clone(c.rss[rs.Name]).(*extensions.ReplicaSet)
+}
+
+// runRS does the work of the ReplicaSet controller, unless it lags.
+func (c *cluster) runRS() {
+	for _, rs := range c.rss {
+		if !c.lag && (rs.Status.Replicas != rs.Spec.Replicas || rs.Status.ObservedGeneration != rs.Generation) {
+			rs.Status.Replicas, rs.Status.ObservedGeneration = rs.Spec.Replicas, rs.Generation
+			rs.ResourceVersion = c.next()
+		}
+	}
 }
 
 func (c *cluster) pods() []api.Pod {
 	var pods []api.Pod
 	for _, rs := range c.rss {
-		for i := 0; i < rs.Spec.Replicas; i++ {
+		for i := 0; i < rs.Status.Replicas; i++ {
 			pods = append(pods, api.Pod{
 				ObjectMeta: api.ObjectMeta{Name: fmt.Sprintf("%s-%d", rs.Name, i), Namespace: rs.Namespace, Labels: rs.Spec.Template.Labels},
 				Status: api.PodStatus{
@@ -149,6 +171,12 @@ func (c *cluster) react(action core.Action) (bool, runtime.Object, error) {
 			}
 			return true, c.putDeployment(obj), nil
 		case *extensions.ReplicaSet:
+			switch live := c.rss[obj.Name]; {
+			case live == nil:
+				return true, nil, errors.NewNotFound(resource, obj.Name)
+			case live.ResourceVersion != obj.ResourceVersion:
+				return true, nil, errors.NewConflict(resource, obj.Name, fmt.Errorf("the object has been modified"))
+			}
 			return true, c.putRS(obj), nil
 		}
 	case "create":
@@ -159,10 +187,25 @@ func (c *cluster) react(action core.Action) (bool, runtime.Object, error) {
 			return true, c.putRS(rs), nil
 		}
 	case "delete":
-		delete(c.rss, action.(core.DeleteAction).GetName())
+		name := action.(core.DeleteAction).GetName()
+		if c.rss[name] == nil {
+			return true, nil, errors.NewNotFound(resource, name)
+		}
+		delete(c.rss, name)
+		c.next()
 		return true, nil, nil
 	case "list":
-		if a := action.(core.ListAction); action.GetResource() == "pods" {
+		a := action.(core.ListAction)
+		switch action.GetResource() {
+		case "replicasets":
+			list := &extensions.ReplicaSetList{}
+			for _, rs := range c.rss {
+				if a.GetListRestrictions().Labels.Matches(labelSet(rs.Labels)) {
+					list.Items = append(list.Items, *clone(rs).(*extensions.ReplicaSet))
+				}
+			}
+			return true, list, nil
+		case "pods":
 			list := &api.PodList{}
 			for _, p := range c.pods() {
 				if a.GetListRestrictions().Labels.Matches(labelSet(p.Labels)) {
@@ -363,12 +406,35 @@ func TestHashCollisionRollsOut(t *testing.T) {
 
 func TestHashCollisionRecreate(t *testing.T) {
 	c := newRollout(t)
+	c.recreate()
+	old := clone(c.rss[name(c, imageA, 0)]).(*extensions.ReplicaSet)
+	c.release(imageB)
+	c.expectErrors("recreate", c.settle())
+	c.expect("recreate", "201703151133=0@count 1, 201703211640=2@count 0", 0)
+	c.expectEvents("recreate", reasonNameCollision)
+	d, rs := c.deployments["foobar"], c.rss[name(c, imageB, 0)]
+	if d.Annotations[deploymentutil.RevisionAnnotation] != "2" || rs.Annotations[deploymentutil.RevisionAnnotation] != "2" {
+		t.Errorf("revisions: deployment %v, replica set %v", d.Annotations, rs.Annotations)
+	}
+	if d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != 2 || d.Status.AvailableReplicas != 2 {
+		t.Errorf("status %+v of generation %d", d.Status, d.Generation)
+	}
+	moved := c.rss[name(c, imageA, 1)]
+	if !api.Semantic.DeepEqual(moved.Annotations, old.Annotations) || !deploymentutil.EqualIgnoringHash(moved.Spec.Template, old.Spec.Template) {
+		t.Errorf("moved:\n%+v\nwas:\n%+v", moved, old)
+	}
+	if label := moved.Labels[extensions.DefaultDeploymentUniqueLabelKey]; moved.Name != "foobar-"+label || len(moved.Labels) != len(old.Labels) {
+		t.Errorf("%s has the labels %v, was %v", moved.Name, moved.Labels, old.Labels)
+	}
+}
+
+// recreate gives the Deployment strategy Recreate.
+func (c *cluster) recreate() {
 	d := c.deployments["foobar"]
 	d.Spec.Strategy = extensions.DeploymentStrategy{Type: extensions.RecreateDeploymentStrategyType}
+	d.Generation++
 	c.putDeployment(d)
-	c.release(imageB)
 	c.settle()
-	c.expect("recreate", "201703151133=0@count 0, 201703211640=2@count 1", 1)
 }
 
 func TestHashCollisionControllerRestarts(t *testing.T) {
@@ -655,4 +721,30 @@ func TestLeaving(t *testing.T) {
 	c.release(imageC)
 	c.expectErrors("next release", c.settle())
 	c.expect("next release", "201703151133=0@count 0, 201703211640=0@count 1, 201703301250=2@count 0", 1)
+}
+
+// One with strategy Recreate has no counted name, so that nothing of it is left
+// behind.
+func TestLeavingRecreate(t *testing.T) {
+	c := newRollout(t)
+	c.recreate()
+	c.release(imageB)
+	c.settle()
+	before := c.describe()
+	restore := features.SetForTest(features.HashCollision, false)
+	c.restart()
+	c.expectErrors("left", c.settle())
+	c.expect("left", before, 0)
+	d := c.deployments["foobar"]
+	d.Spec.Replicas = 5
+	c.putDeployment(d)
+	c.expectErrors("scaled", c.settle())
+	c.expect("scaled", "201703151133=0@count 1, 201703211640=5@count 0", 0)
+	c.release(imageC)
+	c.expectErrors("next release", c.settle())
+	c.expect("next release", "201703151133=0@count 1, 201703211640=0@count 0, 201703301250=5@count 0", 0)
+	restore()
+	c.restart()
+	c.expectErrors("ours again", c.settle())
+	c.expect("ours again", "201703151133=0@count 1, 201703211640=0@count 0, 201703301250=5@count 0", 0)
 }

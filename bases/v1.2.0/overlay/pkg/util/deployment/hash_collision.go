@@ -11,7 +11,9 @@ import (
 	"k8s.io/kubernetes/pkg/api"
 	"k8s.io/kubernetes/pkg/apis/extensions"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/util/integer"
 	labelsutil "k8s.io/kubernetes/pkg/util/labels"
+	podutil "k8s.io/kubernetes/pkg/util/pod"
 )
 
 // CollisionCountAnnotation on a Deployment is the number of names that its
@@ -54,6 +56,31 @@ func EqualIgnoringHash(a, b api.PodTemplateSpec) bool {
 // template, under whichever hash.
 func HasTemplateOf(deployment *extensions.Deployment, rs *extensions.ReplicaSet) bool {
 	return features.Enabled(features.HashCollision) && EqualIgnoringHash(rs.Spec.Template, deployment.Spec.Template)
+}
+
+// MaxCountedNames is how many counts beyond the deployment's own are tried when
+// a counted name is looked for.
+const MaxCountedNames = 10
+
+// maxLookedFor bounds what a forged annotation can make the controller compute.
+const maxLookedFor = 100
+
+// IsCounted reports whether the replica set has the deployment's template under
+// a name and label that are made from the template and a collision count. One
+// with any other hash, of a controller of another release, is not.
+func IsCounted(deployment *extensions.Deployment, rs *extensions.ReplicaSet) bool {
+	key := extensions.DefaultDeploymentUniqueLabelKey
+	label := rs.Spec.Template.Labels[key]
+	if rs.Name != deployment.Name+"-"+label || rs.Spec.Selector == nil || rs.Spec.Selector.MatchLabels[key] != label || !HasTemplateOf(deployment, rs) {
+		return false
+	}
+	last := integer.IntMin(CollisionCount(deployment), maxLookedFor) + MaxCountedNames
+	for count := 1; count <= last; count++ {
+		if label == strconv.FormatUint(uint64(podutil.GetPodTemplateSpecHashWithCount(deployment.Spec.Template, count)), 10) {
+			return true
+		}
+	}
+	return false
 }
 
 // findNewReplicaSetIgnoringHash finds the deployment's new replica set when

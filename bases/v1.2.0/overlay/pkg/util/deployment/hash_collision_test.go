@@ -4,6 +4,7 @@
 package deployment
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/unversioned"
 	"k8s.io/kubernetes/pkg/apis/extensions"
 	"k8s.io/kubernetes/pkg/features"
+	podutil "k8s.io/kubernetes/pkg/util/pod"
 )
 
 // counted returns a replica set of the deployment's template under another
@@ -132,5 +134,42 @@ func TestCollisionCount(t *testing.T) {
 	defer features.SetForTest(features.HashCollision, false)()
 	if IsCollisionCount(CollisionCountAnnotation) {
 		t.Errorf("with the gate off the annotation is like any other")
+	}
+}
+
+func TestIsCounted(t *testing.T) {
+	d := generateDeployment("nginx")
+	d.Name = "web"
+	hash := func(count int) string {
+		return strconv.FormatUint(uint64(podutil.GetPodTemplateSpecHashWithCount(d.Spec.Template, count)), 10)
+	}
+	other := generateDeployment("nginx:2")
+	for _, x := range []struct {
+		of         extensions.Deployment
+		name, hash string
+		count      string // of the annotation
+		want       bool
+	}{
+		{d, "web-" + hash(1), hash(1), "", true},
+		{d, "web-" + hash(10), hash(10), "", true},
+		{d, "web-" + hash(14), hash(14), "", false},
+		{d, "web-" + hash(14), hash(14), "5", true},
+		{d, "web-" + hash(1), hash(1), "2147483647", true},
+		{d, "web-" + hash(0), hash(0), "", false},     // the computed one
+		{d, "web-7", "7", "", false},                  // another release's
+		{d, "bar-" + hash(1), hash(1), "", false},     // the name is not made from the label
+		{other, "web-" + hash(1), hash(1), "", false}, // another template
+	} {
+		d.Annotations = map[string]string{CollisionCountAnnotation: x.count}
+		rs := counted(x.of, x.name, x.hash, 1)
+		if got := IsCounted(&d, &rs); got != x.want {
+			t.Errorf("%s with label %s, count %q: got %v", x.name, x.hash, x.count, got)
+		}
+	}
+	d.Annotations = nil
+	rs := counted(d, "web-"+hash(1), hash(1), 1)
+	defer features.SetForTest(features.HashCollision, false)()
+	if IsCounted(&d, &rs) {
+		t.Errorf("with the gate off none is")
 	}
 }
