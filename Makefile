@@ -10,7 +10,7 @@ LAB     ?=
 H := _output/tools/holdfast --base $(BASE)
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all tool source vendor test check proofs test-packages upstream-tests upstream-tests-touched hash-oracle labs lab binaries up down \
+.PHONY: all tool source vendor test check proofs test-packages upstream-tests upstream-tests-touched hash-oracle flags labs lab binaries up down \
 	patches-check patches-extract patches-normalise discard clean
 
 all: tool ## build the drop-in binaries (the default)
@@ -48,6 +48,9 @@ upstream-tests-touched: tool ## upstream's tests of the packages that overlay or
 
 hash-oracle: tool ## container hashes against the code of 1.6 to 1.9, N=10000000 random containers
 	@cd tools && go run ./cmd/container-hash-oracle -n $(or $(N),100000)
+
+flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md)
+	@$(H) flags
 
 labs: tool ## all labs in PROFILE
 	@$(H) lab --all --profile $(PROFILE) --seed $(SEED)

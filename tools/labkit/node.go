@@ -27,6 +27,10 @@ type NodeConfig struct {
 	// KubeletArgs and DockerArgs come last and so override the kit's.
 	KubeletArgs []string
 	DockerArgs  []string
+	// Unit are the flags by which the node's unit file tells the kubelet of the
+	// API server. nil: the kit's own, --kubeconfig and --authorization-mode=Webhook
+	// and what else the release needs to talk to it. Node.Unit changes them.
+	Unit []string
 	// Images are imported after the kit's own (PauseImage, WebImage v1 and v2).
 	Images []Image
 }
@@ -45,6 +49,9 @@ type Node struct {
 	Kubelet *Proc
 	// KubeletURL is the read-only port: /metrics, /pods, /stats/summary.
 	KubeletURL string
+	// Unit is NodeConfig.Unit for the next start of a kubelet. It finds its
+	// kubeconfig in UnitKubeconfig and the authority's certificate in UnitCA.
+	Unit []string
 
 	env     *Env
 	cfg     NodeConfig
@@ -69,7 +76,7 @@ func (e *Env) StartNode(ctx context.Context, a *APIServer, c NodeConfig) (*Node,
 	e.nodes++
 	i := e.nodes
 	e.mu.Unlock()
-	n := &Node{Name: c.Name, env: e, cfg: c, api: a, index: i,
+	n := &Node{Name: c.Name, env: e, cfg: c, api: a, index: i, Unit: c.Unit,
 		IP: fmt.Sprintf("10.90.0.%d", 10+i), PodCIDR: fmt.Sprintf("10.91.%d.0/24", i),
 		Dir: e.Path(c.Name), cgroup: filepath.Join("holdfast-"+e.ID, c.Name)}
 	n.KubeletURL = "http://" + n.IP + ":10255"
@@ -286,7 +293,10 @@ func (n *Node) StartKubelet(ctx context.Context, p Program, extra ...string) err
 		"--image-gc-high-threshold=100", "--eviction-hard=memory.available<100Mi,nodefs.available<1%,imagefs.available<1%",
 		"--logtostderr=true", "--v=2",
 	}
-	if p.minor() >= 8 {
+	switch {
+	case n.Unit != nil:
+		args = append(args, "--experimental-fail-swap-on=false") // every release from 1.7 to 1.9 knows it
+	case p.minor() >= 8:
 		args = append(args, "--fail-swap-on=false")
 	}
 	if n.api != nil {
@@ -294,9 +304,17 @@ func (n *Node) StartKubelet(ctx context.Context, p Program, extra ...string) err
 		if err != nil {
 			return err
 		}
-		args = append(args, "--kubeconfig="+conf, "--authorization-mode=Webhook")
-		if p.minor() == 7 {
-			args = append(args, "--require-kubeconfig=true")
+		if n.Unit != nil {
+			if err := n.unitFiles(pki, conf); err != nil {
+				return err
+			}
+			args = append(args, n.Unit...)
+		} else {
+			args = append(args, "--kubeconfig="+conf, "--authorization-mode=Webhook")
+			if p.minor() == 7 {
+				// Else it runs standalone, see the lab kubelet-units.
+				args = append(args, "--require-kubeconfig=true")
+			}
 		}
 	}
 	args = append(append(args, p.GateArgs()...), n.cfg.KubeletArgs...)
@@ -306,6 +324,30 @@ func (n *Node) StartKubelet(ctx context.Context, p Program, extra ...string) err
 		n.started = p
 	}
 	return err
+}
+
+// The files that the flags of Node.Unit name, where kubeadm has them.
+const (
+	UnitKubeconfig = "/etc/kubernetes/kubelet.conf"
+	UnitCA         = "/etc/kubernetes/pki/ca.crt"
+)
+
+// unitFiles puts them into the node's own /etc.
+func (n *Node) unitFiles(pki *PKI, conf string) error {
+	for to, from := range map[string]string{UnitKubeconfig: conf, UnitCA: pki.CAFile} {
+		b, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		file := fmt.Sprintf("/proc/%d/root%s", n.holder.Pid, to)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // StopKubelet is systemctl stop kubelet: pods keep running.

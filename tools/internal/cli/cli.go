@@ -67,7 +67,7 @@ func Main(args []string) int {
 	cmd.PersistentFlags().StringVar(&c.base, "base", "", "upstream release to work on: a folder of bases/ (default the one whose base.json says so)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
 	cmd.AddCommand(buildCommand(c), sourceCommand(c), discardCommand(c), vendorCommand(c), patchesCommand(c),
-		testCommand(c), upstreamTestsCommand(c), binariesCommand(c), auditrv.Command())
+		testCommand(c), upstreamTestsCommand(c), binariesCommand(c), flagsCommand(c), auditrv.Command())
 	cmd.AddCommand(labcmd.Commands()...)
 	cmd.SetArgs(args)
 	err := cmd.Execute()

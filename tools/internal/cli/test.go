@@ -23,6 +23,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/flagtable"
 	"holdfast/tools/internal/hashoracle"
 	"holdfast/tools/internal/labbuild"
 	"holdfast/tools/internal/parts"
@@ -102,6 +103,10 @@ func testParts(b *base.Base) []parts.Part {
 			}
 			fmt.Printf("%d random containers: %d hashes as the releases' own code gives them, %d rightly withheld, %d differ\n", r.Containers, r.Hashes, r.Withheld, r.Differ)
 			return parts.Count{Passed: 1}, nil
+		}},
+		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+			n, err := flagtable.Check(b.Root, os.Stdout)
+			return parts.Count{Passed: n}, err
 		}},
 		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) { return upstreamTests(b, false) }},
 		{Name: "upstream-touched-1.2", Run: func() (parts.Count, error) {

@@ -103,13 +103,17 @@ func runRunbook(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
 		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
 		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(old, "kubelet")}},
+		// One unit file for both kubelets, as the page tells to have before the swap.
+		Nodes: []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(old, "kubelet"), Unit: recommended}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	r := &runbook{e: e, c: c, node: c.Nodes[0], dir: e.Path("admin"), kubelet: e.Path("node1", "usr-bin-kubelet")}
-	if err := r.prepare(ctx); err != nil {
+	r := newRunbook(e, c)
+	if err := r.pods(ctx); err != nil {
+		return labkit.Result{}, err
+	}
+	if err := r.shims(ctx, old); err != nil {
 		return labkit.Result{}, err
 	}
 	before, err := kubeletlab.Take(ctx, r.node)
@@ -144,7 +148,12 @@ func runRunbook(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	return labkit.AbsentBecause("%d blocks ran, there and back; all %d containers are the same", len(bs)-1, len(before)), nil
 }
 
-func (r *runbook) prepare(ctx context.Context) error {
+func newRunbook(e *labkit.Env, c *labkit.Cluster) *runbook {
+	return &runbook{e: e, c: c, node: c.Nodes[0], dir: e.Path("admin"), kubelet: e.Path("node1", "usr-bin-kubelet")}
+}
+
+// pods makes three pods with probes and waits until they are ready.
+func (r *runbook) pods(ctx context.Context) error {
 	for i := range 3 {
 		if _, err := r.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
 apiVersion: v1
@@ -161,17 +170,24 @@ spec:
 			return err
 		}
 	}
-	if _, err := r.c.Client.WaitList(ctx, labkit.Pods, ns, "", 2*time.Minute, "ready", func(pods []labkit.Object) (bool, error) {
+	return r.ready(ctx)
+}
+
+func (r *runbook) ready(ctx context.Context) error {
+	_, err := r.c.Client.WaitList(ctx, labkit.Pods, ns, "", 2*time.Minute, "ready", func(pods []labkit.Object) (bool, error) {
 		for i := range pods {
 			if !kubeletlab.PodReady(&pods[i]) {
 				return false, nil
 			}
 		}
 		return len(pods) == 3, nil
-	}); err != nil {
-		return err
-	}
+	})
+	return err
+}
 
+// shims makes what the blocks find on the two machines: kubectl, systemctl, the
+// kubelet of release at its path, and the names of the setup block.
+func (r *runbook) shims(ctx context.Context, release string) error {
 	shims := filepath.Join(r.dir, "shims")
 	if err := os.MkdirAll(shims, 0o755); err != nil {
 		return err
@@ -179,7 +195,7 @@ spec:
 	if err := os.Symlink(r.e.Stock(base, "kubectl").Path, filepath.Join(shims, "kubectl")); err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, "cp", r.e.Stock(old, "kubelet").Path, r.kubelet).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "cp", r.e.Stock(release, "kubelet").Path, r.kubelet).CombinedOutput(); err != nil {
 		return fmt.Errorf("cp: %w: %s", err, out)
 	}
 	// systemctl asks the lab over HTTP, from inside the node, with nothing but bash.
@@ -188,12 +204,15 @@ spec:
 		return err
 	}
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := r.systemctl(ctx, strings.TrimPrefix(req.URL.Path, "/")); err != nil {
+		out, err := r.systemctl(ctx, strings.TrimPrefix(req.URL.Path, "/"))
+		if err != nil {
 			r.mu.Lock()
 			r.err = err
 			r.mu.Unlock()
 			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
+		fmt.Fprint(w, out)
 	})}
 	go func() { _ = srv.Serve(l) }()
 	r.e.OnStop("systemctl", func(context.Context) error { return srv.Close() })
@@ -201,8 +220,7 @@ spec:
 	if err != nil {
 		return err
 	}
-	shim := fmt.Sprintf("#!/bin/bash\n[ \"$2\" = kubelet ] || { echo \"systemctl: $*: only kubelet\" >&2; exit 1; }\n"+
-		"exec 3<>/dev/tcp/%s/%s\nprintf 'GET /%%s HTTP/1.0\\r\\n\\r\\n' \"$1\" >&3\nread -r _ code _ <&3\n[ \"$code\" = 200 ]\n", host, port)
+	shim := fmt.Sprintf(systemctlShim, host, port)
 	if err := os.WriteFile(filepath.Join(shims, "systemctl"), []byte(shim), 0o755); err != nil {
 		return err
 	}
@@ -211,24 +229,43 @@ spec:
 	return nil
 }
 
+// systemctlShim takes the verb first and the unit last, and prints the answer.
+const systemctlShim = `#!/bin/bash
+[ "${!#}" = kubelet ] || { echo "systemctl: $*: only kubelet" >&2; exit 1; }
+exec 3<>/dev/tcp/%s/%s
+printf 'GET /%%s HTTP/1.0\r\n\r\n' "$1" >&3
+read -r _ code _ <&3
+while IFS= read -r line <&3 && [ "$line" != $'\r' ]; do :; done
+cat <&3
+[ "$code" = 200 ]
+`
+
 // systemctl starts or stops the node's kubelet, as the unit file would: what is
-// at the path now, with the flags of its release.
-func (r *runbook) systemctl(ctx context.Context, verb string) error {
+// at the path now, with the flags of the node's unit.
+func (r *runbook) systemctl(ctx context.Context, verb string) (string, error) {
 	switch verb {
 	case "stop":
-		return r.node.StopKubelet()
+		return "", r.node.StopKubelet()
 	case "start":
 		out, err := exec.CommandContext(ctx, r.kubelet, "--version").Output()
 		if err != nil {
-			return err
+			return "", err
 		}
 		p := labkit.Program{Path: r.kubelet, Base: old}
 		if strings.Contains(string(out), " "+base) {
 			p.Base = base
 		}
-		return r.node.StartKubelet(ctx, p)
+		return "", r.node.StartKubelet(ctx, p)
+	case "cat":
+		return "# the lab's unit\nExecStart=" + strings.Join(append([]string{r.kubelet}, r.node.Unit...), " ") + "\n", nil
+	case "show":
+		pid := 0
+		if k := r.node.Kubelet; k != nil && k.Alive() {
+			pid = k.Pid
+		}
+		return fmt.Sprintf("MainPID=%d\n", pid), nil
 	}
-	return fmt.Errorf("systemctl %s: the lab knows start and stop", verb)
+	return "", fmt.Errorf("systemctl %s: the lab knows start, stop, show and cat", verb)
 }
 
 // run runs one block as a script of its own; functions of admin blocks stay, as

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"holdfast/tools/labkit"
@@ -26,8 +28,11 @@ func TestRunbookBlocks(t *testing.T) {
 	for _, b := range bs {
 		count[b.where]++
 	}
-	if want := map[string]int{"setup": 1, "admin": 3, "node": 2}; !reflect.DeepEqual(count, want) {
+	if want := map[string]int{"setup": 1, "admin": 3, "node": 5}; !reflect.DeepEqual(count, want) {
 		t.Errorf("blocks %v, want %v", count, want)
+	}
+	if got := bs[slices.IndexFunc(bs, func(b block) bool { return b.where == "node" })]; !strings.HasPrefix(got.script, checkBlock) {
+		t.Errorf("the first node block is not the one that writes the check: %s", got.script)
 	}
 	for _, bad := range []string{"```bash\nx\n```\n", "```bash node\nx\n"} {
 		if _, err := blocks(bad); err == nil {

@@ -93,6 +93,6 @@ func (c *Cursor) warn(current string, eventType watch.EventType, obj metav1.Obje
 	msg := fmt.Sprintf("%s: watch of %s: the server sent %s %s/%s with resourceVersion %s after resourceVersion %s; %s.",
 		c.reflector, c.expectedType, eventType, obj.GetNamespace(), obj.GetName(), obj.GetResourceVersion(), current, consequence)
 	go func() {
-		warningf("%s Server version: %s (kube-apiserver 1.7.0, 1.8.0 and 1.9.0 to 1.9.2 do this on deletions, see kubernetes/kubernetes#58547)", msg, serverVersion())
+		warningf("%s Server version: %s (kube-apiserver 1.7.0 to 1.7.12, 1.8.0 to 1.8.7 and 1.9.0 to 1.9.2 do this on deletions, see kubernetes/kubernetes#58547)", msg, serverVersion())
 	}()
 }

@@ -6,9 +6,9 @@
 //
 // A reflector lists, then watches from the list's resourceVersion, and when the
 // watch ends it watches again from the resourceVersion of the last event that it
-// received: that place is called the cursor here. kube-apiserver 1.7.0, 1.8.0 and
-// 1.9.0 to 1.9.2 (watch cache on) send, with a DELETED event, the object as it was
-// before, with the resourceVersion of its last update (kubernetes/kubernetes#58547).
+// received: that place is called the cursor here. kube-apiserver 1.7.0 to
+// 1.7.12, 1.8.0 to 1.8.7 and 1.9.0 to 1.9.2 (watch cache on) send, with a DELETED
+// event, the object as it was before, with the resourceVersion of its last update (kubernetes/kubernetes#58547).
 // A cursor that follows such an event goes back, and the next watch starts in the
 // past: all that happened since is replayed, or the server answers 410 Gone.
 //
