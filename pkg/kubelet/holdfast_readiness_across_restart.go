@@ -4,13 +4,98 @@
 package kubelet
 
 import (
+	"sync"
+	"time"
+
+	"github.com/golang/glog"
 	"k8s.io/api/core/v1"
-	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/clock"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
 )
 
-// keepReadiness lets the prober see the pod as it was published and as it runs,
-// before the prober is asked for the readiness.
-func (kl *Kubelet) keepReadiness(pod *v1.Pod, podStatus *kubecontainer.PodStatus) {
-	prober.KeepReadiness(kl.probeManager, kl.containerRuntime, kl.podManager, pod, podStatus)
+// minHeartbeatAge is the controller manager's default of
+// --node-monitor-grace-period: so long after the last heartbeat it marks the pods
+// of a node not ready. heartbeatsMissed is what that is in heartbeats of the
+// default --node-status-update-frequency.
+const (
+	minHeartbeatAge  = 40 * time.Second
+	heartbeatsMissed = 4
+)
+
+// foundHeartbeat is the Node's last heartbeat as this process found it, before it
+// wrote one itself. The zero value has not looked yet.
+type foundHeartbeat struct {
+	sync.Mutex
+	looked bool
+	// age is valid if found.
+	found bool
+	age   time.Duration
+}
+
+// startKeepingReadiness is called once, when the managers and the runtime are there.
+func (kl *Kubelet) startKeepingReadiness() {
+	maxAge := minHeartbeatAge
+	if d := heartbeatsMissed * kl.nodeStatusUpdateFrequency; d > maxAge {
+		maxAge = d
+	}
+	kl.probeManager.StartKeepingReadiness(prober.ReadinessSources{
+		Runtime:         kl.containerRuntime,
+		Pods:            kl.podManager,
+		PodDir:          kl.getPodDir,
+		HeartbeatAge:    kl.heartbeatAge,
+		MaxHeartbeatAge: maxAge,
+		Clock:           clock.RealClock{},
+	})
+}
+
+// noteHeartbeat is called before each write of this kubelet to its Node, with the
+// Node as it was read, or nil if there was none. The first call counts.
+func (kl *Kubelet) noteHeartbeat(node *v1.Node) {
+	h := &kl.foundHeartbeat
+	h.Lock()
+	defer h.Unlock()
+	if h.looked {
+		return
+	}
+	h.looked = true
+	if node != nil {
+		for i := range node.Status.Conditions {
+			if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady && !c.LastHeartbeatTime.IsZero() {
+				// The clock that wrote it is this machine's.
+				h.found, h.age = true, kl.clock.Since(c.LastHeartbeatTime.Time)
+			}
+		}
+	}
+	if h.found {
+		glog.Infof("The last heartbeat of node %q is %v old", kl.nodeName, h.age)
+	} else {
+		glog.Infof("Node %q has no heartbeat of an earlier kubelet", kl.nodeName)
+	}
+}
+
+// heartbeatAge returns what noteHeartbeat noted. A status of a pod may be published
+// before the first status of the Node; then it reads the Node itself.
+func (kl *Kubelet) heartbeatAge() (time.Duration, bool) {
+	kl.foundHeartbeat.Lock()
+	looked := kl.foundHeartbeat.looked
+	kl.foundHeartbeat.Unlock()
+	if !looked {
+		if kl.kubeClient == nil {
+			return 0, false
+		}
+		node, err := kl.kubeClient.CoreV1().Nodes().Get(string(kl.nodeName), metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			node = nil
+		case err != nil:
+			glog.Errorf("The readiness of a pod is not kept: the age of the last heartbeat of node %q: %v", kl.nodeName, err)
+			return 0, false
+		}
+		kl.noteHeartbeat(node)
+	}
+	kl.foundHeartbeat.Lock()
+	defer kl.foundHeartbeat.Unlock()
+	return kl.foundHeartbeat.age, kl.foundHeartbeat.found
 }

@@ -4,12 +4,21 @@
 package kubelet
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	core "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -27,6 +36,180 @@ func (stoppingRuntime) ContainersToStop(*v1.Pod, *kubecontainer.PodStatus) func(
 	return func(kubecontainer.ContainerID) bool { return false }
 }
 
+// probedPod is a pod with a readiness probe as published, and what the runtime says
+// of it. Its container runs since since.
+func probedPod(ready bool, since metav1.Time) (*v1.Pod, *kubecontainer.PodStatus) {
+	condition := map[bool]v1.ConditionStatus{true: v1.ConditionTrue, false: v1.ConditionFalse}[ready]
+	pod := podWithUIDNameNs("12345678", "foo", "new")
+	pod.Spec.Containers = []v1.Container{{Name: "c", ReadinessProbe: &v1.Probe{PeriodSeconds: 3600, FailureThreshold: 3}}}
+	pod.Status = v1.PodStatus{
+		Phase:      v1.PodRunning,
+		StartTime:  &since,
+		Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: condition, LastTransitionTime: since}},
+		ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "test://c", Ready: ready,
+			State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: since}}}},
+	}
+	podStatus := &kubecontainer.PodStatus{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace,
+		ContainerStatuses: []*kubecontainer.ContainerStatus{{ID: kubecontainer.ContainerID{Type: "test", ID: "c"}, Name: "c",
+			State: kubecontainer.ContainerStateRunning, StartedAt: since.Time}}}
+	return pod, podStatus
+}
+
+// nodeHeard is this kubelet's Node with a heartbeat that is age old.
+func nodeHeard(kl *Kubelet, age time.Duration) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: string(kl.nodeName)}, Status: v1.NodeStatus{Conditions: []v1.NodeCondition{
+		{Type: v1.NodeDiskPressure, LastHeartbeatTime: metav1.NewTime(kl.clock.Now())},
+		{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(kl.clock.Now().Add(-age))},
+	}}}
+}
+
+// TestHoldfastReadinessFirstPublish: what the kubelet publishes first is what the
+// API server has by then, not what the kubelet's list had, and only if somebody
+// was there to keep that right.
+func TestHoldfastReadinessFirstPublish(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		listed, stored bool
+		heartbeat      time.Duration
+		expect         v1.ConditionStatus
+	}{
+		{"ready", true, true, time.Second, v1.ConditionTrue},
+		{"a stale list", true, false, time.Second, v1.ConditionFalse},
+		{"a list that missed it", false, true, time.Second, v1.ConditionTrue},
+		{"nobody was there for a while", true, true, 5 * time.Minute, v1.ConditionFalse},
+	} {
+		testKubelet := newTestKubelet(t, false)
+		kl := testKubelet.kubelet
+		kl.containerRuntime = stoppingRuntime{testKubelet.fakeRuntime}
+		kl.probeManager = prober.NewManager(kl.statusManager, results.NewManager(), nil, kubecontainer.NewRefManager(), &record.FakeRecorder{})
+		kl.startKeepingReadiness()
+
+		since := metav1.NewTime(time.Unix(1500000000, 0).UTC())
+		pod, podStatus := probedPod(tc.listed, since)
+		stored, _ := probedPod(tc.stored, since)
+		kl.podManager.AddPod(pod)
+		require.NoError(t, os.MkdirAll(kl.getPodDir(pod.UID), 0750))
+		published := make(chan *v1.Pod, 100)
+		testKubelet.fakeKubeClient.PrependReactor("get", "pods", func(core.Action) (bool, runtime.Object, error) {
+			return true, stored, nil
+		})
+		testKubelet.fakeKubeClient.PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) {
+			return true, nodeHeard(kl, tc.heartbeat), nil
+		})
+		testKubelet.fakeKubeClient.PrependReactor("update", "pods", func(a core.Action) (bool, runtime.Object, error) {
+			p := a.(core.UpdateAction).GetObject().(*v1.Pod)
+			published <- p
+			return true, p, nil
+		})
+		kl.probeManager.AddPod(pod)
+		kl.statusManager.SetPodStatus(pod, kl.generateAPIPodStatus(pod, podStatus))
+		kl.statusManager.Start()
+		select {
+		case p := <-published:
+			_, c := podutil.GetPodCondition(&p.Status, v1.PodReady)
+			assert.Equal(t, tc.expect, c.Status, tc.name)
+			assert.Equal(t, tc.expect == v1.ConditionTrue, p.Status.ContainerStatuses[0].Ready, tc.name)
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s: nothing was published", tc.name)
+		}
+		kl.probeManager.RemovePod(pod)
+		testKubelet.Cleanup()
+	}
+}
+
+// TestHoldfastReadinessStarted: NewMainKubelet, which no unit test can call, starts
+// it, and not before there is what it needs.
+func TestHoldfastReadinessStarted(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "kubelet.go", nil, 0)
+	require.NoError(t, err)
+	var order []string
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Name.Name != "NewMainKubelet" {
+			continue
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				if s, ok := n.Lhs[0].(*ast.SelectorExpr); ok {
+					order = append(order, s.Sel.Name)
+				}
+			case *ast.CallExpr:
+				if s, ok := n.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "startKeepingReadiness" {
+					order = append(order, s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	at := func(name string) (last int) {
+		last = -1
+		for i := range order {
+			if order[i] == name {
+				last = i
+			}
+		}
+		return last
+	}
+	started := at("startKeepingReadiness")
+	for _, before := range []string{"kubeClient", "containerRuntime", "podManager", "statusManager", "probeManager"} {
+		assert.True(t, started > at(before), "%v: %s comes later, or it is not started", order, before)
+	}
+}
+
+// TestHoldfastHeartbeat: the heartbeat that counts is the one that this process
+// found, not one that it wrote.
+func TestHoldfastHeartbeat(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		touch func(kl *Kubelet)
+		// asked: the Node is read for this alone.
+		asked bool
+		found bool
+	}{
+		{name: "before any write", touch: func(*Kubelet) {}, asked: true, found: true},
+		{name: "after the first status of the node", touch: func(kl *Kubelet) { kl.updateNodeStatus() }, found: true},
+		{name: "after registering with a node that was there", touch: func(kl *Kubelet) {
+			kl.tryRegisterWithAPIServer(nodeHeard(kl, 0))
+			kl.updateNodeStatus()
+		}, found: true},
+		{name: "after registering a new node", touch: func(kl *Kubelet) {
+			kl.kubeClient.(*fake.Clientset).PrependReactor("create", "nodes", func(core.Action) (bool, runtime.Object, error) {
+				return true, nodeHeard(kl, 0), nil
+			})
+			kl.tryRegisterWithAPIServer(nodeHeard(kl, 0))
+			kl.updateNodeStatus()
+		}},
+	} {
+		testKubelet := newTestKubelet(t, false)
+		kl := testKubelet.kubelet
+		kl.setNodeStatusFuncs = nil
+		heard, gets := time.Minute, 0
+		testKubelet.fakeKubeClient.PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) {
+			gets++
+			return true, nodeHeard(kl, heard), nil
+		})
+		testKubelet.fakeKubeClient.PrependReactor("patch", "nodes", func(core.Action) (bool, runtime.Object, error) {
+			heard = 0 // from now on it is this kubelet's
+			return true, nodeHeard(kl, 0), nil
+		})
+		testKubelet.fakeKubeClient.PrependReactor("create", "nodes", func(core.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewAlreadyExists(v1.Resource("nodes"), string(kl.nodeName))
+		})
+		tc.touch(kl)
+		before := gets
+		age, found := kl.heartbeatAge()
+		assert.Equal(t, tc.found, found, tc.name)
+		if tc.found {
+			assert.Equal(t, time.Minute, age.Round(10*time.Second), tc.name)
+		}
+		assert.Equal(t, tc.asked, gets > before, tc.name)
+		kl.heartbeatAge()
+		assert.True(t, gets <= before+1, "%s: asked twice", tc.name)
+		testKubelet.Cleanup()
+	}
+}
+
 // TestHoldfastReadinessAcrossRestartStatus: a kubelet that has just started makes,
 // of a pod that was published as ready, a status that is ready, with the old
 // transition time; of one that was not, one that is not.
@@ -36,22 +219,13 @@ func TestHoldfastReadinessAcrossRestartStatus(t *testing.T) {
 		kl := testKubelet.kubelet
 		kl.containerRuntime = stoppingRuntime{testKubelet.fakeRuntime}
 		kl.probeManager = prober.NewManager(kl.statusManager, results.NewManager(), nil, kubecontainer.NewRefManager(), &record.FakeRecorder{})
+		kl.startKeepingReadiness()
 
 		since := metav1.NewTime(time.Unix(1500000000, 0).UTC())
 		condition := map[bool]v1.ConditionStatus{true: v1.ConditionTrue, false: v1.ConditionFalse}[ready]
-		pod := podWithUIDNameNs("12345678", "foo", "new")
-		pod.Spec.Containers = []v1.Container{{Name: "c", ReadinessProbe: &v1.Probe{PeriodSeconds: 3600, FailureThreshold: 3}}}
-		pod.Status = v1.PodStatus{
-			Phase:      v1.PodRunning,
-			StartTime:  &since,
-			Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: condition, LastTransitionTime: since}},
-			ContainerStatuses: []v1.ContainerStatus{{Name: "c", ContainerID: "test://c", Ready: ready,
-				State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: since}}}},
-		}
+		pod, podStatus := probedPod(ready, since)
 		kl.podManager.AddPod(pod)
-		podStatus := &kubecontainer.PodStatus{ID: pod.UID, Name: pod.Name, Namespace: pod.Namespace,
-			ContainerStatuses: []*kubecontainer.ContainerStatus{{ID: kubecontainer.ContainerID{Type: "test", ID: "c"}, Name: "c",
-				State: kubecontainer.ContainerStateRunning, StartedAt: since.Time}}}
+		require.NoError(t, os.MkdirAll(kl.getPodDir(pod.UID), 0750))
 
 		for _, withWorker := range []bool{false, true} {
 			if withWorker {

@@ -6,6 +6,7 @@ package labkit
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -27,5 +28,25 @@ func TestExpand(t *testing.T) {
 		if got := Expand(c.in); !slices.Equal(got, c.want) {
 			t.Errorf("Expand(%q) = %q, want %q", c.in, got, c.want)
 		}
+	}
+}
+
+// TestFailed: what is not as expected is named, and told apart from what could
+// not tell.
+func TestFailed(t *testing.T) {
+	f := &Failed{}
+	for _, o := range []Outcome{
+		{Variant: Stock, Expected: Reproduced, Result: Result{Verdict: Reproduced}},
+		{Variant: Stock, Expected: Reproduced, Result: Result{Verdict: Inconclusive}},
+		{Variant: Ours, Expected: Absent, Result: Result{Verdict: Reproduced}},
+		{Variant: GateOff, Expected: Reproduced, Result: Result{Verdict: Absent}},
+	} {
+		f.add("x", o)
+	}
+	if got, want := strings.Join(f.Labs, ", "), "x (stock), x (ours), x (ours-gate-off)"; got != want {
+		t.Errorf("Labs: %s, want %s", got, want)
+	}
+	if got, want := strings.Join(f.Wrong, ", "), "x (ours), x (ours-gate-off)"; got != want {
+		t.Errorf("Wrong: %s, want %s", got, want)
 	}
 }

@@ -47,8 +47,15 @@ type Options struct {
 	Out     io.Writer
 }
 
-// Failed is the error of RunLabs when a lab did not answer as it must.
-type Failed struct{ Labs []string }
+// Failed is the error of RunLabs when a lab did not answer as it must. Both lists
+// have entries like "cluster-smoke (ours)".
+type Failed struct {
+	// Labs are all of them.
+	Labs []string
+	// Wrong are those of Labs that gave an answer, and it was not the one that
+	// they must give. The others could not tell.
+	Wrong []string
+}
 
 func (f *Failed) Error() string {
 	return "not as expected: " + strings.Join(f.Labs, ", ")
@@ -151,9 +158,7 @@ func RunLabs(ctx context.Context, names []string, o Options) error {
 			return err
 		}
 		for _, out := range outs {
-			if !out.AsExpected() {
-				failed.Labs = append(failed.Labs, fmt.Sprintf("%s (%s)", j.lab.Name, out.Variant))
-			}
+			failed.add(j.lab.Name, out)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("lab %s: %w", j.lab.Name, context.Cause(ctx))
@@ -171,6 +176,18 @@ func words(vs []Variant) string {
 		out = append(out, string(v))
 	}
 	return strings.Join(out, ", ")
+}
+
+// add notes the outcome of one variant of a lab, if it is not what it must be.
+func (f *Failed) add(lab string, o Outcome) {
+	if o.AsExpected() {
+		return
+	}
+	name := fmt.Sprintf("%s (%s)", lab, o.Variant)
+	f.Labs = append(f.Labs, name)
+	if o.Result.Verdict != Inconclusive {
+		f.Wrong = append(f.Wrong, name)
+	}
 }
 
 // prepare checks the preconditions of every lab.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/clock"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -19,39 +20,91 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 	"k8s.io/kubernetes/pkg/kubelet/prober/results"
-	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/kubernetes/pkg/kubelet/util/format"
 )
+
+// ReadinessKeeping is the part of a Manager that keeps the published readiness of
+// containers that outlived a restart of the kubelet.
+type ReadinessKeeping interface {
+	// StartKeepingReadiness is called once, before the first pod is synced. Until
+	// then nothing is kept.
+	StartKeepingReadiness(ReadinessSources)
+	// KeepReadiness is called before every UpdatePodStatus of the pod.
+	KeepReadiness(pod *v1.Pod, podStatus *kubecontainer.PodStatus)
+}
+
+// ReadinessSources is where a Manager learns what it must know to keep readiness.
+type ReadinessSources struct {
+	// Runtime must be a ContainerStopper, else nothing is kept.
+	Runtime kubecontainer.Runtime
+	// Pods knows the mirror pods.
+	Pods kubepod.Manager
+	// PodDir is the folder of a pod below the kubelet's root directory. Every
+	// release removes it with the pod.
+	PodDir func(types.UID) string
+	// HeartbeatAge is how old the Node's last heartbeat was before this process
+	// wrote one, false if it had none or cannot be read. It may ask the API server.
+	HeartbeatAge func() (time.Duration, bool)
+	// MaxHeartbeatAge is the age from which on the API server's copy of a pod's
+	// status is too old to be kept.
+	MaxHeartbeatAge time.Duration
+	Clock           clock.Clock
+}
+
+// ContainerStopper is a container runtime that can say which containers the next
+// sync of a pod is going to stop. SyncPod and it decide with the same function.
+type ContainerStopper interface {
+	ContainersToStop(pod *v1.Pod, podStatus *kubecontainer.PodStatus) func(kubecontainer.ContainerID) bool
+}
 
 // keptReadiness remembers the containers that were running when this process
 // first looked at their pod, and for which no probe of this process has had a
 // result yet. For these, and for no others, the readiness is the published one.
 //
-// A container goes through
+// The zero value keeps nothing.
+type keptReadiness struct {
+	sync.Mutex
+	ReadinessSources
+	// stopper is ReadinessSources.Runtime; nil if nothing is kept.
+	stopper ContainerStopper
+	pods    map[types.UID]map[kubecontainer.ContainerID]*keptContainer
+}
+
+// keptState is how far the readiness of a container is decided:
 //
 //	first look     the pod's status as the kubelet got it (for a static pod its
 //	               mirror pod's, which may come later) says whether it was ready;
 //	first publish  the status manager has read the pod from the API server, so
 //	               that a stale list can be corrected; done once;
 //	first result   the results manager knows more than we do.
-//
-// The zero value is ready to use.
-type keptReadiness struct {
-	sync.Mutex
-	pods map[types.UID]map[kubecontainer.ContainerID]*keptContainer
-}
+type keptState int
+
+const (
+	// unpublished: no published status was seen yet (no mirror pod). Not ready.
+	unpublished keptState = iota
+	// given: the status that the kubelet got when it started said if it is ready.
+	given
+	// settled: the API server's own copy said if it is ready.
+	settled
+	// asUpstream: not kept, whatever was published. It is not ready until its probe
+	// succeeds, also in its first sync, which may come before the probe worker is
+	// there.
+	asUpstream
+)
 
 type keptContainer struct {
+	pod       *v1.Pod
+	name      string
 	startedAt time.Time
-	// stock is set for a container whose readiness is not kept, whatever was
-	// published. It is not ready until its probe succeeds, also in its first sync,
-	// which may come before the probe worker is there.
-	stock bool
-	// known is false as long as no published status was seen (no mirror pod yet).
-	known bool
+	state     keptState
+	// ready is what is kept. It is false in unpublished and asUpstream.
 	ready bool
-	// settled is set by the comparison with the API server's own copy.
-	settled bool
+	// confirmed: a probe of this process has succeeded, though perhaps not as often
+	// as its successThreshold asks. What is kept has no end then.
+	confirmed bool
+	// record is what earlier processes left, and then what this one wrote; nil if
+	// there is none.
+	record *keptRecord
 }
 
 var (
@@ -61,7 +114,11 @@ var (
 	})
 	readinessWithdrawn = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "holdfast_readiness_across_restart_withdrawn_total",
-		Help: "Kept readiness that was given up because the API server said otherwise when the first status was published.",
+		Help: "Kept readiness that was given up because the API server said otherwise, or nothing recent enough, when the first status was published.",
+	})
+	readinessExpired = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_readiness_across_restart_expired_total",
+		Help: "Kept readiness that ended, or was not kept again, because no probe had confirmed it in time.",
 	})
 	readinessWouldKeep = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "holdfast_readiness_across_restart_would_keep_total",
@@ -70,104 +127,222 @@ var (
 )
 
 func init() {
-	prometheus.MustRegister(readinessKept, readinessWithdrawn, readinessWouldKeep)
+	prometheus.MustRegister(readinessKept, readinessWithdrawn, readinessExpired, readinessWouldKeep)
 }
 
-// ContainerStopper is a container runtime that can say which containers the next
-// sync of a pod is going to stop. SyncPod and it decide with the same function.
-type ContainerStopper interface {
-	ContainersToStop(pod *v1.Pod, podStatus *kubecontainer.PodStatus) func(kubecontainer.ContainerID) bool
-}
-
-// KeepReadiness is called before every UpdatePodStatus of the pod. m and runtime
-// may be of any type; if they are not ours nothing is kept.
-func KeepReadiness(m Manager, runtime interface{}, podManager kubepod.Manager, pod *v1.Pod, podStatus *kubecontainer.PodStatus) {
-	if m, ok := m.(*manager); ok {
-		if stopper, ok := runtime.(ContainerStopper); ok {
-			m.keepReadiness(stopper, podManager, pod, podStatus)
-		}
+// StartKeepingReadiness implements ReadinessKeeping.
+func (m *manager) StartKeepingReadiness(sources ReadinessSources) {
+	stopper, ok := sources.Runtime.(ContainerStopper)
+	if !ok {
+		glog.Warningf("No readiness is kept across restarts of the kubelet: the container runtime %T cannot say which containers its next sync stops", sources.Runtime)
+		return
 	}
+	m.kept.Lock()
+	m.kept.ReadinessSources, m.kept.stopper = sources, stopper
+	m.kept.Unlock()
+	m.statusManager.SetReadinessKeeper(m)
 }
 
-func (m *manager) keepReadiness(stopper ContainerStopper, podManager kubepod.Manager, pod *v1.Pod, podStatus *kubecontainer.PodStatus) {
+// KeepReadiness implements ReadinessKeeping.
+func (m *manager) KeepReadiness(pod *v1.Pod, podStatus *kubecontainer.PodStatus) {
+	if m.kept.stopper == nil {
+		return
+	}
 	published := &pod.Status
 	if kubepod.IsStaticPod(pod) {
 		published = nil
-		if mirrorPod, ok := podManager.GetMirrorPodByPod(pod); ok {
+		if mirrorPod, ok := m.kept.Pods.GetMirrorPodByPod(pod); ok {
 			published = &mirrorPod.Status
 		}
+	}
+	var found map[kubecontainer.ContainerID]*keptContainer
+	if !m.kept.seen(pod.UID) {
+		found = m.firstLook(pod, podStatus) // asks the runtime, so without the lock
 	}
 
 	m.kept.Lock()
 	defer m.kept.Unlock()
 	containers, seen := m.kept.pods[pod.UID]
 	if !seen {
-		containers = runningWithReadinessProbe(pod, podStatus)
-		for id, c := range containers {
-			if _, probed := m.readinessManager.Get(id); probed {
-				delete(containers, id)
-			}
-			// A pod that is being deleted is judged as upstream does.
-			c.stock = pod.DeletionTimestamp != nil
-		}
-		if len(containers) > 0 && pod.DeletionTimestamp == nil {
-			// And so is a container that is about to go because of what happened
-			// while no kubelet was there.
-			stops := stopper.ContainersToStop(pod, podStatus)
-			for id, c := range containers {
-				c.stock = stops(id)
-			}
-		}
 		if m.kept.pods == nil {
 			m.kept.pods = map[types.UID]map[kubecontainer.ContainerID]*keptContainer{}
 		}
-		m.kept.pods[pod.UID] = containers
-		if s, ok := m.statusManager.(status.ReadinessKeeping); ok && len(containers) > 0 {
-			s.SetReadinessKeeper(m)
-		}
+		m.kept.pods[pod.UID], containers = found, found
 	}
-
 	enabled := utilfeature.DefaultFeatureGate.Enabled(features.ReadinessAcrossRestart)
 	for id, c := range containers {
-		if _, probed := m.readinessManager.Get(id); probed {
-			delete(containers, id)
+		_, probed := m.readinessManager.Get(id)
+		if probed {
+			// Known by its result. One with a record waits for a success, see confirm.
+			c.state, c.ready = asUpstream, false
+			if c.record == nil {
+				delete(containers, id)
+			}
 		}
-		if c.known || c.stock || published == nil {
+		if c.state != unpublished || published == nil {
 			continue
 		}
-		c.known, c.ready = true, publishedReady(published, id.String(), c.startedAt)
-		switch {
-		case c.ready && enabled:
-			readinessKept.Inc()
-			glog.Infof("Keeping the published readiness of container %q of pod %q until its first probe result", id.String(), format.Pod(pod))
-		case c.ready:
+		ready := publishedReady(published, id.String(), c.startedAt)
+		if enabled {
+			m.judge(id, c, given, ready)
+			continue
+		}
+		if ready {
 			readinessWouldKeep.Inc()
 		}
+		c.state = given
 	}
 	if !enabled {
 		// Nothing but the mark that the pod was seen stays.
 		for id, c := range containers {
-			if c.known || c.stock || !kubepod.IsStaticPod(pod) {
+			if c.state != unpublished || !kubepod.IsStaticPod(pod) {
 				delete(containers, id)
 			}
 		}
 	}
 }
 
-// runningWithReadinessProbe returns the pod's running containers that have a
-// readiness probe.
-func runningWithReadinessProbe(pod *v1.Pod, podStatus *kubecontainer.PodStatus) map[kubecontainer.ContainerID]*keptContainer {
+func (k *keptReadiness) seen(podUID types.UID) bool {
+	k.Lock()
+	defer k.Unlock()
+	_, seen := k.pods[podUID]
+	return seen
+}
+
+// firstLook returns the pod's running containers that have a readiness probe and
+// no result of it yet.
+func (m *manager) firstLook(pod *v1.Pod, podStatus *kubecontainer.PodStatus) map[kubecontainer.ContainerID]*keptContainer {
 	containers := map[kubecontainer.ContainerID]*keptContainer{}
 	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].ReadinessProbe == nil {
+		name := pod.Spec.Containers[i].Name
+		cs := podStatus.FindContainerStatusByName(name)
+		if pod.Spec.Containers[i].ReadinessProbe == nil || cs == nil || cs.State != kubecontainer.ContainerStateRunning {
 			continue
 		}
-		cs := podStatus.FindContainerStatusByName(pod.Spec.Containers[i].Name)
-		if cs != nil && cs.State == kubecontainer.ContainerStateRunning {
-			containers[cs.ID] = &keptContainer{startedAt: cs.StartedAt}
+		if _, probed := m.readinessManager.Get(cs.ID); !probed {
+			containers[cs.ID] = &keptContainer{pod: pod, name: name, startedAt: cs.StartedAt}
+		}
+	}
+	if len(containers) == 0 {
+		return containers
+	}
+	// A pod that is being deleted is judged as upstream does, and so is a container
+	// that is about to go because of what happened while no kubelet was there.
+	stops := func(kubecontainer.ContainerID) bool { return true }
+	if pod.DeletionTimestamp == nil {
+		stops = m.kept.stopper.ContainersToStop(pod, podStatus)
+	}
+	for id, c := range containers {
+		if stops(id) {
+			c.state = asUpstream
+		} else {
+			c.record = m.kept.readRecord(id, c)
 		}
 	}
 	return containers
+}
+
+// judge notes what a published status says of a container: that of the kubelet's
+// first list, or the API server's own copy. The lock is held, the gate is on.
+func (m *manager) judge(id kubecontainer.ContainerID, c *keptContainer, state keptState, ready bool) {
+	was := c.ready
+	c.state, c.ready = state, ready
+	switch {
+	case ready && !was:
+		if !c.confirmed && !m.begin(id, c) {
+			c.state, c.ready = asUpstream, false
+			return
+		}
+		readinessKept.Inc()
+		glog.Infof("Keeping the published readiness of container %q of pod %q until its first probe result", id.String(), format.Pod(c.pod))
+	case was && !ready:
+		readinessWithdrawn.Inc()
+		glog.Warningf("Not keeping the readiness of container %q of pod %q: it is not ready for the API server, or what that has is too old", id.String(), format.Pod(c.pod))
+	}
+}
+
+// begin bounds what is kept. It reports false if the readiness may not be kept: no
+// probe confirmed it in the time that it had, under this and earlier processes, or
+// that time cannot be remembered. The lock is held.
+func (m *manager) begin(id kubecontainer.ContainerID, c *keptContainer) bool {
+	now := m.kept.Clock.Now()
+	left, err := m.kept.writeRecord(id, c, now)
+	if err != nil {
+		glog.Errorf("Not keeping the readiness of container %q of pod %q: it cannot be noted since when: %v", id.String(), format.Pod(c.pod), err)
+		return false
+	}
+	if left <= 0 {
+		readinessExpired.Inc()
+		glog.Warningf("Not keeping the readiness of container %q of pod %q: no probe has confirmed it since %v, under this and earlier processes of the kubelet",
+			id.String(), format.Pod(c.pod), c.record.Since)
+		return false
+	}
+	end := m.kept.Clock.After(left)
+	go func() {
+		<-end
+		m.expire(c.pod.UID, id)
+	}()
+	return true
+}
+
+// expire ends what is kept of a container if no probe has confirmed it: it is not
+// ready until its probe succeeds, as if it had not been kept.
+func (m *manager) expire(podUID types.UID, id kubecontainer.ContainerID) {
+	m.kept.Lock()
+	defer m.kept.Unlock()
+	c, ok := m.kept.pods[podUID][id]
+	if !ok || !c.ready || c.confirmed {
+		return
+	}
+	c.state, c.ready = asUpstream, false
+	if _, probed := m.readinessManager.Get(id); probed {
+		return
+	}
+	readinessExpired.Inc()
+	glog.Warningf("Giving up the readiness of container %q of pod %q: no probe has confirmed it for %v", id.String(), format.Pod(c.pod), c.bound())
+	// Under the lock, so that it cannot follow the success that confirm announces.
+	m.readinessManager.Set(id, results.Failure, c.pod)
+}
+
+// confirmReadiness is called with every result of a probe that ran. A success ends
+// the bound: from here on the readiness is as that of a kubelet that kept running.
+// A failure does not: it counts from its failureThreshold, and that fits the bound.
+func (w *worker) confirmReadiness(result results.Result) {
+	if w.probeType == readiness && result == results.Success {
+		w.probeManager.kept.confirm(w.pod.UID, w.containerID)
+	}
+}
+
+func (k *keptReadiness) confirm(podUID types.UID, id kubecontainer.ContainerID) {
+	k.Lock()
+	defer k.Unlock()
+	c, ok := k.pods[podUID][id]
+	if !ok || c.confirmed {
+		return
+	}
+	c.confirmed = true
+	if c.record != nil {
+		k.removeRecord(c)
+	}
+}
+
+// maxBoundSeconds keeps a failureThreshold that means "never" within a Duration.
+const maxBoundSeconds = 1 << 32
+
+// bound is how long the readiness is kept if no probe succeeds. A probe that works
+// has its result within that: it waits for initialDelaySeconds and a random part of
+// its period, and then needs failureThreshold periods.
+func (c *keptContainer) bound() time.Duration {
+	for i := range c.pod.Spec.Containers {
+		if p := c.pod.Spec.Containers[i].ReadinessProbe; p != nil && c.pod.Spec.Containers[i].Name == c.name {
+			seconds := int64(p.FailureThreshold)*int64(p.PeriodSeconds) + int64(p.PeriodSeconds) + int64(p.InitialDelaySeconds)
+			if seconds > maxBoundSeconds {
+				seconds = maxBoundSeconds
+			}
+			return time.Duration(seconds) * time.Second
+		}
+	}
+	return 0
 }
 
 // publishedReady says whether the status that the API server has makes the
@@ -218,7 +393,7 @@ func (w *worker) setInitialResult() {
 	if w.probeType == readiness {
 		w.probeManager.kept.Lock()
 		c, ok := w.probeManager.kept.container(w.pod.UID, w.containerID)
-		kept := ok && !c.stock
+		kept := ok && c.state != asUpstream
 		w.probeManager.kept.Unlock()
 		if kept {
 			return
@@ -241,31 +416,50 @@ func (k *keptReadiness) forget(active map[types.UID]sets.Empty) {
 // SettleReadiness implements status.ReadinessKeeper. published is the API
 // server's own copy of the status that is about to be replaced.
 func (m *manager) SettleReadiness(podUID types.UID, published *v1.PodStatus) map[kubecontainer.ContainerID]bool {
+	if len(m.unsettled(podUID)) == 0 {
+		return nil
+	}
+	recent := m.publishedRecently() // may ask the API server, so without the lock
 	m.kept.Lock()
 	defer m.kept.Unlock()
-	settled := map[kubecontainer.ContainerID]bool{}
-	for id := range m.kept.pods[podUID] {
-		c, ok := m.kept.container(podUID, id)
-		if !ok || c.stock || c.settled {
-			continue
-		}
-		if _, probed := m.readinessManager.Get(id); probed {
-			continue
-		}
-		was := c.known && c.ready
-		c.known, c.settled = true, true
-		c.ready = publishedReady(published, id.String(), c.startedAt)
-		switch {
-		case c.ready && !was:
-			readinessKept.Inc()
-			glog.Infof("Keeping the published readiness of container %q of pod with UID %q until its first probe result", id.String(), podUID)
-		case was && !c.ready:
-			readinessWithdrawn.Inc()
-			glog.Warningf("Not keeping the readiness of container %q of pod with UID %q: it is not ready for the API server", id.String(), podUID)
-		}
-		settled[id] = c.ready
+	readiness := map[kubecontainer.ContainerID]bool{}
+	for id, c := range m.unsettledLocked(podUID) {
+		m.judge(id, c, settled, recent && publishedReady(published, id.String(), c.startedAt))
+		readiness[id] = c.ready
 	}
-	return settled
+	return readiness
+}
+
+func (m *manager) unsettled(podUID types.UID) map[kubecontainer.ContainerID]*keptContainer {
+	m.kept.Lock()
+	defer m.kept.Unlock()
+	return m.unsettledLocked(podUID)
+}
+
+// unsettledLocked returns the pod's containers that are to be compared with the
+// API server's copy. The lock is held.
+func (m *manager) unsettledLocked(podUID types.UID) map[kubecontainer.ContainerID]*keptContainer {
+	containers := map[kubecontainer.ContainerID]*keptContainer{}
+	for id := range m.kept.pods[podUID] {
+		if c, ok := m.kept.container(podUID, id); ok && (c.state == unpublished || c.state == given) {
+			if _, probed := m.readinessManager.Get(id); !probed {
+				containers[id] = c
+			}
+		}
+	}
+	return containers
+}
+
+// publishedRecently says whether a kubelet was there to keep the API server's copy
+// right until shortly before this process began. If there is a controller manager
+// it has marked the pods of a node that was away; without one the Node tells.
+func (m *manager) publishedRecently() bool {
+	age, ok := m.kept.HeartbeatAge()
+	if !ok {
+		return false
+	}
+	// A time in the future says as little as one long ago: the clock was set.
+	return age <= m.kept.MaxHeartbeatAge && age >= -m.kept.MaxHeartbeatAge
 }
 
 // ProbedReadiness implements status.ReadinessKeeper.

@@ -4,6 +4,8 @@
 package prober
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/clock"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
@@ -29,6 +32,40 @@ func (f fakeStopper) ContainersToStop(*v1.Pod, *kubecontainer.PodStatus) func(ku
 	return f
 }
 
+// stoppingRuntime is a runtime that can say what its next sync stops.
+type stoppingRuntime struct {
+	kubecontainer.Runtime
+	fakeStopper
+}
+
+// testRestartedAt is when the kubelet under test starts.
+var testRestartedAt = testStartedAt.Add(24 * time.Hour)
+
+// newKeepingManager is a manager that keeps readiness, on a node whose last
+// heartbeat is recent. Its clock is a fake one.
+func newKeepingManager(t *testing.T) *manager {
+	return restartedManager(t, clock.NewFakeClock(testRestartedAt), t.TempDir())
+}
+
+// restartedManager is that of a kubelet which starts now on a root directory that
+// an earlier one may have used.
+func restartedManager(t *testing.T, now *clock.FakeClock, root string) *manager {
+	m := newTestManager()
+	m.StartKeepingReadiness(ReadinessSources{
+		Runtime: stoppingRuntime{fakeStopper: stopNone},
+		Pods:    newPodManager(),
+		PodDir: func(uid types.UID) string {
+			dir := filepath.Join(root, string(uid))
+			require.NoError(t, os.MkdirAll(dir, 0750))
+			return dir
+		},
+		HeartbeatAge:    func() (time.Duration, bool) { return 12 * time.Second, true },
+		MaxHeartbeatAge: 40 * time.Second,
+		Clock:           now,
+	})
+	return m
+}
+
 func stopNone(kubecontainer.ContainerID) bool { return false }
 func stopAll(kubecontainer.ContainerID) bool  { return true }
 
@@ -38,7 +75,7 @@ var testStartedAt = time.Date(2018, 11, 21, 10, 0, 0, 123456789, time.UTC)
 // probe (failureThreshold 3), running, and published as ready.
 func publishedPod() *v1.Pod {
 	pod := getTestPod()
-	setTestProbe(pod, readiness, v1.Probe{FailureThreshold: 3})
+	setTestProbe(pod, readiness, v1.Probe{FailureThreshold: 3, PeriodSeconds: 10})
 	pod.Status = v1.PodStatus{
 		Phase: v1.PodRunning,
 		Conditions: []v1.PodCondition{
@@ -73,7 +110,8 @@ func runtimeStatus() *kubecontainer.PodStatus {
 // syncOnce does what a sync of the pod does to readiness, and what the status
 // manager then has in its cache. It returns the readiness of the containers.
 func syncOnce(m *manager, stop fakeStopper, podManager kubepod.Manager, pod *v1.Pod, podStatus *kubecontainer.PodStatus) []bool {
-	KeepReadiness(m, stop, podManager, pod, podStatus)
+	m.kept.stopper, m.kept.Pods = stop, podManager
+	m.KeepReadiness(pod, podStatus)
 	status := *pod.Status.DeepCopy()
 	status.Conditions = nil
 	status.ContainerStatuses = nil
@@ -130,7 +168,7 @@ func TestHoldfastReadinessKeptUntilFirstResult(t *testing.T) {
 		{"failed, then well", []probe.Result{probe.Failure, probe.Failure, probe.Failure, probe.Success},
 			[]bool{true, true, true, false, true}},
 	} {
-		m := newTestManager()
+		m := newKeepingManager(t)
 		pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
 		before := counter(t, readinessKept)
 		assert.Equal(t, []bool{tc.expect[0]}, syncOnce(m, stopNone, pm, pod, podStatus), tc.name)
@@ -148,7 +186,7 @@ func TestHoldfastReadinessKeptUntilFirstResult(t *testing.T) {
 // makes a container ready if the sync is faster.
 func TestHoldfastReadinessFirstSyncBeforeWorker(t *testing.T) {
 	for _, published := range []bool{true, false} {
-		m := newTestManager()
+		m := newKeepingManager(t)
 		pod := publishedPod()
 		pod.Status.ContainerStatuses[0].Ready = published
 		if !published {
@@ -200,7 +238,7 @@ func TestHoldfastReadinessNotKept(t *testing.T) {
 		if tc.gates != "" {
 			require.NoError(t, utilfeature.DefaultFeatureGate.Set(tc.gates))
 		}
-		m := newTestManager()
+		m := newKeepingManager(t)
 		pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
 		if tc.change != nil {
 			tc.change(pod, podStatus)
@@ -234,7 +272,7 @@ func TestHoldfastReadinessNotKept(t *testing.T) {
 func TestHoldfastReadinessFirstSyncBeforeWorkerNotKept(t *testing.T) {
 	now := metav1.Now()
 	for _, deleted := range []bool{true, false} {
-		m := newTestManager()
+		m := newKeepingManager(t)
 		pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
 		stop := fakeStopper(stopAll)
 		if deleted {
@@ -254,7 +292,7 @@ func TestHoldfastReadinessFirstSyncBeforeWorkerNotKept(t *testing.T) {
 // A container that this process started is not ready before its probe says so,
 // whatever the API server says of it.
 func TestHoldfastReadinessNotKeptOfOwnContainers(t *testing.T) {
-	m := newTestManager()
+	m := newKeepingManager(t)
 	pod, pm := publishedPod(), newPodManager()
 	empty := &kubecontainer.PodStatus{ID: testPodUID}
 	published := pod.Status
@@ -267,7 +305,7 @@ func TestHoldfastReadinessNotKeptOfOwnContainers(t *testing.T) {
 
 // After a restart of the container everything is as in stock.
 func TestHoldfastReadinessContainerRestarts(t *testing.T) {
-	m := newTestManager()
+	m := newKeepingManager(t)
 	pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
 	w := addWorker(m, pod)
 	assert.Equal(t, []bool{true}, syncOnce(m, stopNone, pm, pod, podStatus))
@@ -284,7 +322,7 @@ func TestHoldfastReadinessContainerRestarts(t *testing.T) {
 
 // With two containers the pod was not ready because of one; the other is kept.
 func TestHoldfastReadinessOfTwoContainers(t *testing.T) {
-	m := newTestManager()
+	m := newKeepingManager(t)
 	pod, podStatus := publishedPod(), runtimeStatus()
 	second := pod.Spec.Containers[0]
 	second.Name = "second"
@@ -304,7 +342,7 @@ func TestHoldfastReadinessOfTwoContainers(t *testing.T) {
 // may come after the first sync and after the first probe.
 func TestHoldfastReadinessOfStaticPod(t *testing.T) {
 	for _, published := range []bool{true, false} {
-		m := newTestManager()
+		m := newKeepingManager(t)
 		pod := publishedPod()
 		pod.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: kubetypes.FileSource}
 		mirror := pod.DeepCopy()
@@ -336,7 +374,7 @@ func TestHoldfastReadinessOfStaticPod(t *testing.T) {
 // over what the kubelet was given when it started, once.
 func TestHoldfastReadinessSettles(t *testing.T) {
 	for _, tc := range []struct{ given, fresh bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
-		m := newTestManager()
+		m := newKeepingManager(t)
 		set := func(pod *v1.Pod, ready bool) *v1.Pod {
 			pod.Status.ContainerStatuses[0].Ready = ready
 			if !ready {
@@ -361,7 +399,7 @@ func TestHoldfastReadinessSettles(t *testing.T) {
 }
 
 func TestHoldfastReadinessForgets(t *testing.T) {
-	m := newTestManager()
+	m := newKeepingManager(t)
 	pod := publishedPod()
 	syncOnce(m, stopNone, newPodManager(), pod, runtimeStatus())
 	m.CleanupPods([]*v1.Pod{pod})
@@ -373,7 +411,7 @@ func TestHoldfastReadinessForgets(t *testing.T) {
 
 // Containers without a readiness probe are upstream's business.
 func TestHoldfastReadinessWithoutProbe(t *testing.T) {
-	m := newTestManager()
+	m := newKeepingManager(t)
 	pod := publishedPod()
 	pod.Spec.Containers[0].ReadinessProbe = nil
 	pod.Status.ContainerStatuses[0].Ready = false

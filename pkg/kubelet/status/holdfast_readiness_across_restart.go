@@ -21,14 +21,13 @@ type ReadinessKeeper interface {
 	ProbedReadiness(kubecontainer.ContainerID) (ready, probed bool)
 }
 
-// ReadinessKeeping is a status Manager that asks a keeper before it publishes.
+// ReadinessKeeping is the part of a Manager that asks a keeper before it publishes.
 type ReadinessKeeping interface {
+	// SetReadinessKeeper sets the keeper that is asked from now on.
 	SetReadinessKeeper(ReadinessKeeper)
 }
 
-var _ ReadinessKeeping = &manager{}
-
-// SetReadinessKeeper sets the keeper that is asked from now on.
+// SetReadinessKeeper implements ReadinessKeeping.
 func (m *manager) SetReadinessKeeper(k ReadinessKeeper) {
 	m.podStatusesLock.Lock()
 	defer m.podStatusesLock.Unlock()

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -331,9 +332,17 @@ func labNames() []string {
 // components, so that more of them than cores is right.
 const labsAtOnce = 4
 
-// labRetries is how often a lab that failed is run again, as often as one of
-// upstream's tests.
+// labRetries is how often a lab that could not tell is run again, as often as one
+// of upstream's tests.
 const labRetries = 2
+
+// mayRunAgain says whether a lab that ended with err gets another chance: only if
+// no variant gave a wrong answer. A wrong answer is a finding, however seldom it
+// comes; its artefacts stay and the tests fail.
+func mayRunAgain(err error) bool {
+	var f *labkit.Failed
+	return errors.As(err, &f) && len(f.Wrong) == 0
+}
 
 // runLabs runs each lab in its short profile.
 func runLabs(b *base.Base) (parts.Count, error) {
@@ -347,7 +356,7 @@ func runLabs(b *base.Base) (parts.Count, error) {
 		return parts.Count{}, err
 	}
 	var n parts.Count
-	var failed []string
+	var failed, wrong []string // wrong ones are not run again
 	var mu sync.Mutex
 	one := func(name string) {
 		start := time.Now()
@@ -359,7 +368,11 @@ func runLabs(b *base.Base) (parts.Count, error) {
 		fmt.Printf("lab %s took %.0f s\n\n", name, time.Since(start).Seconds())
 		if err != nil {
 			n.Failed++
-			failed = append(failed, name)
+			if mayRunAgain(err) {
+				failed = append(failed, name)
+			} else {
+				wrong = append(wrong, name)
+			}
 			fmt.Printf("lab %s: %v\n", name, err)
 			return
 		}
@@ -373,20 +386,20 @@ func runLabs(b *base.Base) (parts.Count, error) {
 	if err := g.Wait(); err != nil {
 		return n, err
 	}
-	// A lab that did not answer as it must beside others gets another chance
-	// alone, twice at most, and is reported either way.
+	// A lab that was inconclusive beside others gets another chance alone, twice
+	// at most, and is reported either way.
 	for i := 0; i < labRetries && len(failed) > 0; i++ {
 		again := failed
-		failed, n.Failed = nil, 0
+		failed, n.Failed = nil, len(wrong)
 		for _, name := range again {
-			fmt.Printf("lab %s again, alone\n", name)
+			fmt.Printf("lab %s was inconclusive; again, alone\n", name)
 			one(name)
-			if !slices.Contains(failed, name) {
+			if !slices.Contains(append(failed, wrong...), name) {
 				fmt.Printf("flaky: lab %s answered as it must only when it ran again, alone\n", name)
 			}
 		}
 	}
-	if len(failed) > 0 {
+	if failed = append(wrong, failed...); len(failed) > 0 {
 		return n, exit.Preconditionf("labs that did not answer as they must: %s", strings.Join(failed, ", "))
 	}
 	return n, nil

@@ -42,7 +42,8 @@ func init() {
 			}
 			return append(plan,
 				"steps in brackets are what old kubelets do among themselves and are not judged",
-				"while the kubelet is down before the first step, change the image of one pod",
+				"while the kubelet is down, in every step: change the image of one pod, which must be replaced, once",
+				"a step is over when the new kubelet has said of every pod that it compared it (see kubeletlab.WaitCompared)",
 				"oracle per step: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods apart")
 		},
 		Needs: []labkit.Binary{
@@ -57,7 +58,7 @@ func init() {
 			if p == labkit.Long {
 				return 40 * time.Minute
 			}
-			return 12 * time.Minute
+			return 15 * time.Minute
 		},
 		Run: run,
 	})
@@ -92,7 +93,7 @@ func chain(v labkit.Variant, p labkit.Profile) []step {
 	case v == labkit.Stock:
 		return []step{test, old("v1.8.15", false), test}
 	case p == labkit.Short:
-		return []step{test, old("v1.7.0", true), old("v1.8.15", false), test, old("v1.8.15", true)}
+		return []step{test, old("v1.7.0", true), old("v1.8.15", false), test, old("v1.8.15", true), old(base, false), test, old(base, true)}
 	}
 	return []step{test, old("v1.7.0", true), test, old("v1.8.15", false), test, old("v1.8.15", true), test, old(base, false), test, old(base, true)}
 }
@@ -103,7 +104,7 @@ type lab struct {
 	node *labkit.Node
 	// extra pods were created by ours and must survive going back.
 	extra []string
-	// changes is the restart count that the pod changed must have.
+	// changes is the restart count that the pod changed must have, one for each step.
 	changes int64
 }
 
@@ -118,7 +119,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
 		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
 		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock("v1.7.0", "kubelet")}},
+		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock("v1.7.0", "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
@@ -267,12 +268,11 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, er
 	if err := l.node.StopKubelet(); err != nil {
 		return o, err
 	}
-	if i == 0 {
-		l.changes++
-		if _, err := l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, changed,
-			fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, labkit.WebImage("v2"))); err != nil {
-			return o, err
-		}
+	l.changes++
+	image := labkit.WebImage(map[bool]string{true: "v2", false: "v1"}[l.changes%2 == 1])
+	if _, err := l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, changed,
+		fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image)); err != nil {
+		return o, err
 	}
 	program := l.e.Stock(s.base, "kubelet")
 	if s.variant == labkit.UnderTest {
@@ -285,10 +285,14 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, er
 	if err := kubeletlab.WaitSynced(ctx, l.node, pods, 2*time.Minute); err != nil {
 		return o, err
 	}
+	if err := kubeletlab.WaitCompared(ctx, l.node, before.Pods(), 5*time.Minute); err != nil {
+		return o, err
+	}
 	if err := l.ready(ctx, 5*time.Minute); err != nil {
 		return o, err
 	}
-	if _, err := kubeletlab.WaitStable(ctx, l.node, 8*time.Second, 5*time.Minute); err != nil {
+	// What it decided to stop is stopped by now or has 2 s.
+	if _, err := kubeletlab.WaitStable(ctx, l.node, 4*time.Second, 5*time.Minute); err != nil {
 		return o, err
 	}
 	after, err := l.agreed(ctx, 2*time.Minute)
@@ -304,9 +308,7 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, er
 			must[ns+"/"+k.name+"/main"] = true
 		}
 	}
-	if i == 0 {
-		must[ns+"/"+changed+"/main"] = true
-	}
+	must[ns+"/"+changed+"/main"] = true
 	d := kubeletlab.Compare(before, after, func(key string, c kubeletlab.Container) bool { return !isStatic(key) && !c.Sandbox })
 	boxes := kubeletlab.Compare(before, after, func(key string, c kubeletlab.Container) bool { return !isStatic(key) && c.Sandbox })
 	static := kubeletlab.Compare(before, after, func(key string, c kubeletlab.Container) bool { return isStatic(key) })
@@ -321,6 +323,9 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, er
 		o.unexpected = append(o.unexpected, key)
 	}
 	o.kept = len(d.Kept)
+	if !s.judged() && must[ns+"/"+changed+"/main"] {
+		return o, fmt.Errorf("%s: the pod whose image changed was not replaced: nothing says that containers were compared", name)
+	}
 	for key := range must {
 		problem("%s was not recreated though its spec says something else than what runs", key)
 	}
@@ -345,8 +350,8 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, er
 				problem("restart count of %s went from %d to %d though its container is the same", k, counts[k], now[k])
 			}
 		}
-		if got := now[changed+"/main"]; got != l.changes && i == 0 {
-			problem("the pod whose image changed was restarted %d times, want %d", got, l.changes)
+		if got := now[changed+"/main"]; got != l.changes {
+			problem("the pod whose image changes in each step was restarted %d times, want %d", got, l.changes)
 		}
 	}
 	for _, k := range kinds {

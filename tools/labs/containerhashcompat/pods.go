@@ -81,7 +81,7 @@ var kinds = []kind{
 	{name: "termination-message", container: "terminationMessagePolicy: FallbackToLogsOnError\n    terminationMessagePath: /tmp/log"},
 	{name: "working-dir", container: "workingDir: /tmp\n    stdin: true\n    tty: true"},
 	{name: "words-of-the-dump", container: "env: [{name: TRICK, value: ' VolumeDevices:([]v1.VolumeDevice)<nil> MountPropagation:(*v1.MountPropagationMode)<nil>'}]"},
-	{name: "changed"}, // its image is changed while the kubelet is down
+	{name: "changed"}, // its image is changed while the kubelet is down, in each step
 }
 
 const changed = "changed"

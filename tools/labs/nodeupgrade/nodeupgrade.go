@@ -33,11 +33,12 @@ func init() {
 		Plan: func(p labkit.Profile) []string {
 			return []string{
 				"start the control plane v1.9.11 (it is upgraded first) and two nodes with the stock kubelet v1.7.0",
-				fmt.Sprintf("create %d Services with %d probed pods each on both nodes; load on the addresses in each one's Endpoints", services, perNode*len(nodeNames)),
+				fmt.Sprintf("create %d Services with %d probed pods each on both nodes; load on the addresses that were in each one's Endpoints within the last second", services, perNode*len(nodeNames)),
 				"make a plan from the seed: which node goes first, who is ended by SIGTERM and who by kill -9, how long it is down, which kubelet is killed in between",
 				"swap both kubelets v1.7.0 → under test, node by node",
 				fmt.Sprintf("kill -9 and restart kubelets under test, %d time(s)", kills(p)),
 				"swap both back to v1.7.0",
+				"control per step: the image of a pod of its own is changed while the kubelet is down, and its container must be replaced; the kubelet must say of every pod that it compared it",
 				"oracle per step: requests failed, addresses removed from Endpoints, containers recreated, restart counts",
 				"a step to v1.7.0 starts an old kubelet: addresses that it removes are counted and not judged, containers and requests are",
 			}
@@ -127,7 +128,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
 	}
 	for _, n := range nodeNames {
-		cc.Nodes = append(cc.Nodes, labkit.NodeConfig{Name: n, Kubelet: e.Stock(old, "kubelet")})
+		cc.Nodes = append(cc.Nodes, labkit.NodeConfig{Name: n, Kubelet: e.Stock(old, "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}})
 	}
 	c, err := e.StartCluster(ctx, cc)
 	if err != nil {
@@ -207,6 +208,20 @@ spec:
 			}
 		}
 	}
+	for _, node := range nodeNames {
+		if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {app: control}}
+spec:
+  nodeName: %s
+  terminationGracePeriodSeconds: 2
+  containers:
+  - {name: main, image: %q, imagePullPolicy: IfNotPresent}
+`, control(node), node, labkit.WebImage("v1"))); err != nil {
+			return err
+		}
+	}
 	for s := range services {
 		if _, err := l.c.Client.WaitFor(ctx, labkit.Endpoints, ns, fmt.Sprintf("svc%d", s+1), 3*time.Minute, "has all addresses", func(ep *labkit.Object) (bool, error) {
 			if n := len(labkit.ReadyAddresses(ep)); n != perNode*len(nodeNames) {
@@ -227,10 +242,7 @@ spec:
 	for s := range services {
 		name := fmt.Sprintf("svc%d", s+1)
 		l.loads = append(l.loads, labkit.StartLoad(ctx, labkit.LoadConfig{Interval: 50 * time.Millisecond, Targets: func() []string {
-			if ep := l.eps.Latest(ns, name); ep != nil {
-				return labkit.ReadyAddresses(ep)
-			}
-			return nil
+			return kubeletlab.RecentAddresses(l.eps, ns, name, time.Second, func(string) bool { return true })
 		}}))
 	}
 	return nil
@@ -263,6 +275,9 @@ func (l *lab) do(ctx context.Context, s step) (row, error) {
 	if err != nil {
 		return r, err
 	}
+	if err := l.changeControl(ctx, n.Name); err != nil {
+		return r, err
+	}
 	select { // the time that a package upgrade takes; no oracle
 	case <-time.After(s.down):
 	case <-ctx.Done():
@@ -275,17 +290,25 @@ func (l *lab) do(ctx context.Context, s step) (row, error) {
 	if err := n.StartKubelet(ctx, program); err != nil {
 		return r, err
 	}
-	if err := kubeletlab.WaitSynced(ctx, n, services*perNode, 2*time.Minute); err != nil {
+	if err := kubeletlab.WaitSynced(ctx, n, services*perNode+1, 2*time.Minute); err != nil {
 		return r, err
 	}
-	if _, err := kubeletlab.WaitStable(ctx, n, 8*time.Second, 3*time.Minute); err != nil {
+	if err := kubeletlab.WaitCompared(ctx, n, before.Pods(), 3*time.Minute); err != nil {
+		return r, err
+	}
+	// What it decided to stop is stopped by now or has 5 s, and is not ready.
+	if _, err := kubeletlab.WaitStable(ctx, n, 6*time.Second, 3*time.Minute); err != nil {
 		return r, err
 	}
 	after, err := l.agreed(ctx, n)
 	if err != nil {
 		return r, err
 	}
-	d := kubeletlab.Compare(before, after, func(string, kubeletlab.Container) bool { return true }) // sandboxes too
+	key := ns + "/" + control(n.Name) + "/main"
+	if before[key].ID == after[key].ID {
+		return r, fmt.Errorf("the container whose image changed was not replaced: nothing says that containers were compared")
+	}
+	d := kubeletlab.Compare(before, after, func(k string, _ kubeletlab.Container) bool { return k != key }) // sandboxes too
 	r.recreated, r.kept = len(d.Recreated)+len(d.Gone), len(d.Kept)
 	for i := range services {
 		p, err := kubeletlab.Seen(l.pods, l.eps, ns, fmt.Sprintf("svc%d", i+1), since, func(string) bool { return true })
@@ -297,6 +320,23 @@ func (l *lab) do(ctx context.Context, s step) (row, error) {
 	q, f := l.counts()
 	r.requests, r.failed = q-requests, f-failed
 	return r, nil
+}
+
+// control is the pod of a node whose image is changed in each step. It is in no
+// Service.
+func control(node string) string { return "control-" + node }
+
+func (l *lab) changeControl(ctx context.Context, node string) error {
+	pod, err := l.c.Client.Get(ctx, labkit.Pods, ns, control(node))
+	if err != nil {
+		return err
+	}
+	image := labkit.WebImage("v1")
+	if c := labkit.Slice(pod, "spec", "containers"); c[0].(map[string]any)["image"] == image {
+		image = labkit.WebImage("v2")
+	}
+	_, err = l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, control(node), fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image))
+	return err
 }
 
 // agreed waits until every pod is ready and in its Endpoints and the API names

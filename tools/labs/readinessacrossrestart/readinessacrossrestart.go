@@ -33,12 +33,20 @@ func init() {
 			return []string{
 				"start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.9.11",
 				fmt.Sprintf("create %d probed pods of several kinds behind a Service, one that is never ready, and one without a probe", probed),
-				"record every event of pods and Endpoints, and send requests to the addresses in Endpoints",
+				"record every event of pods and Endpoints, and send requests to the addresses that were in Endpoints within the last second",
 				"swap the kubelet for the one under test",
 				fmt.Sprintf("restart it %d times, at random by SIGTERM or kill -9, down for a random time up to 3 s", restarts(p)),
 				"while it is down once: delete a pod, change the image of another, and let a third fail its probe",
+				"control: requests to the second of them, whose container is replaced, must fail",
+				"ours: let a pod fail its probe and restart the kubelet faster than the probe's threshold; it must not stay ready",
 				"oracle: MODIFIED events with Ready=False, addresses that left Endpoints, failed requests; for the pods of the step before, that they left",
 			}
+		},
+		Timeout: func(p labkit.Profile) time.Duration {
+			if p == labkit.Long {
+				return 30 * time.Minute
+			}
+			return 10 * time.Minute
 		},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -54,7 +62,7 @@ func restarts(p labkit.Profile) int {
 	if p == labkit.Long {
 		return 10
 	}
-	return 2
+	return 5
 }
 
 // pods are bound to the node, so that no scheduler is needed. Kinds of probe:
@@ -117,7 +125,8 @@ type lab struct {
 	node      *labkit.Node
 	pods, eps *labkit.Recorder
 	load      *labkit.Load
-	alive     int // pods on the node
+	control   *labkit.Load // requests that must fail
+	alive     int          // pods on the node
 	gone      map[string]bool
 }
 
@@ -170,9 +179,23 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	if r.OK == 0 {
 		return labkit.Result{}, fmt.Errorf("the load sent nothing")
 	}
+	control := l.control.Stop()
+	e.Fact("control, the pod whose container was replaced: %v", control)
+	if control.Failed == control.NoTarget {
+		return labkit.Result{}, fmt.Errorf("no request to the pod whose container was replaced failed (%v): the load cannot see what it is for", control)
+	}
 	never := l.neverReady()
 	if never != nil {
 		e.Fact("%v", never)
+	}
+	if e.Variant == labkit.Ours {
+		endless, err := l.fasterThanProbes(ctx)
+		if err != nil {
+			return labkit.Result{}, err
+		}
+		if endless != nil {
+			return labkit.ReproducedBecause("%v", endless), nil
+		}
 	}
 	if len(total.NotReady) > 0 || total.Removed > 0 || r.Failed > 0 || never != nil {
 		return labkit.ReproducedBecause("in %d restarts: %v; %d of %d requests failed", steps+1, total, r.Failed, r.OK+r.Failed), nil
@@ -206,10 +229,10 @@ func (l *lab) start(ctx context.Context) error {
 	l.load = labkit.StartLoad(ctx, labkit.LoadConfig{Interval: 50 * time.Millisecond, Targets: func() []string {
 		// Not the pods that the lab itself deletes or changes: what their requests
 		// meet is not the kubelet's doing.
-		if ep := l.eps.Latest(ns, "web"); ep != nil {
-			return kubeletlab.ReadyAddressesOf(ep, func(pod string) bool { return pod != deleted && pod != imaged && pod != failing })
-		}
-		return nil
+		return kubeletlab.RecentAddresses(l.eps, ns, "web", time.Second, func(pod string) bool { return pod != deleted && pod != imaged && pod != failing })
+	}})
+	l.control = labkit.StartLoad(ctx, labkit.LoadConfig{Interval: 20 * time.Millisecond, Workers: 1, Targets: func() []string {
+		return kubeletlab.RecentAddresses(l.eps, ns, "web", time.Second, func(pod string) bool { return pod == imaged })
 	}})
 	return nil
 }
@@ -337,14 +360,104 @@ func (l *lab) judgeChanges(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, line := range strings.Split(last, "\n") {
-		for _, pod := range []string{deleted, imaged} {
-			if strings.Contains(line, "Keeping the published readiness") && strings.Contains(line, pod+"_") {
-				return fmt.Errorf("the readiness of pod %s was kept: %s", pod, line)
-			}
+	for _, pod := range []string{deleted, imaged} {
+		if logged(last, "Keeping the published readiness", pod) {
+			return fmt.Errorf("the readiness of pod %s was kept", pod)
 		}
 	}
 	return nil
+}
+
+// stuck is the pod whose probe fails while the kubelet restarts faster than that
+// counts. Its probe is http, with pods' threshold of 2 and no initial delay.
+const stuck = "web-15"
+
+// bound is what the page says for it: failureThreshold × period + period.
+const bound = 3 * period
+
+// fasterThanProbes restarts the kubelet under test again and again, too fast for
+// a failing probe to reach its threshold. The pod must be kept ready at first, or
+// the case says nothing, and not for longer than bound. It answers why not.
+func (l *lab) fasterThanProbes(ctx context.Context) (wrong, err error) {
+	l.e.Step("restart the kubelet faster than a failing probe's threshold")
+	pod, err := l.c.Client.Get(ctx, labkit.Pods, ns, stuck)
+	if err != nil {
+		return nil, err
+	}
+	url := "http://" + labkit.String(pod, "status", "podIP") + ":8080/set?ready="
+	if err := l.node.KillKubelet(); err != nil {
+		return nil, err
+	}
+	if _, err := labkit.HTTPGet(ctx, url+"false"); err != nil {
+		return nil, err
+	}
+	begin, starts := time.Now(), 0
+	for time.Since(begin) < 3*bound {
+		if starts++; starts > 1 {
+			if err := l.node.KillKubelet(); err != nil {
+				return nil, err
+			}
+		}
+		// Else it would not live long enough to publish every pod.
+		if err := l.node.StartKubelet(ctx, l.e.UnderTest(base, "kubelet"), "--kube-api-qps=100", "--kube-api-burst=200"); err != nil {
+			return nil, err
+		}
+		// It decides at its first sync of the pod. Then it lives for half a period, so
+		// that the second failure of the probe never comes.
+		kept, err := l.decided(ctx, stuck)
+		if err != nil {
+			return nil, err
+		}
+		if starts == 1 && !kept {
+			return nil, fmt.Errorf("the first of the fast restarts did not keep the readiness of %s", stuck)
+		}
+		select {
+		case <-time.After(period / 2):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		log, err := l.node.Kubelet.LastRunLog()
+		if err != nil {
+			return nil, err
+		}
+		if n := strings.Count(log, `Readiness probe for "`+stuck+`_`); n > 1 {
+			return nil, fmt.Errorf("%d probes of %s ran under one process: the restarts are too slow for this case", n, stuck)
+		}
+		for _, ev := range l.pods.Of(ns, stuck) {
+			if ev.Time.After(begin) && !kubeletlab.PodReady(ev.Object) {
+				l.e.Fact("%d restarts faster than a failing probe: kept at first, not ready after %v (bound %v)", starts, ev.Time.Sub(begin).Round(time.Second), bound)
+				return nil, nil
+			}
+		}
+	}
+	return fmt.Errorf("%d restarts in %v, each faster than the probe's threshold, kept a failing pod ready: the bound is %v", starts, time.Since(begin).Round(time.Second), bound), nil
+}
+
+// decided waits until the kubelet's log has what it does about the readiness of a
+// pod that was published as ready or not, and says whether it keeps it.
+func (l *lab) decided(ctx context.Context, pod string) (kept bool, err error) {
+	err = l.e.WaitUntil(ctx, "the kubelet has decided about "+pod, 30*time.Second, func(context.Context) (bool, error) {
+		log, err := l.node.Kubelet.LastRunLog()
+		if err != nil {
+			return false, err
+		}
+		kept = logged(log, "Keeping the published readiness", pod)
+		if o := l.pods.Latest(ns, pod); o != nil && !kubeletlab.PodReady(o) {
+			return true, nil // nothing to keep
+		}
+		return kept || logged(log, "Not keeping the readiness", pod), nil
+	})
+	return kept, err
+}
+
+// logged says whether a line of log has both.
+func logged(log, what, pod string) bool {
+	for _, line := range strings.Split(log, "\n") {
+		if strings.Contains(line, what) && strings.Contains(line, pod+"_") {
+			return true
+		}
+	}
+	return false
 }
 
 // neverReady: nothing became ready that was not.

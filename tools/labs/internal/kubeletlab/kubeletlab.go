@@ -11,6 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -51,6 +54,54 @@ func WaitSynced(ctx context.Context, n *labkit.Node, pods int, bound time.Durati
 		}
 		return err == nil, err
 	})
+}
+
+// LogComparisons makes a kubelet of any release log what WaitCompared reads.
+const LogComparisons = "--v=3"
+
+// WaitCompared waits until the kubelet, since its start, has compared the
+// containers of every pod with its spec. pods are "namespace/name". It reads the
+// line that SyncPod of every release from 1.7 to 1.9 writes with LogComparisons
+// when it has decided what to stop and to start, right before it does so.
+func WaitCompared(ctx context.Context, n *labkit.Node, pods []string, bound time.Duration) error {
+	return labkit.WaitUntil(ctx, fmt.Sprintf("the new kubelet of %s has compared %d pods", n.Name, len(pods)), bound, func(context.Context) (bool, error) {
+		log, err := n.Kubelet.LastRunLog()
+		if err != nil {
+			return false, err
+		}
+		if missing := notCompared(log, pods); len(missing) > 0 {
+			return false, fmt.Errorf("%d of %d are missing, first %s", len(missing), len(pods), missing[0])
+		}
+		return true, nil
+	})
+}
+
+// comparison is that line: 1.7 says computePodContainerChanges, 1.8 and 1.9 say
+// computePodActions.
+var comparison = regexp.MustCompile(`compute(?:PodActions|PodContainerChanges) got .* for pod "([^_"]+)_([^("]+)\(`)
+
+// notCompared returns the pods without a comparison in the log.
+func notCompared(log string, pods []string) []string {
+	seen := map[string]bool{}
+	for _, m := range comparison.FindAllStringSubmatch(log, -1) {
+		seen[m[2]+"/"+m[1]] = true
+	}
+	var missing []string
+	for _, p := range pods {
+		if !seen[p] {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}
+
+// Pods are the pods of a snapshot, as "namespace/name".
+func (s Snapshot) Pods() []string {
+	seen := map[string]bool{}
+	for key := range s {
+		seen[key[:strings.LastIndex(key, "/")]] = true
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // Container is what must stay the same of a container.
@@ -224,6 +275,31 @@ func Seen(pods, endpoints *labkit.Recorder, ns, service string, since time.Time,
 func ReadyPods(ep *labkit.Object) []string {
 	var out []string
 	labkit.EachReadyAddress(ep, func(pod, _ string) { out = append(out, pod) })
+	return out
+}
+
+// RecentAddresses are the "ip:port" that were ready in any version of an Endpoints
+// object within the last age, if want accepts their pod. Clients do not learn of a
+// change at once: a proxy or a load balancer still sends to these.
+func RecentAddresses(endpoints *labkit.Recorder, ns, service string, age time.Duration, want func(pod string) bool) []string {
+	since := time.Now().Add(-age)
+	seen := map[string]bool{}
+	var out []string
+	evs := endpoints.Of(ns, service)
+	for i := len(evs) - 1; i >= 0; i-- {
+		if evs[i].Type != "DELETED" {
+			for _, a := range ReadyAddressesOf(evs[i].Object, want) {
+				if !seen[a] {
+					seen[a] = true
+					out = append(out, a)
+				}
+			}
+		}
+		if evs[i].Time.Before(since) {
+			break // this version stood when the time began
+		}
+	}
+	sort.Strings(out)
 	return out
 }
 
