@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/build"
+	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/progress"
 )
@@ -25,7 +25,8 @@ var program string
 
 // source says where a column of a table comes from.
 type source struct {
-	release, base, variant string
+	release, base string
+	variant       base.Variant
 	// register is what the component's main does before it parses its flags.
 	register string
 	// without are flags that only our build of the release has, see leftOut;
@@ -197,7 +198,7 @@ func machineDependent(o one) string {
 // compile builds the release's program with the settings of the component's own
 // binary, so that all but the link is in the build cache.
 func (s source) compile(b *base.Base, component string) (string, error) {
-	modfile, err := build.Source(b, s.variant)
+	modfile, err := builder.Source(b, s.variant)
 	if err != nil {
 		return "", err
 	}
@@ -211,10 +212,10 @@ func (s source) compile(b *base.Base, component string) (string, error) {
 		return "", err
 	}
 	step := progress.Start("flags %s %s", component, s.release)
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"}, build.ModFlags(b, modfile)...)
-	args = append(append(args, build.LangFlags(b)...), "-o", out, main)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"}, builder.ModFlags(b, modfile)...)
+	args = append(append(args, builder.LangFlags(b)...), "-o", out, main)
 	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Env = b.Root, build.Env(b, s.variant, b.Binaries[component])
+	cmd.Dir, cmd.Env = b.Root, builder.Env(b, s.variant, b.Binaries[component])
 	if text, err := cmd.CombinedOutput(); err != nil {
 		step.Fail()
 		return "", exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), err, text)
