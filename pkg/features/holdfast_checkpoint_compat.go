@@ -14,10 +14,10 @@ const (
 	CheckpointCompat utilfeature.Feature = "CheckpointCompat"
 
 	// LegacyCheckpointWrite keeps the checkpoints readable for the kubelet that
-	// the node came from: on a node where the kubelet finds checkpoints of 1.7 at
-	// start, new ones are written so that 1.7 accepts them too. Off: all are
-	// written, and at start rewritten, as stock 1.9 does; for leaving Holdfast
-	// towards a stock 1.8 or 1.9 kubelet. Without CheckpointCompat it does nothing.
+	// was here before: if that was 1.7 or older, they are written so that 1.7
+	// accepts them too. Off: all are written, and at start rewritten, as stock
+	// 1.9 does; for leaving Holdfast towards a stock 1.8 or 1.9 kubelet. Without
+	// CheckpointCompat it does nothing.
 	LegacyCheckpointWrite utilfeature.Feature = "LegacyCheckpointWrite"
 )
 

@@ -14,10 +14,10 @@ const (
 	ContainerHashCompat utilfeature.Feature = "ContainerHashCompat"
 
 	// LegacyContainerHashWrite makes the kubelet record for a new container
-	// the hash of the oldest release that knows every field the container
-	// sets, not before 1.7 and not before the kubelet that the node's running
-	// containers prove, so that a kubelet rolled back keeps it. Off: the hash
-	// of this release, which a stock kubelet keeps.
+	// the hash of the kubelet that was here before (package predecessor), or of
+	// the oldest release after it that knows every field the container sets, so
+	// that a kubelet rolled back keeps it. Off: the hash of this release, which
+	// a stock kubelet keeps.
 	LegacyContainerHashWrite utilfeature.Feature = "LegacyContainerHashWrite"
 )
 

@@ -6,12 +6,16 @@ package dockershim
 import (
 	"encoding/json"
 	"hash/fnv"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/predecessor"
 	hashutil "k8s.io/kubernetes/pkg/util/hash"
 )
 
@@ -20,8 +24,8 @@ import (
 // HostNetwork since 1.8.0; 1.6 and 1.7 have the types without it. Three kinds of
 // valid file exist on a node that came from 1.7:
 //
-//	native  checksum over today's types. Written by 1.8, 1.9 and, by default on
-//	        nodes that were never 1.7, by us.
+//	native  checksum over today's types. Written by 1.8, 1.9 and, where the
+//	        kubelet before us was not 1.7 or older, by us.
 //	1.7     checksum over the types without HostNetwork, no host_network key.
 //	dual    the 1.7 checksum, and today's in a key that the other releases
 //	        ignore. Written by us where 1.7 must be able to take over again. 1.7
@@ -49,7 +53,7 @@ type dualCheckpoint struct {
 var (
 	checkpointsAccepted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "holdfast_checkpoint_compat_accepted_total",
-		Help: "Sandbox checkpoints of kubelet 1.7 or older that were found at start, accepted and rewritten.",
+		Help: "Sandbox checkpoints of kubelet 1.7 or older that were found at start and accepted.",
 	})
 	checkpointsRewriteFailed = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "holdfast_checkpoint_compat_rewrite_failed_total",
@@ -146,10 +150,28 @@ func encodeCheckpoint(checkpoint *PodSandboxCheckpoint, dual bool) ([]byte, erro
 
 // encode is what CreateCheckpoint writes.
 func (handler *PersistentCheckpointHandler) encode(checkpoint *PodSandboxCheckpoint) ([]byte, error) {
-	if handler.writeDual {
+	dual := writeDual()
+	if dual {
 		checkpointsLegacyWritten.Inc()
 	}
-	return encodeCheckpoint(checkpoint, handler.writeDual)
+	return encodeCheckpoint(checkpoint, dual)
+}
+
+// writeDual reports whether kubelet 1.7 must be able to read what we write: it,
+// or an older one, was here before us.
+func writeDual() bool {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.CheckpointCompat) || !utilfeature.DefaultFeatureGate.Enabled(features.LegacyCheckpointWrite) {
+		return false
+	}
+	r, ok := predecessor.Default.Release()
+	return ok && r.Minor <= 7
+}
+
+// mayRewrite reports whether what writeDual says is sure enough to change files
+// that are there. If nothing is known but what these files themselves suggest,
+// they stay as they are: we accept each kind.
+func mayRewrite() bool {
+	return !predecessor.Default.NeedsEvidence() || !utilfeature.DefaultFeatureGate.Enabled(features.LegacyCheckpointWrite)
 }
 
 // acceptLegacy is asked when the native checksum does not match. It reports
@@ -169,21 +191,23 @@ func (handler *PersistentCheckpointHandler) acceptLegacy(podSandboxID string, bl
 	return true
 }
 
-// adopt looks through the store once, before the handler is used. It rewrites
-// the checkpoints that an older kubelet left and decides in which kind new ones
-// are written. A file that it cannot explain is left to GetCheckpoint, which
-// treats it as upstream does.
-func (handler *PersistentCheckpointHandler) adopt() *PersistentCheckpointHandler {
+// adopt looks through the store once, before the handler is used. dir is the
+// store's. It tells package predecessor what it finds, and rewrites the files
+// that the kubelet which was here before us would not accept. A file that it
+// cannot explain is left to GetCheckpoint, which treats it as upstream does.
+func (handler *PersistentCheckpointHandler) adopt(dir string) *PersistentCheckpointHandler {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.CheckpointCompat) {
 		return handler
 	}
 	ids, err := handler.store.List()
 	if err != nil {
-		glog.Errorf("Failed to list the sandbox checkpoints, those of an older kubelet are not rewritten: %v", err)
+		glog.Errorf("Failed to list the sandbox checkpoints, they are not looked at: %v", err)
 		return handler
 	}
-	legacy := map[string]*PodSandboxCheckpoint{}
+	checkpoints := map[string]*PodSandboxCheckpoint{}
+	kinds := map[string]checkpointKind{}
 	found := map[checkpointKind]int{}
+	newest, newestKind := time.Time{}, checkpointCorrupt
 	for _, id := range ids {
 		blob, err := handler.store.Read(id)
 		if err != nil {
@@ -191,29 +215,43 @@ func (handler *PersistentCheckpointHandler) adopt() *PersistentCheckpointHandler
 		}
 		kind, checkpoint := classifyCheckpoint(blob)
 		found[kind]++
-		if kind == checkpoint17 || kind == checkpointDual {
-			legacy[id] = checkpoint
+		if kind == checkpointCorrupt {
+			continue
+		}
+		checkpoints[id], kinds[id] = checkpoint, kind
+		if f, err := os.Stat(filepath.Join(dir, id)); err == nil && !f.ModTime().Before(newest) {
+			newest, newestKind = f.ModTime(), kind
 		}
 	}
-	if len(legacy) == 0 {
-		return handler
+	switch newestKind {
+	case checkpointNative:
+		predecessor.Default.SetCheckpoints(predecessor.CheckpointsNative)
+	case checkpoint17, checkpointDual:
+		predecessor.Default.SetCheckpoints(predecessor.Checkpoints17)
 	}
-	handler.writeDual = utilfeature.DefaultFeatureGate.Enabled(features.LegacyCheckpointWrite)
-	failed := 0
-	for id, checkpoint := range legacy {
-		blob, err := encodeCheckpoint(checkpoint, handler.writeDual)
+	dual, may, rewritten, failed := writeDual(), mayRewrite(), 0, 0
+	for id, checkpoint := range checkpoints {
+		// 1.7 accepts its own files and the dual ones, 1.8 and 1.9 the native.
+		if !may || (kinds[id] != checkpointNative) == dual {
+			continue
+		}
+		blob, err := encodeCheckpoint(checkpoint, dual)
 		if err == nil {
 			err = handler.store.Write(id, blob)
 		}
 		if err != nil {
 			failed++
 			glog.Errorf("Failed to rewrite the checkpoint of sandbox %q: %v", id, err)
+			continue
 		}
+		rewritten++
 	}
 	checkpointsAccepted.Add(float64(found[checkpoint17]))
 	checkpointsRewriteFailed.Add(float64(failed))
-	glog.Warningf("Sandbox checkpoints: accepted %d of kubelet 1.7 or older and %d that were written for it, failed to rewrite %d. "+
-		"New checkpoints are written so that kubelet 1.7 accepts them: %v (feature gate LegacyCheckpointWrite)",
-		found[checkpoint17], found[checkpointDual], failed, handler.writeDual)
+	if found[checkpoint17]+found[checkpointDual]+rewritten+failed > 0 {
+		glog.Warningf("Sandbox checkpoints: accepted %d of kubelet 1.7 or older and %d that were written for it, rewrote %d, failed to rewrite %d. "+
+			"New checkpoints are written so that kubelet 1.7 accepts them: %v (feature gate LegacyCheckpointWrite)",
+			found[checkpoint17], found[checkpointDual], rewritten, failed, dual)
+	}
 	return handler
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -24,6 +25,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/network"
 	"k8s.io/kubernetes/pkg/kubelet/network/hostport"
+	"k8s.io/kubernetes/pkg/kubelet/predecessor"
 )
 
 const checkpointGoldens = "testdata/checkpoint-compat"
@@ -70,6 +72,16 @@ func restartHandler(t *testing.T, root string) *PersistentCheckpointHandler {
 	return h.(*PersistentCheckpointHandler)
 }
 
+// cameFrom sets the kubelet that was here before, "" for not known, and returns
+// what puts it back.
+func cameFrom(version string) func() {
+	predecessor.Default = predecessor.New()
+	if version != "" {
+		predecessor.Default = predecessor.NewKnown(version)
+	}
+	return func() { predecessor.Default = predecessor.New() }
+}
+
 func readCheckpointFile(t *testing.T, root, id string) []byte {
 	b, err := ioutil.ReadFile(filepath.Join(root, sandboxCheckpointDir, id))
 	require.NoError(t, err)
@@ -98,34 +110,63 @@ func ports(c *PodSandboxCheckpoint) []string {
 	return out
 }
 
-// TestHoldfastCheckpointCompatAccepts reads what the real releases wrote.
+// TestHoldfastCheckpointCompatAccepts reads what the real releases wrote, and
+// what becomes of it at start.
 func TestHoldfastCheckpointCompatAccepts(t *testing.T) {
-	for _, version := range []string{"v1.7.0", "v1.8.15", "v1.9.11"} {
-		for _, gates := range []string{"LegacyCheckpointWrite=true", "LegacyCheckpointWrite=false"} {
-			restore := setGates(t, gates)
+	for _, tc := range []struct {
+		before, gates string
+		// expect is the kind of file that each release's become.
+		expect map[string]checkpointKind
+	}{
+		{"v1.7.0", "LegacyCheckpointWrite=true", map[string]checkpointKind{"v1.7.0": checkpoint17, "v1.8.15": checkpointDual, "v1.9.11": checkpointDual, "written-by-us": checkpointDual}},
+		{"v1.7.0", "LegacyCheckpointWrite=false", map[string]checkpointKind{}},
+		{"v1.8.15", "LegacyCheckpointWrite=true", map[string]checkpointKind{}},
+		{"v1.9.11", "LegacyCheckpointWrite=true", map[string]checkpointKind{}},
+		{"none", "LegacyCheckpointWrite=true", map[string]checkpointKind{}},
+		// Not known: nothing is rewritten.
+		{"", "LegacyCheckpointWrite=true", map[string]checkpointKind{"v1.7.0": checkpoint17, "written-by-us": checkpointDual}},
+		{"", "LegacyCheckpointWrite=false", map[string]checkpointKind{}},
+	} {
+		for _, version := range []string{"v1.7.0", "v1.8.15", "v1.9.11", "written-by-us"} {
+			what := fmt.Sprintf("%s from %q with %s", version, tc.before, tc.gates)
+			expect, ok := tc.expect[version]
+			if !ok {
+				expect = checkpointNative
+			}
+			restoreGates, restore := setGates(t, tc.gates), cameFrom(tc.before)
 			golden := goldenCheckpoints(t, version)
 			handler, root := newHandlerOver(t, golden)
+			times := map[string]os.FileInfo{}
 			for round := 0; round < 2; round++ { // the second reads what the first rewrote
 				for id := range golden {
 					c, err := handler.GetCheckpoint(id)
-					require.NoError(t, err, "%s %s %s round %d", version, id, gates, round)
+					require.NoError(t, err, "%s %s round %d", what, id, round)
 					assert.Equal(t, expectedPorts[id], ports(c))
 					assert.Equal(t, "ns1", c.Namespace)
 					assert.Equal(t, id == "hostnetwork", c.Data.HostNetwork)
 					assert.Equal(t, calculateChecksum(*c), c.CheckSum)
+					f, err := os.Stat(filepath.Join(root, sandboxCheckpointDir, id))
+					require.NoError(t, err)
+					if round > 0 {
+						assert.True(t, os.SameFile(times[id], f), "%s %s: written again though nothing changed", what, id)
+					}
+					times[id] = f
 				}
 				handler = restartHandler(t, root)
 			}
 			for id, b := range golden {
-				switch now := readCheckpointFile(t, root, id); {
-				case version != "v1.7.0":
-					assert.Equal(t, string(b), string(now), "a file that needs nothing was touched")
-				case gates == "LegacyCheckpointWrite=true":
-					assert.Equal(t, checkpointDual, kindOf(t, root, id))
-				default:
-					assert.Equal(t, string(goldenCheckpoints(t, "v1.9.11")[id]), string(now), "not what 1.9.11 writes")
+				assert.Equal(t, expect, kindOf(t, root, id), "%s %s", what, id)
+				original, _ := classifyCheckpoint(b)
+				switch now := string(readCheckpointFile(t, root, id)); {
+				case original == expect:
+					assert.Equal(t, string(b), now, "%s %s: a file that needs nothing was touched", what, id)
+				case expect == checkpointNative:
+					assert.Equal(t, string(goldenCheckpoints(t, "v1.9.11")[id]), now, "%s %s: not what 1.9.11 writes", what, id)
+				case expect == checkpointDual:
+					assert.Equal(t, string(goldenCheckpoints(t, "written-by-us")[id]), now, "%s %s: not what we write for 1.7", what, id)
 				}
 			}
+			restoreGates()
 			restore()
 			os.RemoveAll(root)
 		}
@@ -149,19 +190,31 @@ func TestHoldfastCheckpointCompatGateOff(t *testing.T) {
 }
 
 // TestHoldfastCheckpointCompatWritesForPredecessor: new checkpoints are readable
-// for 1.7 on nodes that have files of 1.7, and native elsewhere.
+// for 1.7 where it, or an older one, was here before, and native elsewhere. What
+// is found on disk counts only where nothing better is known.
 func TestHoldfastCheckpointCompatWritesForPredecessor(t *testing.T) {
+	defer cameFrom("")()
 	for _, tc := range []struct {
-		found, gates string
-		expect       checkpointKind
+		before, found, gates string
+		expect               checkpointKind
 	}{
-		{"v1.7.0", "LegacyCheckpointWrite=true", checkpointDual},
-		{"v1.7.0", "LegacyCheckpointWrite=false", checkpointNative},
-		{"v1.8.15", "LegacyCheckpointWrite=true", checkpointNative},
-		{"v1.9.11", "LegacyCheckpointWrite=true", checkpointNative},
-		{"", "LegacyCheckpointWrite=true", checkpointNative},
+		{"v1.7.0", "v1.7.0", "LegacyCheckpointWrite=true", checkpointDual},
+		{"v1.7.0", "v1.7.0", "LegacyCheckpointWrite=false", checkpointNative},
+		{"v1.7.0", "v1.7.0", "CheckpointCompat=false", checkpointNative},
+		{"v1.7.0", "", "LegacyCheckpointWrite=true", checkpointDual}, // a drained node
+		{"v1.7.0", "v1.9.11", "LegacyCheckpointWrite=true", checkpointDual},
+		{"v1.6.13", "", "LegacyCheckpointWrite=true", checkpointDual},
+		{"v1.8.15", "v1.8.15", "LegacyCheckpointWrite=true", checkpointNative},
+		{"v1.9.11", "v1.9.11", "LegacyCheckpointWrite=true", checkpointNative},
+		{"v1.9.11", "v1.7.0", "LegacyCheckpointWrite=true", checkpointNative}, // they outlived an upgrade
+		{"none", "v1.7.0", "LegacyCheckpointWrite=true", checkpointNative},
+		{"", "", "LegacyCheckpointWrite=true", checkpointNative},
+		{"", "v1.9.11", "LegacyCheckpointWrite=true", checkpointNative},
+		{"", "v1.7.0", "LegacyCheckpointWrite=true", checkpointDual},
+		{"", "v1.7.0", "LegacyCheckpointWrite=false", checkpointNative},
 	} {
-		restore := setGates(t, tc.gates)
+		restoreGates := setGates(t, tc.gates)
+		cameFrom(tc.before)
 		files := map[string][]byte{}
 		if tc.found != "" {
 			files = goldenCheckpoints(t, tc.found)
@@ -178,9 +231,34 @@ func TestHoldfastCheckpointCompatWritesForPredecessor(t *testing.T) {
 			for id := range files {
 				require.NoError(t, handler.RemoveCheckpoint(id))
 			}
+			cameFrom(tc.before)
 			handler = restartHandler(t, root)
 		}
-		restore()
+		restoreGates()
+		os.RemoveAll(root)
+	}
+}
+
+// TestHoldfastCheckpointCompatNewestDecides: one checkpoint of 1.7 that outlived
+// an upgrade does not speak for 1.7.
+func TestHoldfastCheckpointCompatNewestDecides(t *testing.T) {
+	defer cameFrom("")()
+	for _, newest := range []string{"old", "new"} {
+		cameFrom("")
+		root, err := ioutil.TempDir("", "dockershim")
+		require.NoError(t, err)
+		dir := filepath.Join(root, sandboxCheckpointDir)
+		require.NoError(t, os.Mkdir(dir, 0755))
+		for name, version := range map[string]string{"old": "v1.7.0", "new": "v1.9.11"} {
+			require.NoError(t, ioutil.WriteFile(filepath.Join(dir, name), goldenCheckpoints(t, version)["oneport"], 0644))
+			at := time.Now().Add(-time.Hour)
+			if name == newest {
+				at = at.Add(time.Minute)
+			}
+			require.NoError(t, os.Chtimes(filepath.Join(dir, name), at, at))
+		}
+		restartHandler(t, root)
+		assert.Equal(t, newest == "old", writeDual(), "the newest is the %s one", newest)
 		os.RemoveAll(root)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/container/hashcompat"
+	"k8s.io/kubernetes/pkg/kubelet/predecessor"
 )
 
 const hashCompatMetrics = "holdfast_container_hash_compat_"
@@ -51,44 +51,81 @@ func init() {
 	}
 }
 
-// ContainerChanged reports whether the spec of a container is not the one that
-// the running container was started from, with the hash of the spec in this
-// release and the recorded one. It is the only place where that is decided:
-// whatever has to agree with the restart of changed containers, such as
-// readiness, asks here.
+// hashDecision is what comparing the hash of a container's spec with the
+// recorded one says.
+type hashDecision struct {
+	// expected is the hash of the spec in this release.
+	expected, recorded uint64
+	// changed: the container is to be recreated.
+	changed bool
+	// older is the older release whose hash was recorded for the same spec, if
+	// isOlder. Then changed says whether the gate ContainerHashCompat is off.
+	older   hashcompat.Generation
+	isOlder bool
+}
+
+// decideContainerHash says whether the spec of a container is not the one that
+// the container was started from. It is the only place where that is decided,
+// and it has no side effect: it may be asked by anybody, at any time.
 //
 // The hash of this release is compared first, as upstream does. Only if it
 // differs, and with the gate ContainerHashCompat, the hashes of 1.8, 1.7 and
 // 1.6 are, each if the container sets no field that the release does not know.
-func ContainerChanged(container *v1.Container, status *kubecontainer.ContainerStatus) (expected, recorded uint64, changed bool) {
-	expected = kubecontainer.HashContainer(container)
-	if status.Hash == expected {
-		nodeGeneration.learn(container, status)
-		return expected, status.Hash, false
+func decideContainerHash(container *v1.Container, status *kubecontainer.ContainerStatus) hashDecision {
+	d := hashDecision{expected: kubecontainer.HashContainer(container), recorded: status.Hash}
+	if d.recorded == d.expected {
+		return d
 	}
-	g, ok := hashcompat.Match(container, status.Hash)
-	if !ok {
-		return expected, status.Hash, true
-	}
-	nodeGeneration.learn(container, status)
-	if utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat) {
-		if hashCompatSeen.first(status.ID.ID, "kept") {
-			hashCompatKept.WithLabelValues(g.String()).Inc()
-			glog.Infof("Container %q (%q) is kept: its recorded hash (%d) is that of a %v kubelet for the same spec (%d in this release).",
-				container.Name, status.ID, status.Hash, g, expected)
-		}
-		return expected, status.Hash, false
-	}
-	if hashCompatSeen.first(status.ID.ID, "would have kept") {
-		hashCompatWouldHaveKept.WithLabelValues(g.String()).Inc()
-		glog.Warningf("Container %q (%q) counts as changed: its recorded hash (%d) is that of a %v kubelet for the same spec, and the feature gate ContainerHashCompat is off.",
-			container.Name, status.ID, status.Hash, g)
-	}
-	return expected, status.Hash, true
+	d.older, d.isOlder = hashcompat.Match(container, d.recorded)
+	d.changed = !d.isOlder || !utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat)
+	return d
 }
 
-// containerChangeDetail says what is known about how a container for which
-// ContainerChanged is true has changed, as a sentence to follow upstream's
+// noteContainerHashes counts and logs what was decided about the pod's
+// containers, once for each container, and learns from them which kubelet was
+// here. SyncPod calls it after it has decided and before it starts a container.
+func noteContainerHashes(pod *v1.Pod, podStatus *kubecontainer.PodStatus, changes podActions) {
+	learn := predecessor.Default.NeedsEvidence()
+	for i := range pod.Spec.Containers {
+		container := &pod.Spec.Containers[i]
+		status := podStatus.FindContainerStatusByName(container.Name) // the newest, running or not
+		if status == nil {
+			continue
+		}
+		if learn && evidenceTaken.first(status.ID.ID, "") {
+			if oldest, newest, ok := hashcompat.RecordedBy(container, status.Hash); ok {
+				predecessor.Default.AddContainer(string(pod.UID)+"/"+container.Name, minorOf(oldest), minorOf(newest))
+			}
+		}
+		if status.State != kubecontainer.ContainerStateRunning || changes.KillPod {
+			continue
+		}
+		if _, killed := changes.ContainersToKill[status.ID]; killed || hashCompatSeen.first(status.ID.ID, "decision") {
+			noteContainerHash(container, status)
+		}
+	}
+}
+
+// noteContainerHash counts and logs one decision.
+func noteContainerHash(container *v1.Container, status *kubecontainer.ContainerStatus) {
+	d := decideContainerHash(container, status)
+	switch {
+	case d.isOlder && !d.changed && hashCompatSeen.first(status.ID.ID, "kept"):
+		hashCompatKept.WithLabelValues(d.older.String()).Inc()
+		glog.Infof("Container %q (%q) is kept: its recorded hash (%d) is that of a %v kubelet for the same spec (%d in this release).",
+			container.Name, status.ID, d.recorded, d.older, d.expected)
+	case d.isOlder && d.changed && hashCompatSeen.first(status.ID.ID, "would have kept"):
+		hashCompatWouldHaveKept.WithLabelValues(d.older.String()).Inc()
+		glog.Warningf("Container %q (%q) counts as changed: its recorded hash (%d) is that of a %v kubelet for the same spec, and the feature gate ContainerHashCompat is off.",
+			container.Name, status.ID, d.recorded, d.older)
+	case d.changed && utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat) && hashCompatSeen.first(status.ID.ID, "changed"):
+		cause, _ := changeCause(container, status)
+		hashCompatChanged.WithLabelValues(cause).Inc()
+	}
+}
+
+// containerChangeDetail says what is known about how a container that
+// decideContainerHash calls changed has changed, as a sentence to follow upstream's
 // message, with a leading space and without a full stop; "" if nothing is.
 // The pod spec of a running pod can change in the images only, so the image is
 // tried: the sentence names it if a release would have recorded the hash for
@@ -97,10 +134,7 @@ func containerChangeDetail(container *v1.Container, status *kubecontainer.Contai
 	if !utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat) {
 		return ""
 	}
-	cause, detail := changeCause(container, status)
-	if hashCompatSeen.first(status.ID.ID, "changed") {
-		hashCompatChanged.WithLabelValues(cause).Inc()
-	}
+	_, detail := changeCause(container, status)
 	return detail
 }
 
@@ -150,14 +184,14 @@ func imageNames(name string) []string {
 }
 
 // containerHashToRecord returns the hash that a new container is labelled
-// with: that of the oldest release that knows all its fields, not before 1.7
-// and not before the one that this node came from (see kubeletGeneration), so
-// that the kubelet that was there keeps the container when it comes back.
+// with: that of the kubelet which was here before (see generationToRecord), or
+// of the oldest release after it that knows all fields of the container, so that
+// the kubelet that was there keeps the container when it comes back.
 // Without ContainerHashCompat this kubelet itself would take such a container
 // for a changed one, so then, or without LegacyContainerHashWrite, it is
 // native, the hash of this release, as upstream.
 func containerHashToRecord(container *v1.Container, native uint64) uint64 {
-	g, hash, ok := hashcompat.OldestHash(container, nodeGeneration.get())
+	g, hash, ok := hashcompat.OldestHash(container, generationToRecord())
 	if !ok || g == hashcompat.Gen19 {
 		hashCompatRecorded.WithLabelValues(hashcompat.Gen19.String()).Inc()
 		return native
@@ -172,48 +206,33 @@ func containerHashToRecord(container *v1.Container, native uint64) uint64 {
 	return hash
 }
 
-// nodeGeneration is what the running containers say of this node.
-var nodeGeneration kubeletGeneration
-
-// kubeletGeneration is the generation of the kubelet that a node came from, as
-// far as its running containers prove it: the newest of those that recorded a
-// container for which this kubelet would have recorded an older hash. What it
-// records from then on proves the same, so a restart does not forget it.
-type kubeletGeneration struct {
-	generation uint32 // atomic; a hashcompat.Generation, 0 is the oldest
-}
-
-func (k *kubeletGeneration) get() hashcompat.Generation {
-	return hashcompat.Generation(atomic.LoadUint32(&k.generation))
-}
-
-// learn looks at a running container whose spec has not changed. With the gate
-// LegacyContainerHashWrite off nothing is learned: what this kubelet records
-// then would prove 1.9.
-func (k *kubeletGeneration) learn(container *v1.Container, status *kubecontainer.ContainerStatus) {
-	if k.get() == hashcompat.Gen19 || !utilfeature.DefaultFeatureGate.Enabled(features.LegacyContainerHashWrite) ||
-		!hashCompatSeen.first(status.ID.ID, "generation") {
-		return
+// generationToRecord is the generation of the kubelet that was here before. If
+// none is known, or it was newer than 1.8, it is this release's.
+func generationToRecord() hashcompat.Generation {
+	r, ok := predecessor.Default.Release()
+	switch {
+	case !ok || r.Minor > 8:
+		return hashcompat.Gen19
+	case r.Minor == 8:
+		return hashcompat.Gen18
 	}
-	g, ok := hashcompat.Proves(container, status.Hash)
-	for ok {
-		was := k.get()
-		if g <= was {
-			return
-		}
-		if atomic.CompareAndSwapUint32(&k.generation, uint32(was), uint32(g)) {
-			glog.Infof("Container %q (%q) was started by a %v kubelet: new containers record the hash of %v or later.", container.Name, status.ID, g, g)
-			return
-		}
-	}
+	return hashcompat.OldestWritten
 }
 
-// hashCompatSeen remembers which containers were counted and logged:
-// containers are compared at every sync, and by more than one caller.
+func minorOf(g hashcompat.Generation) int {
+	return 6 + int(g-hashcompat.Gen16)
+}
+
+// hashCompatSeen remembers which containers were counted and logged: pods are
+// synced again and again. It decides nothing about a container.
 var hashCompatSeen seenContainers
 
+// evidenceTaken remembers from which containers evidence was taken. To take it
+// twice costs some time and changes nothing.
+var evidenceTaken seenContainers
+
 // maxSeenContainers bounds the memory. When it is reached, everything is
-// forgotten and containers that still run are counted and logged once more.
+// forgotten, and for containers that still run it is done once more.
 const maxSeenContainers = 10000
 
 type seenContainer struct {

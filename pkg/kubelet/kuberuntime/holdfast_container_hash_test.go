@@ -23,11 +23,12 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/container/hashcompat"
+	"k8s.io/kubernetes/pkg/kubelet/predecessor"
 )
 
-// setGates sets both gates for one test, on a node of which nothing is known.
+// setGates sets both gates for one test, on a node that came from 1.7.
 func setGates(t *testing.T, compat, write bool) func() {
-	nodeGeneration = kubeletGeneration{}
+	predecessor.Default = predecessor.NewKnown("v1.7.0")
 	set := func(f utilfeature.Feature, v bool) {
 		if err := utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", f, v)); err != nil {
 			t.Fatal(err)
@@ -38,7 +39,21 @@ func setGates(t *testing.T, compat, write bool) func() {
 	return func() {
 		set(features.ContainerHashCompat, true)
 		set(features.LegacyContainerHashWrite, true)
+		predecessor.Default = predecessor.New()
 	}
+}
+
+// note is what SyncPod does with a pod of one running container.
+func note(c *v1.Container, status *kubecontainer.ContainerStatus) bool {
+	status.Name, status.State = c.Name, kubecontainer.ContainerStateRunning
+	_, _, changed := containerChanged(c, status)
+	changes := podActions{ContainersToKill: map[kubecontainer.ContainerID]containerToKillInfo{}}
+	if changed {
+		changes.ContainersToKill[status.ID] = containerToKillInfo{}
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID("pod of " + status.ID.ID)}, Spec: v1.PodSpec{Containers: []v1.Container{*c}}}
+	noteContainerHashes(pod, &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.ContainerStatus{status}}, changes)
+	return changed
 }
 
 func counter(t *testing.T, v *prometheus.CounterVec, label string) float64 {
@@ -100,6 +115,12 @@ func TestContainerChanged(t *testing.T) {
 					if want := !enabled && g != hashcompat.Gen19; changed != want {
 						t.Errorf("%v, gate %v: changed = %v, want %v", g, enabled, changed, want)
 					}
+				}
+				if counter(t, used, g.String()) != before {
+					t.Errorf("%v, gate %v: a question was counted", g, enabled)
+				}
+				for sync := 0; sync < 3; sync++ {
+					note(&c, status)
 				}
 				want := before + 1
 				if g == hashcompat.Gen19 {
@@ -174,6 +195,9 @@ func TestContainerChangeDetail(t *testing.T) {
 				if got := containerChangeDetail(&c, status); got != tc.want {
 					t.Errorf("%s: %q, want %q", name, got, tc.want)
 				}
+				if !note(&c, status) {
+					t.Errorf("%s: not changed", name)
+				}
 			}
 			if tc.cause != "" && counter(t, hashCompatChanged, tc.cause) != before+1 {
 				t.Errorf("%s: not counted as %s", name, tc.cause)
@@ -237,68 +261,94 @@ func TestRecordedContainerHash(t *testing.T) {
 }
 
 // TestRecordedContainerHashOnNode: new containers record what the kubelet that
-// the node came from computes, also after a restart of this kubelet.
+// was here before computes, and what this release does if none is known.
 func TestRecordedContainerHashOnNode(t *testing.T) {
+	no := false
+	mount, escalation := mountContainer(), mountContainer()
+	escalation.SecurityContext = &v1.SecurityContext{AllowPrivilegeEscalation: &no}
+	for before, want := range map[string]struct{ mount, escalation hashcompat.Generation }{
+		"v1.5.8":  {hashcompat.Gen17, hashcompat.Gen18},
+		"v1.6.13": {hashcompat.Gen17, hashcompat.Gen18},
+		"v1.7.0":  {hashcompat.Gen17, hashcompat.Gen18},
+		"v1.8.15": {hashcompat.Gen18, hashcompat.Gen18},
+		"v1.9.11": {hashcompat.Gen19, hashcompat.Gen19},
+		"v1.10.0": {hashcompat.Gen19, hashcompat.Gen19},
+		"none":    {hashcompat.Gen19, hashcompat.Gen19},
+	} {
+		for _, write := range []bool{true, false} {
+			func() {
+				defer setGates(t, true, write)()
+				predecessor.Default = predecessor.NewKnown(before)
+				if !write {
+					want.mount, want.escalation = hashcompat.Gen19, hashcompat.Gen19
+				}
+				if got := containerHashToRecord(&mount, kubecontainer.HashContainer(&mount)); got != hashOf(t, &mount, want.mount) {
+					t.Errorf("%s, gate %v: recorded %x, want that of %v", before, write, got, want.mount)
+				}
+				if got := containerHashToRecord(&escalation, kubecontainer.HashContainer(&escalation)); got != hashOf(t, &escalation, want.escalation) {
+					t.Errorf("%s, gate %v, a field of 1.8: recorded %x, want that of %v", before, write, got, want.escalation)
+				}
+			}()
+		}
+	}
+}
+
+// TestEvidenceOfContainers: without better knowledge the hashes of the newest
+// containers, running or not, say which kubelet was here.
+func TestEvidenceOfContainers(t *testing.T) {
 	no := false
 	mount, bare, escalation, device := mountContainer(), mountContainer(), mountContainer(), mountContainer()
 	bare.VolumeMounts = nil // one hash in 1.7 and 1.8
 	escalation.SecurityContext = &v1.SecurityContext{AllowPrivilegeEscalation: &no}
 	device.VolumeDevices = []v1.VolumeDevice{{Name: "d"}}
-	type running struct {
+	type left struct {
 		c v1.Container
 		g hashcompat.Generation
 	}
 	for name, tc := range map[string]struct {
-		node  []running
-		write bool
-		want  hashcompat.Generation
+		node []left
+		want hashcompat.Generation
 	}{
-		"empty":                  {nil, true, hashcompat.Gen17},
-		"1.6":                    {[]running{{mount, hashcompat.Gen16}}, true, hashcompat.Gen17},
-		"1.7":                    {[]running{{mount, hashcompat.Gen17}}, true, hashcompat.Gen17},
-		"1.8":                    {[]running{{mount, hashcompat.Gen18}}, true, hashcompat.Gen18},
-		"1.9":                    {[]running{{mount, hashcompat.Gen19}}, true, hashcompat.Gen19},
-		"1.9, gate off":          {[]running{{mount, hashcompat.Gen19}}, false, hashcompat.Gen19},
-		"1.7 or 1.8":             {[]running{{bare, hashcompat.Gen18}}, true, hashcompat.Gen17},
-		"1.9, without a mount":   {[]running{{bare, hashcompat.Gen19}}, true, hashcompat.Gen19},
-		"1.8 and then 1.9":       {[]running{{mount, hashcompat.Gen18}, {mount, hashcompat.Gen19}}, true, hashcompat.Gen19},
-		"1.9 and then 1.8":       {[]running{{mount, hashcompat.Gen19}, {mount, hashcompat.Gen18}}, true, hashcompat.Gen19},
-		"1.7 and newer fields":   {[]running{{mount, hashcompat.Gen17}, {escalation, hashcompat.Gen18}, {device, hashcompat.Gen19}}, true, hashcompat.Gen17},
-		"1.9 for a 1.8 field":    {[]running{{escalation, hashcompat.Gen19}}, true, hashcompat.Gen19},
-		"1.8, with a 1.9 device": {[]running{{device, hashcompat.Gen19}, {mount, hashcompat.Gen18}}, true, hashcompat.Gen18},
+		"empty":                        {nil, hashcompat.Gen19},
+		"1.6":                          {[]left{{mount, hashcompat.Gen16}}, hashcompat.Gen17},
+		"1.7":                          {[]left{{mount, hashcompat.Gen17}}, hashcompat.Gen17},
+		"1.8":                          {[]left{{mount, hashcompat.Gen18}}, hashcompat.Gen18},
+		"1.9":                          {[]left{{mount, hashcompat.Gen19}}, hashcompat.Gen19},
+		"1.7 or 1.8":                   {[]left{{bare, hashcompat.Gen18}}, hashcompat.Gen19},
+		"1.7 or 1.8, and 1.8":          {[]left{{bare, hashcompat.Gen18}, {mount, hashcompat.Gen18}}, hashcompat.Gen18},
+		"1.7 and newer fields":         {[]left{{mount, hashcompat.Gen17}, {escalation, hashcompat.Gen18}, {device, hashcompat.Gen19}}, hashcompat.Gen17},
+		"a device only":                {[]left{{device, hashcompat.Gen19}}, hashcompat.Gen19},
+		"one of a gate-off time":       {[]left{{mount, hashcompat.Gen19}, {mount, hashcompat.Gen17}, {mount, hashcompat.Gen17}}, hashcompat.Gen17},
+		"one that outlived an upgrade": {[]left{{mount, hashcompat.Gen17}, {mount, hashcompat.Gen19}, {mount, hashcompat.Gen19}}, hashcompat.Gen19},
 	} {
-		func() {
-			defer setGates(t, true, tc.write)()
-			for i, r := range tc.node {
-				status := &kubecontainer.ContainerStatus{Hash: hashOf(t, &r.c, r.g), ID: kubecontainer.ContainerID{ID: fmt.Sprintf("node %s %d", name, i)}}
-				for sync := 0; sync < 2; sync++ {
-					if _, _, changed := containerChanged(&r.c, status); changed {
-						t.Errorf("%s: container %d is taken for a changed one", name, i)
+		for _, state := range []kubecontainer.ContainerState{kubecontainer.ContainerStateRunning, kubecontainer.ContainerStateExited} {
+			func() {
+				defer setGates(t, true, true)()
+				predecessor.Default = predecessor.New()
+				for i, l := range tc.node {
+					id := fmt.Sprintf("evidence %s %s %d", name, state, i)
+					pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(id)}, Spec: v1.PodSpec{Containers: []v1.Container{l.c}}}
+					status := &kubecontainer.PodStatus{ContainerStatuses: []*kubecontainer.ContainerStatus{
+						{Name: l.c.Name, ID: kubecontainer.ContainerID{ID: id}, State: state, Hash: hashOf(t, &l.c, l.g)},
+						{Name: l.c.Name, ID: kubecontainer.ContainerID{ID: id + " older"}, Hash: hashOf(t, &l.c, hashcompat.Gen19)},
+					}}
+					for sync := 0; sync < 2; sync++ {
+						noteContainerHashes(pod, status, podActions{KillPod: state == kubecontainer.ContainerStateExited})
 					}
 				}
-			}
-			want := hashOf(t, &mount, tc.want)
-			got := containerHashToRecord(&mount, kubecontainer.HashContainer(&mount))
-			if got != want {
-				t.Errorf("%s: recorded %x, want %x, the hash of %v", name, got, want, tc.want)
-			}
-
-			nodeGeneration = kubeletGeneration{} // a restart; only the new container is left
-			status := &kubecontainer.ContainerStatus{Hash: got, ID: kubecontainer.ContainerID{ID: "new on node " + name}}
-			if _, _, changed := containerChanged(&mount, status); changed {
-				t.Errorf("%s: the new container is taken for a changed one", name)
-			}
-			if got := containerHashToRecord(&mount, kubecontainer.HashContainer(&mount)); got != want {
-				t.Errorf("%s: recorded %x after a restart, want %x", name, got, want)
-			}
-		}()
+				if got := containerHashToRecord(&mount, kubecontainer.HashContainer(&mount)); got != hashOf(t, &mount, tc.want) {
+					t.Errorf("%s, %s: recorded %x, want that of %v", name, state, got, tc.want)
+				}
+			}()
+		}
 	}
+	defer setGates(t, true, true)()
+	predecessor.Default = predecessor.New()
 	changed := mountContainer()
 	changed.Image = "example.com/app:2"
-	defer setGates(t, true, true)()
-	containerChanged(&changed, &kubecontainer.ContainerStatus{Hash: hashOf(t, &mount, hashcompat.Gen19), ID: kubecontainer.ContainerID{ID: "node changed"}})
-	if g := nodeGeneration.get(); g != 0 {
-		t.Errorf("a container whose spec changed proves %v", g)
+	note(&changed, &kubecontainer.ContainerStatus{Hash: hashOf(t, &mount, hashcompat.Gen17), ID: kubecontainer.ContainerID{ID: "evidence changed"}})
+	if r, ok := predecessor.Default.Release(); ok {
+		t.Errorf("a container whose spec changed is evidence of %v", r)
 	}
 }
 
@@ -368,7 +418,7 @@ func TestSeenContainers(t *testing.T) {
 
 // TestComputePodActionsInitContainers: at this release the hash of an init
 // container is recorded but never compared. The test fails when that changes,
-// for then the comparison has to go through ContainerChanged.
+// for then the comparison has to go through decideContainerHash.
 func TestComputePodActionsInitContainers(t *testing.T) {
 	_, _, m, err := createTestRuntimeManager()
 	if err != nil {
@@ -445,6 +495,53 @@ func TestGoldenAPI(t *testing.T) {
 		t.Errorf("%d rows, %d kept", rows, kept)
 	}
 	t.Logf("%d rows, %d recorded hashes kept", rows, kept)
+}
+
+// TestForwardTo110: what a 1.10 kubelet keeps of what was recorded here, by the
+// hashes that 1.10.0 itself computed. On a node that came from stock 1.9, or from
+// nothing, it is what 1.10.0 keeps of stock 1.9.11's.
+func TestForwardTo110(t *testing.T) {
+	f, err := os.Open("../container/hashcompat/testdata/golden.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, stock := 0, 0
+	kept := map[string]int{}
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		var row struct {
+			Spec    v1.Container
+			Hash    map[string][]uint64
+			Unknown []string
+		}
+		if err := json.Unmarshal(s.Bytes(), &row); err != nil {
+			t.Fatal(err)
+		}
+		if len(row.Unknown) > 0 {
+			continue // a field that one of the releases does not know
+		}
+		rows++
+		next := row.Hash["1.10.0"][0]
+		if row.Hash["1.9.11"][0] == next {
+			stock++
+		}
+		for _, before := range []string{"v1.7.0", "v1.8.15", "v1.9.11", "none"} {
+			predecessor.Default = predecessor.NewKnown(before)
+			if containerHashToRecord(&row.Spec, kubecontainer.HashContainer(&row.Spec)) == next {
+				kept[before]++
+			}
+		}
+	}
+	predecessor.Default = predecessor.New()
+	t.Logf("1.10.0 keeps of %d containers: %d of stock 1.9.11's, of ours by predecessor %v", rows, stock, kept)
+	if stock == 0 || kept["none"] != stock || kept["v1.9.11"] != stock {
+		t.Errorf("of %d containers 1.10.0 keeps %d of stock 1.9.11's, of ours %v", rows, stock, kept)
+	}
+	if kept["v1.7.0"] != 0 || kept["v1.8.15"] != 0 {
+		t.Errorf("docs/patches/container-hash-compat.md says that 1.10.0 keeps none that were recorded for 1.7 or 1.8: %v", kept)
+	}
 }
 
 // TestContainerChangedAllocations: the decision allocates nothing beyond

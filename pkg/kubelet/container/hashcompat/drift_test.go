@@ -110,6 +110,9 @@ func TestUnsupported(t *testing.T) {
 	if _, _, ok := OldestHash(c, OldestWritten); ok {
 		t.Error("OldestHash")
 	}
+	if _, _, ok := RecordedBy(c, 1); ok {
+		t.Error("RecordedBy")
+	}
 	if e := Explain(c, 1); e.Recorded != nil || e.Tried != nil {
 		t.Error("Explain")
 	}

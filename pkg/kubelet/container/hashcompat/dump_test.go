@@ -147,13 +147,15 @@ func TestAgree(t *testing.T) {
 				t.Fatalf("%v: explained %v, want %v: %+v", g, found, ok, e)
 			}
 			if g >= Oldest(c) {
-				written, _ := all.Get(Oldest(c))
-				p, proven := Proves(c, h)
-				if proven != (h != written) {
-					t.Fatalf("%v: proves %v, %v", g, p, proven)
+				oldest, newest, recorded := RecordedBy(c, h)
+				if want := Oldest(c) < Gen19; recorded != want {
+					t.Fatalf("%v: recorded by %v to %v: %v, want %v", g, oldest, newest, recorded, want)
 				}
-				if ph, _ := all.Get(p); proven && (p > g || p <= Oldest(c) || ph != h) {
-					t.Fatalf("%v: proves %v", g, p)
+				if nh, _ := all.Get(newest); recorded && (nh != h || newest < g || oldest > g) {
+					t.Fatalf("%v: recorded by %v to %v", g, oldest, newest)
+				}
+				if written, _ := all.Get(Oldest(c)); recorded && (h == written) != (oldest <= OldestWritten) {
+					t.Fatalf("%v: recorded by %v to %v, though our own choice is %v", g, oldest, newest, h == written)
 				}
 			}
 			if h == native || !ok {
@@ -165,6 +167,9 @@ func TestAgree(t *testing.T) {
 		}
 		if _, matches := Match(c, native+1); matches {
 			t.Fatal("matches a hash of nothing")
+		}
+		if _, _, recorded := RecordedBy(c, native+1); recorded {
+			t.Fatal("somebody recorded a hash of nothing")
 		}
 	}
 }

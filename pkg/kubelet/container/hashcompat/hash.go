@@ -84,25 +84,34 @@ func OldestHash(c *v1.Container, from Generation) (g Generation, hash uint64, ok
 	return g, d.hash(g), true
 }
 
-// Proves returns the oldest generation that would have recorded this hash, and
-// true if the hash is not what Oldest gives: then a kubelet recorded it that
-// does not write hashes of older generations, and that is of this one.
-func Proves(c *v1.Container, recorded uint64) (Generation, bool) {
+// RecordedBy returns the generations of kubelets, from oldest to newest, that
+// record this hash for this container and for no other reason than that they are
+// of that generation. ok is false if none does, or if each does.
+//
+// A hash of the oldest generation that knows all fields is that of an older
+// kubelet's successor as well, see OldestHash: then oldest is OldestWritten.
+func RecordedBy(c *v1.Container, recorded uint64) (oldest, newest Generation, ok bool) {
 	if rootNode == nil {
-		return Gen19, false
+		return 0, 0, false
 	}
 	d := newDump(c, false)
 	defer d.release()
-	written := d.written()
-	if d.hash(written) == recorded {
-		return Gen19, false
-	}
-	for g := written + 1; g <= Gen19; g++ {
-		if d.adds(g) && d.hash(g) == recorded {
-			return g, true
+	knows := d.oldest()
+	for g := Gen19; ; g-- {
+		if d.hash(g) == recorded {
+			if !ok {
+				newest, ok = g, true
+			}
+			oldest = g
+		}
+		if g == knows {
+			break
 		}
 	}
-	return Gen19, false
+	if ok && oldest == knows && oldest > OldestWritten {
+		oldest = OldestWritten
+	}
+	return oldest, newest, ok && !(oldest <= OldestWritten && newest == Gen19)
 }
 
 // Hashes are the hashes of one container in all generations.

@@ -1,0 +1,76 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predecessor
+
+// Checkpoints says which kubelets can read the newest sandbox checkpoint that
+// was there when this kubelet started.
+type Checkpoints int
+
+const (
+	// NoCheckpoints: there is none, or they were not looked at.
+	NoCheckpoints Checkpoints = iota
+	// Checkpoints17: written by 1.6 or 1.7, or by an earlier process of this
+	// kubelet for it.
+	Checkpoints17
+	// CheckpointsNative: written by 1.8 or newer, or by this kubelet for those.
+	CheckpointsNative
+)
+
+// maxVotes bounds the memory. When it is reached, the votes start anew.
+const maxVotes = 10000
+
+// minors are the minor releases 1.oldest to 1.newest, any of which recorded a
+// container's hash.
+type minors struct {
+	oldest, newest int
+}
+
+// evidence is what the things that a kubelet left behind say of it. None of them
+// names its maker, so they vote, and one left-over decides nothing: a
+// container of a time with a gate off, or a checkpoint that outlived an upgrade.
+type evidence struct {
+	containers  map[string]minors
+	checkpoints Checkpoints
+}
+
+func (e *evidence) add(key string, m minors) {
+	if e.containers == nil || len(e.containers) >= maxVotes {
+		e.containers = map[string]minors{}
+	}
+	e.containers[key] = m
+}
+
+// minor returns the minor release that the evidence speaks for. Hashes count
+// before checkpoints, which a kubelet leaves alone as long as their pod lives:
+// after an upgrade from 1.7 to stock 1.9 the containers are new and the
+// checkpoints are not.
+func (e *evidence) minor() (int, bool) {
+	var votes [3]int // 1.7, 1.8, 1.9
+	unsure := 0      // 1.7 or 1.8
+	for _, m := range e.containers {
+		switch {
+		case m.newest <= 7:
+			votes[0]++
+		case m.oldest == 8 && m.newest == 8:
+			votes[1]++
+		case m.oldest >= 9:
+			votes[2]++
+		case m.newest == 8:
+			unsure++
+		}
+	}
+	old := votes[0] + votes[1] + unsure
+	switch {
+	case votes[2] > 0 && votes[2] >= old:
+		return 9, true
+	case votes[1] > 0 && votes[1] >= votes[0]:
+		return 8, true
+	case votes[0] > 0:
+		// A node that was born with v1.9.11+holdfast.1 has hashes of 1.7 and the
+		// checkpoints of 1.9; no 1.7 kubelet was there.
+		return 7, e.checkpoints != CheckpointsNative
+	default:
+		return 7, e.checkpoints == Checkpoints17
+	}
+}

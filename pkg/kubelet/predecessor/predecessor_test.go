@@ -1,0 +1,388 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predecessor
+
+import (
+	"fmt"
+	"io/ioutil"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const own = "v1.9.11+holdfast.2"
+
+var (
+	me = Identity{NodeName: "node1", MachineID: "a1", SystemUUID: "EC2A1B2C-0102-0304-0506-070809101112"}
+	t0 = time.Date(2018, 3, 1, 12, 0, 0, 0, time.UTC)
+)
+
+func rootDir(t *testing.T) string {
+	dir, err := ioutil.TempDir("", "predecessor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// start is a kubelet that starts on the root directory.
+func start(dir string, id Identity) *Predecessor {
+	p := New()
+	p.Start(Config{RootDirectory: dir, Identity: id, Version: own})
+	p.Report()
+	return p
+}
+
+func node(version string, id Identity, heartbeat time.Time) *v1.Node {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: id.NodeName}}
+	n.Status.NodeInfo = v1.NodeSystemInfo{KubeletVersion: version, MachineID: id.MachineID, SystemUUID: id.SystemUUID}
+	n.Status.Conditions = []v1.NodeCondition{
+		{Type: v1.NodeOutOfDisk, LastHeartbeatTime: metav1.NewTime(heartbeat.Add(-time.Hour))},
+		{Type: v1.NodeReady, LastHeartbeatTime: metav1.NewTime(heartbeat)},
+	}
+	return n
+}
+
+// want holds what p says, as "release source".
+func want(t *testing.T, what string, p *Predecessor, say string) {
+	r, ok := p.Release()
+	got := none
+	if ok {
+		got = r.String()
+	}
+	if got += " " + string(r.Source); got != say {
+		t.Errorf("%s: %q, want %q", what, got, say)
+	}
+}
+
+func TestParseRelease(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.7.0": "1.7.0", "1.8": "1.8", "v1.8.15-gke.0": "1.8.15", "v1.9.11+rancher1": "1.9.11", "v1.10.0-beta.1": "1.10.0", "1.6.13": "1.6.13",
+		own: "", "v1.9.11-foo+holdfast.1": "", "": "", "1": "", "v2.0.0": "", "v0.0.0-master+$Format:%h$": "", "1.7.0.1 ": "", "1.7\n1.8": "", "1.07": "", "none": "",
+		"1.7.99999999999": "",
+	} {
+		r, ok := parseRelease(version, API)
+		if got := r.String(); ok != (want != "") || ok && got != want {
+			t.Errorf("%q: %q, %v, want %q", version, got, ok, want)
+		}
+	}
+}
+
+func TestBefore(t *testing.T) {
+	for _, tc := range []struct {
+		version       string
+		before, known bool
+	}{
+		{"v1.7.0", true, true}, {"v1.7.13", true, true}, {"v1.7.14", false, true}, {"1.7", false, false}, {"1.6", true, true}, {"1.8", false, true},
+	} {
+		r, _ := parseRelease(tc.version, API)
+		before, known := r.Before(7, 14)
+		if known != tc.known || known && before != tc.before {
+			t.Errorf("%s before 1.7.14: %v, %v", tc.version, before, known)
+		}
+	}
+}
+
+// TestLife: what one node's disk knows through swaps of the kubelet.
+func TestLife(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	p := start(dir, me)
+	want(t, "nothing yet", p, "none none")
+	p.Observe(node("v1.7.0", me, t0))
+	want(t, "1.7", p, "1.7.0 api")
+	p.Observe(node(own, me, t0.Add(time.Minute)))
+	want(t, "the own version", p, "1.7.0 api")
+	p.Observe(node("v1.8.15", me, t0.Add(time.Minute)))
+	want(t, "only the first read of a process counts", p, "1.7.0 api")
+
+	p = start(dir, me)
+	want(t, "after a reboot, no API server yet", p, "1.7.0 api")
+	p.Observe(node(own, me, t0.Add(time.Hour)))
+	want(t, "after a reboot", p, "1.7.0 api")
+
+	p = start(dir, me)
+	p.Observe(nil)
+	want(t, "the Node object was deleted", p, "1.7.0 api")
+	p = start(dir, me)
+	p.Observe(node("", me, time.Time{}))
+	want(t, "the Node object was made by an operator", p, "1.7.0 api")
+
+	p = start(dir, me)
+	p.Observe(node("v1.9.11", me, t0.Add(2*time.Hour)))
+	want(t, "a stock kubelet ran in between", p, "1.9.11 api")
+	want(t, "and stays", start(dir, me), "1.9.11 api")
+
+	p = start(dir, me)
+	p.Observe(node("v1.7.0", me, t0))
+	want(t, "a Node from a backup", p, "1.9.11 api")
+	want(t, "and on disk", start(dir, me), "1.9.11 api")
+	p = start(dir, me)
+	p.Observe(node("v1.8.15", me, t0.Add(3*time.Hour)))
+	want(t, "another swap", p, "1.8.15 api")
+}
+
+// TestFutureRecord: a record that was made with a clock that was ahead does not
+// hide what comes later.
+func TestFutureRecord(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	start(dir, me).Observe(node("v1.7.0", me, time.Now().Add(24*time.Hour)))
+	p := start(dir, me)
+	p.Observe(node("v1.9.11", me, time.Now()))
+	want(t, "later", p, "1.9.11 api")
+}
+
+func TestIdentity(t *testing.T) {
+	with := func(f func(*Identity)) Identity {
+		id := me
+		f(&id)
+		return id
+	}
+	for name, tc := range map[string]struct {
+		id   Identity
+		same bool
+	}{
+		"itself":                 {me, true},
+		"clone: other UUID":      {with(func(i *Identity) { i.SystemUUID = "00000000-0102-0304-0506-070809101112" }), false},
+		"renamed":                {with(func(i *Identity) { i.NodeName = "node2" }), false},
+		"UUID in lower case":     {with(func(i *Identity) { i.SystemUUID = strings.ToLower(i.SystemUUID) }), true},
+		"UUID in the other way":  {with(func(i *Identity) { i.SystemUUID = "2c1b2aec-0201-0403-0506-070809101112" }), true},
+		"new machine ID":         {with(func(i *Identity) { i.MachineID = "b2" }), true},
+		"no UUID, same ID":       {with(func(i *Identity) { i.SystemUUID = "" }), true},
+		"no UUID, other ID":      {with(func(i *Identity) { i.SystemUUID, i.MachineID = "", "b2" }), false},
+		"nothing but the name":   {Identity{NodeName: "node1"}, true},
+		"UUID that is not one":   {with(func(i *Identity) { i.SystemUUID = "Not Specified" }), false},
+		"other name, no machine": {Identity{NodeName: "node2"}, false},
+	} {
+		dir := rootDir(t)
+		p := start(dir, me)
+		p.Observe(node("v1.7.0", me, t0))
+		say := "none none"
+		if tc.same {
+			say = "1.7.0 api"
+		}
+		want(t, name+": record", start(dir, tc.id), say)
+		os.RemoveAll(dir)
+
+		// The same for a Node that is there: of this machine or another's.
+		dir = rootDir(t)
+		p = start(dir, me)
+		n := node("v1.7.0", tc.id, t0)
+		p.Observe(n)
+		want(t, name+": Node", p, say)
+		os.RemoveAll(dir)
+	}
+}
+
+func TestOverride(t *testing.T) {
+	for content, say := range map[string]string{
+		"1.8\n": "1.8 operator", "v1.7.16": "1.7.16 operator", " none \n": "none operator",
+		"": "1.7.0 api", "1.7 or 1.8": "1.7.0 api", own: "1.7.0 api", "auto": "1.7.0 api", "{}": "1.7.0 api", "\x00\xff": "1.7.0 api",
+		strings.Repeat("1", maxFileSize+1): "1.7.0 api",
+	} {
+		dir := rootDir(t)
+		start(dir, me).Observe(node("v1.7.0", me, t0))
+		if err := ioutil.WriteFile(filepath.Join(dir, OverrideFile), []byte(content), 0644); err != nil {
+			t.Fatal(err)
+		}
+		p := start(dir, me)
+		want(t, fmt.Sprintf("%.20q", content), p, say)
+		p.Observe(node(own, me, t0))
+		p.AddContainer("a", 9, 9)
+		want(t, fmt.Sprintf("%.20q, later", content), p, say)
+		if b, err := ioutil.ReadFile(filepath.Join(dir, OverrideFile)); err != nil || string(b) != content {
+			t.Errorf("%.20q: the operator's file was changed (%v)", content, err)
+		}
+		if err := os.Remove(filepath.Join(dir, OverrideFile)); err != nil {
+			t.Fatal(err)
+		}
+		want(t, fmt.Sprintf("%.20q, removed", content), start(dir, me), "1.7.0 api")
+		os.RemoveAll(dir)
+	}
+	_, err := readOverride("/dev/null")
+	if err == nil || !strings.Contains(err.Error(), "allowed is one line with a release of Kubernetes, such as 1.7, 1.8.15 or v1.9.11, or with the word none") {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// TestBadRecord: what is no record is ignored, not fatal, and replaced by the
+// next one.
+func TestBadRecord(t *testing.T) {
+	for _, content := range []string{"", "{", "null", `{"kubeletVersion":""}`, `{"kubeletVersion":"` + own + `","nodeName":"node1"}`, strings.Repeat(" ", maxFileSize+1)} {
+		dir := rootDir(t)
+		if err := ioutil.WriteFile(filepath.Join(dir, RecordFile), []byte(content), 0644); err != nil {
+			t.Fatal(err)
+		}
+		p := start(dir, me)
+		want(t, fmt.Sprintf("%.20q", content), p, "none none")
+		p.Observe(node("v1.8.15", me, t0))
+		want(t, fmt.Sprintf("%.20q, replaced", content), start(dir, me), "1.8.15 api")
+		os.RemoveAll(dir)
+	}
+}
+
+// TestCrashWhileWriting: a write that did not end leaves the old record.
+func TestCrashWhileWriting(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	start(dir, me).Observe(node("v1.7.0", me, t0))
+	whole, err := ioutil.ReadFile(filepath.Join(dir, RecordFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n <= len(whole); n += 7 {
+		if err := ioutil.WriteFile(filepath.Join(dir, RecordFile+".tmp"), whole[:n], 0600); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "half a temporary file", start(dir, me), "1.7.0 api")
+	}
+	start(dir, me).Observe(node("v1.9.11", me, t0.Add(time.Hour)))
+	want(t, "the next write", start(dir, me), "1.9.11 api")
+	files, err := ioutil.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Errorf("%d files are left, %v", len(files), err)
+	}
+}
+
+// TestReadOnlyRoot: what cannot be saved is known to the process, and saved
+// when it can be.
+func TestReadOnlyRoot(t *testing.T) {
+	parent := rootDir(t)
+	defer os.RemoveAll(parent)
+	dir := filepath.Join(parent, "missing") // for root nothing is read-only
+	p := start(dir, me)
+	before := failures(t)
+	p.Observe(node("v1.7.0", me, t0))
+	want(t, "not saved", p, "1.7.0 api")
+	p.Observe(node(own, me, t0))
+	if got := failures(t) - before; got != 2 {
+		t.Errorf("%v failures counted, want 2", got)
+	}
+	if err := os.Mkdir(dir, 0755); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "nothing on disk", start(dir, me), "none none")
+	p.Observe(node(own, me, t0))
+	want(t, "saved later", start(dir, me), "1.7.0 api")
+	if got := failures(t) - before; got != 2 {
+		t.Errorf("%v failures counted, want 2", got)
+	}
+}
+
+func failures(t *testing.T) float64 {
+	m := &dto.Metric{}
+	if err := saveFailed.Write(m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+// TestNotStarted: tools and tests that never call Start see nothing and write
+// nothing.
+func TestNotStarted(t *testing.T) {
+	p := New()
+	p.Observe(node("v1.7.0", me, t0))
+	want(t, "not started", p, "none none")
+	if !p.Observed() {
+		t.Error("there is something to observe")
+	}
+	p = start("/nonexistent", me)
+	if p.Observed() {
+		t.Error("observed before it was")
+	}
+	p.Observe(nil)
+	if !p.Observed() {
+		t.Error("not observed")
+	}
+}
+
+func TestEvidence(t *testing.T) {
+	type c struct{ oldest, newest, n int }
+	for name, tc := range map[string]struct {
+		containers  []c
+		checkpoints Checkpoints
+		say         string
+	}{
+		"none":                                  {nil, NoCheckpoints, "none none"},
+		"native checkpoint":                     {nil, CheckpointsNative, "none none"},
+		"1.7 checkpoint":                        {nil, Checkpoints17, "1.7 evidence"},
+		"1.7":                                   {[]c{{6, 7, 3}}, Checkpoints17, "1.7 evidence"},
+		"1.7, no docker":                        {[]c{{7, 7, 3}}, NoCheckpoints, "1.7 evidence"},
+		"born with +holdfast.1":                 {[]c{{7, 7, 3}}, CheckpointsNative, "none none"},
+		"1.8":                                   {[]c{{8, 8, 3}}, CheckpointsNative, "1.8 evidence"},
+		"1.8, old checkpoint":                   {[]c{{8, 8, 1}}, Checkpoints17, "1.8 evidence"},
+		"1.7 or 1.8, 1.7 checkpoint":            {[]c{{7, 8, 1}}, Checkpoints17, "1.7 evidence"},
+		"1.7 or 1.8":                            {[]c{{7, 8, 1}}, NoCheckpoints, "none none"},
+		"1.9, the checkpoints outlived it":      {[]c{{9, 9, 2}}, Checkpoints17, "1.9 evidence"},
+		"one of a gate-off time among 1.7":      {[]c{{9, 9, 1}, {7, 7, 3}}, Checkpoints17, "1.7 evidence"},
+		"one of a gate-off time among 1.8":      {[]c{{9, 9, 1}, {8, 8, 1}, {7, 8, 1}}, CheckpointsNative, "1.8 evidence"},
+		"one 1.7 container that outlived a 1.9": {[]c{{9, 9, 3}, {7, 7, 1}}, Checkpoints17, "1.9 evidence"},
+		"no difference between 1.7 and 1.9":     {[]c{{7, 9, 3}}, NoCheckpoints, "none none"},
+	} {
+		p := start("/nonexistent", me)
+		p.SetCheckpoints(tc.checkpoints)
+		for i, c := range tc.containers {
+			for j := 0; j < c.n; j++ {
+				p.AddContainer(fmt.Sprint(i, j), c.oldest, c.newest)
+			}
+		}
+		want(t, name, p, tc.say)
+		if !p.NeedsEvidence() {
+			t.Errorf("%s: evidence is not wanted", name)
+		}
+	}
+}
+
+// TestEvidenceReplaced: a container's successor takes its vote, and what is
+// remembered is bounded.
+func TestEvidenceReplaced(t *testing.T) {
+	p := start("/nonexistent", me)
+	p.AddContainer("pod/app", 7, 7)
+	p.AddContainer("pod/app", 9, 9)
+	want(t, "replaced", p, "1.9 evidence")
+	for i := 0; i < maxVotes+5; i++ {
+		p.AddContainer(fmt.Sprint(i), 8, 8)
+		if len(p.evidence.containers) > maxVotes {
+			t.Fatalf("%d votes", len(p.evidence.containers))
+		}
+	}
+	want(t, "many", p, "1.8 evidence")
+}
+
+func TestMetric(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	sample := func(release string, source Source) float64 {
+		m := &dto.Metric{}
+		if err := info.WithLabelValues(release, string(source)).Write(m); err != nil {
+			t.Fatal(err)
+		}
+		return m.GetGauge().GetValue()
+	}
+	p := start(dir, me)
+	if sample("none", Nothing) != 1 {
+		t.Error("none")
+	}
+	p.AddContainer("a", 9, 9)
+	if sample("1.9", Evidence) != 1 || sample("none", Nothing) != 0 {
+		t.Error("evidence")
+	}
+	p.Observe(node("v1.7.0", me, t0))
+	if sample("1.7.0", API) != 1 || sample("1.9", Evidence) != 0 {
+		t.Error("api")
+	}
+}
+
+func TestNewKnown(t *testing.T) {
+	want(t, "1.7.0", NewKnown("v1.7.0"), "1.7.0 operator")
+	want(t, "none", NewKnown("none"), "none operator")
+}
