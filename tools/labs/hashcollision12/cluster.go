@@ -95,8 +95,9 @@ func (c *cluster) namespace(ctx context.Context, ns string) error {
 	return c.client.WaitGone(ctx, labkit.Pods, ns, "probe", 10*time.Second)
 }
 
-// startCM starts a controller manager; there must be none.
-func (c *cluster) startCM(ctx context.Context, p labkit.Program) error {
+// startCM starts a controller manager. There must be none, or args have an
+// election.
+func (c *cluster) startCM(ctx context.Context, p labkit.Program, args ...string) error {
 	c.starts++
 	var env, gates []string
 	for g, on := range p.Gates {
@@ -115,7 +116,7 @@ func (c *cluster) startCM(ctx context.Context, p labkit.Program) error {
 		Env:     env,
 		// One process at a time needs no election, and one that was killed
 		// would leave its lease behind for 15 s.
-		ExtraArgs: []string{"--leader-elect=false", "--kube-api-qps=200", "--kube-api-burst=400"},
+		ExtraArgs: append([]string{"--leader-elect=false", "--kube-api-qps=200", "--kube-api-burst=400"}, args...),
 	})
 	return err
 }
@@ -261,35 +262,11 @@ func (c *cluster) waitRollout(ctx context.Context, ns, deployment, img string, b
 	return rs, err
 }
 
-// quiet watches that the Deployments' ReplicaSets and pods stay the same ones
-// with the same sizes for a while.
-func (c *cluster) quiet(ctx context.Context, ns string, d time.Duration) error {
-	before, err := c.census(ctx, ns)
-	if err != nil {
-		return err
-	}
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		now, err := c.census(ctx, ns)
-		if err != nil {
-			return err
-		}
-		if now != before {
-			return fmt.Errorf("not quiet: there is now\n%s\nand was\n%s", now, before)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-	return nil
-}
-
-// census lists name, UID and size of what a namespace has, or all of them.
-func (c *cluster) census(ctx context.Context, ns string) (string, error) {
+// census lists name, UID and size of all ReplicaSets and pods.
+func (c *cluster) census(ctx context.Context) (string, error) {
 	var lines []string
 	for _, r := range []labkit.GVR{labkit.ReplicaSets, labkit.Pods} {
-		list, err := c.client.List(ctx, r, ns, "")
+		list, err := c.client.List(ctx, r, "", "")
 		if err != nil {
 			return "", err
 		}

@@ -34,7 +34,11 @@ func init() {
 				"if not: the same controller rolls out another Deployment, so it is alive, and the first one is still as it was",
 				"where it rolled out: an event and the count say why; kubectl v1.2.0 rollout undo, twice; kill the controller manager in between",
 				"where it rolled out: 100 releases of another Deployment with tags yyyymmddHHMM, 11 of which collide; kill -9 of the controller manager during every tenth",
-				"where it rolled out: back to the stock controller manager; oracle: nothing changes, and the next release that does not collide rolls out; ours again, nothing changes",
+				"where it rolled out: Deployments of strategy Recreate collide with the ReplicaSet that runs and with an older one, and are undone",
+				"where it rolled out: back to the stock controller manager; oracle: all ReplicaSets and pods are those of before the swap, for more than one full resync; stock scales those of strategy Recreate",
+				"where it rolled out: a Deployment that got strategy Recreate under another name was paused before, as the page says; it rolls out when un-paused with a release that does not collide",
+				"where it rolled out: the next releases that do not collide roll out; ours again, nothing changes",
+				"where it rolled out: those of strategy Recreate collide again; the gate is switched off; then again, and the leader is killed and stock takes over; oracle: the pods stay, and are scaled",
 			}
 		},
 		Needs: []labkit.Binary{
@@ -43,8 +47,9 @@ func init() {
 			labkit.StockBinary(base, kcm),
 			labkit.BinaryUnderTest(base, kcm),
 		},
-		Timeout: func(labkit.Profile) time.Duration { return 15 * time.Minute },
-		Run:     runCollision,
+		Packages: []string{"jq"}, // the page's command
+		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
+		Run:      runCollision,
 	})
 }
 
@@ -152,7 +157,7 @@ func runCollision(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}
 	e.Fact("%s: %s for %s", name, newRS.GetName(), newImage)
 
-	steps := []func(context.Context, *labkit.Env, *cluster, labkit.Program) error{told, undo, tags, leave}
+	steps := []func(context.Context, *labkit.Env, *cluster, labkit.Program) error{told, undo, tags, recreate, leave, gateOff, failover}
 	for _, step := range steps {
 		if err := step(ctx, e, c, underTest); err != nil {
 			var s *stuckError
@@ -165,7 +170,7 @@ func runCollision(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	if err := metrics(ctx, e, c); err != nil {
 		return labkit.Result{}, err
 	}
-	return labkit.AbsentBecause("the report's second image and 100 releases rolled out; the stock controller manager went on from there"), nil
+	return labkit.AbsentBecause("the report's second image and 100 releases rolled out; the stock controller manager went on from there, also with strategy Recreate, by swap and by failover, and so did ours with the gate off"), nil
 }
 
 // stuckError is a rollout that did not happen: a verdict, not a failure of the
@@ -296,60 +301,6 @@ func tags(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) erro
 		return fmt.Errorf("%d events ReplicaSetNameCollision for %d collisions: %v", said, want, events)
 	}
 	e.Fact("%d releases in %.0f s, %d collisions, %d events about them", len(list), time.Since(begin).Seconds(), want, said)
-	return nil
-}
-
-// leave goes back to the stock controller manager, and to ours again.
-func leave(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) error {
-	const quietly = 35 * time.Second // one full resync, which is every 30 s
-	if err := c.swapCM(ctx, e.Stock(base, kcm)); err != nil {
-		return err
-	}
-	for _, ns := range []string{"yce", "default"} {
-		if err := c.quiet(ctx, ns, quietly/2); err != nil {
-			return fmt.Errorf("back at the stock controller manager: %w", err)
-		}
-	}
-	e.Step("delete the old ReplicaSet that has the name; the stock controller manager then makes its own of it")
-	current, err := manifest(e, "new.json")
-	if err != nil {
-		return err
-	}
-	taken := "yce-test-" + reported
-	if err := c.client.DeleteNow(ctx, labkit.ReplicaSets, "yce", taken); err != nil {
-		return err
-	}
-	err = labkit.WaitUntil(ctx, taken+" of "+image(current), bound, func(ctx context.Context) (bool, error) {
-		rs, why, err := c.rolledOut(ctx, "yce", "yce-test", image(current))
-		if err == nil && why != "" {
-			err = errors.New(why)
-		}
-		return err == nil && rs.GetName() == taken, err
-	})
-	if err != nil {
-		return &stuckError{err}
-	}
-	e.Step("release with the stock controller manager")
-	if err := c.setImage(ctx, "yce", "yce-test", "yce-test", "img.reg.3g:15000/yce-alpha:next"); err != nil {
-		return err
-	}
-	if err := c.setImage(ctx, "default", "web", "web", "web:next"); err != nil {
-		return err
-	}
-	if _, err := c.mustRollOut(ctx, "yce", "yce-test", "img.reg.3g:15000/yce-alpha:next"); err != nil {
-		return err
-	}
-	if _, err := c.mustRollOut(ctx, "default", "web", "web:next"); err != nil {
-		return err
-	}
-	if err := c.swapCM(ctx, p); err != nil {
-		return err
-	}
-	for _, ns := range []string{"yce", "default"} {
-		if err := c.quiet(ctx, ns, 5*time.Second); err != nil {
-			return fmt.Errorf("ours again: %w", err)
-		}
-	}
 	return nil
 }
 

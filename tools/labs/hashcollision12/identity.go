@@ -6,6 +6,7 @@ package hashcollision12
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,16 +66,17 @@ func runIdentity(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		return labkit.Result{}, err
 	}
 
-	before, err := c.client.List(ctx, labkit.ReplicaSets, "", "")
+	before, err := c.settled(ctx)
 	if err != nil {
 		return labkit.Result{}, err
 	}
 	if err := c.swapCM(ctx, e.UnderTest(base, kcm)); err != nil {
 		return labkit.Result{}, err
 	}
-	changed := c.quiet(ctx, "", 40*time.Second)
-	if ctx.Err() != nil {
-		return labkit.Result{}, ctx.Err()
+	changed := c.stays(ctx, before, 40*time.Second)
+	var verdict *stuckError
+	if changed != nil && !errors.As(changed, &verdict) {
+		return labkit.Result{}, changed
 	}
 	e.Step("a new Deployment shows that it works")
 	if _, err := c.client.CreateYAML(ctx, "default", fmt.Sprintf(web, "alive", "alive", "alive", "web:1")); err != nil {
@@ -96,19 +98,25 @@ func runIdentity(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 			}
 		}
 		if anew == 0 {
-			return labkit.Result{}, fmt.Errorf("no new ReplicaSet, and yet: %w", changed)
+			return labkit.ReproducedBecause("no Deployment got a new ReplicaSet, and yet: %v", changed), nil
 		}
 		return labkit.ReproducedBecause("%d of %d Deployments got a new ReplicaSet", anew, len(apps)), nil
 	}
+	same := strings.Count(replicaSetLines(before), "\n") + 1
 	if e.Variant != naive {
+		if before, err = c.settled(ctx); err != nil {
+			return labkit.Result{}, err
+		}
 		if err := c.swapCM(ctx, e.Stock(base, kcm)); err != nil {
 			return labkit.Result{}, err
 		}
-		if err := c.quiet(ctx, "", 35*time.Second); err != nil {
+		if err := c.stays(ctx, before, 35*time.Second); errors.As(err, &verdict) {
 			return labkit.ReproducedBecause("back at stock: %v", err), nil
+		} else if err != nil {
+			return labkit.Result{}, err
 		}
 	}
-	return labkit.AbsentBecause("0 new ReplicaSets for %d Deployments; %d ReplicaSets are the same ones", len(apps), len(before)), nil
+	return labkit.AbsentBecause("0 new ReplicaSets for %d Deployments; %d ReplicaSets are the same ones", len(apps), same), nil
 }
 
 // app is a Deployment by namespace and name.
@@ -118,7 +126,7 @@ type app struct{ ns, name, image string }
 // with a published name each in a namespace of its own, because they select
 // the same labels, and others beside them until there are enough.
 func (c *cluster) createDeployments(ctx context.Context) ([]app, error) {
-	file := filepath.Join(c.e.Root, "bases", base, "overlay", "toolchain", "pkg", "util", "pod", "testdata", "published.json")
+	file := filepath.Join(c.e.Root, "bases", base, "overlay", "pkg", "util", "pod", "testdata", "published.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
