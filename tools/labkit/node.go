@@ -31,6 +31,9 @@ type NodeConfig struct {
 	// API server. nil: the kit's own, --kubeconfig and --authorization-mode=Webhook
 	// and what else the release needs to talk to it. Node.Unit changes them.
 	Unit []string
+	// CNI makes pods' networks by --network-plugin=cni, with the plug-ins of the
+	// Debian package CNIPackage, instead of docker's bridge.
+	CNI bool
 	// Images are imported after the kit's own (PauseImage, WebImage v1 and v2).
 	Images []Image
 }
@@ -104,6 +107,11 @@ func (e *Env) StartNode(ctx context.Context, a *APIServer, c NodeConfig) (*Node,
 	})
 	if err := n.importImages(ctx); err != nil {
 		return nil, err
+	}
+	if c.CNI {
+		if err := n.writeCNI(); err != nil {
+			return nil, err
+		}
 	}
 	if c.Kubelet.Path != "" {
 		if err := n.StartKubelet(ctx, c.Kubelet); err != nil {
@@ -197,7 +205,7 @@ func (n *Node) StartDocker(ctx context.Context) error {
 	_ = os.Remove(fmt.Sprintf("/proc/%d/root/run/docker.pid", n.holder.Pid))
 	args := []string{"--storage-driver=overlay2", "--exec-opt=native.cgroupdriver=cgroupfs", "--live-restore",
 		"--default-ipc-mode=shareable", // kubelet 1.7 joins the sandbox's IPC namespace
-		"--bip=" + strings.TrimSuffix(n.PodCIDR, "0/24") + "1/24", "--ip-masq=false"}
+		"--bip=" + n.dockerBridge(), "--ip-masq=false"}
 	if !hasAllCapabilities() {
 		args = append(args, "--add-runtime=clamp="+toolPath(n.env.Root, "runcclamp"), "--default-runtime=clamp")
 	}
@@ -316,6 +324,9 @@ func (n *Node) StartKubelet(ctx context.Context, p Program, extra ...string) err
 				args = append(args, "--require-kubeconfig=true")
 			}
 		}
+	}
+	if n.cfg.CNI {
+		args = append(args, n.cniArgs()...)
 	}
 	args = append(append(args, p.GateArgs()...), n.cfg.KubeletArgs...)
 	n.Kubelet, err = n.env.Start(ctx, Process{Name: n.Name + "-kubelet", Path: p.Path, Args: append(args, extra...), Node: n,

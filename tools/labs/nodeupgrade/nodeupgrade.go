@@ -116,9 +116,15 @@ type lab struct {
 type row struct {
 	step                                       step
 	requests, failed, removed, recreated, kept int
+	noHostPort                                 error
 }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+	return rehearse(ctx, e, labkit.NodeConfig{})
+}
+
+// rehearse runs the lab on nodes like this one.
+func rehearse(ctx context.Context, e *labkit.Env, node labkit.NodeConfig) (labkit.Result, error) {
 	plan := makePlan(e.Rand, e.Profile)
 	for i, s := range plan {
 		e.Step("plan %2d: %v", i+1, s)
@@ -127,8 +133,9 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
 		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
 	}
-	for _, n := range nodeNames {
-		cc.Nodes = append(cc.Nodes, labkit.NodeConfig{Name: n, Kubelet: e.Stock(old, "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}})
+	node.Kubelet, node.KubeletArgs = e.Stock(old, "kubelet"), []string{kubeletlab.LogComparisons}
+	for _, node.Name = range nodeNames {
+		cc.Nodes = append(cc.Nodes, node)
 	}
 	c, err := e.StartCluster(ctx, cc)
 	if err != nil {
@@ -154,6 +161,9 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		}
 		add(r.failed, "requests failed")
 		add(r.recreated, "containers recreated")
+		if r.noHostPort != nil {
+			add(1, fmt.Sprintf("host port lost (%v)", r.noHostPort))
+		}
 		if s.to != old {
 			add(r.removed, "addresses removed")
 		}
@@ -217,8 +227,8 @@ spec:
   nodeName: %s
   terminationGracePeriodSeconds: 2
   containers:
-  - {name: main, image: %q, imagePullPolicy: IfNotPresent}
-`, control(node), node, labkit.WebImage("v1"))); err != nil {
+  - {name: main, image: %q, imagePullPolicy: IfNotPresent, ports: [{containerPort: 8080, hostPort: %d}]}
+`, control(node), node, labkit.WebImage("v1"), controlPort)); err != nil {
 			return err
 		}
 	}
@@ -308,6 +318,10 @@ func (l *lab) do(ctx context.Context, s step) (row, error) {
 	if before[key].ID == after[key].ID {
 		return r, fmt.Errorf("the container whose image changed was not replaced: nothing says that containers were compared")
 	}
+	r.noHostPort = labkit.WaitUntil(ctx, "the host port answers", 15*time.Second, func(ctx context.Context) (bool, error) {
+		_, err := labkit.HTTPGet(ctx, fmt.Sprintf("http://%s:%d/", n.IP, controlPort))
+		return err == nil, err
+	})
 	d := kubeletlab.Compare(before, after, func(k string, _ kubeletlab.Container) bool { return k != key }) // sandboxes too
 	r.recreated, r.kept = len(d.Recreated)+len(d.Gone), len(d.Kept)
 	for i := range services {
@@ -323,8 +337,10 @@ func (l *lab) do(ctx context.Context, s step) (row, error) {
 }
 
 // control is the pod of a node whose image is changed in each step. It is in no
-// Service.
+// Service and has a host port.
 func control(node string) string { return "control-" + node }
+
+const controlPort = 18080
 
 func (l *lab) changeControl(ctx context.Context, node string) error {
 	pod, err := l.c.Client.Get(ctx, labkit.Pods, ns, control(node))

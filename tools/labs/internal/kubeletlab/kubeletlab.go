@@ -282,25 +282,23 @@ func ReadyPods(ep *labkit.Object) []string {
 // object within the last age, if want accepts their pod. Clients do not learn of a
 // change at once: a proxy or a load balancer still sends to these.
 func RecentAddresses(endpoints *labkit.Recorder, ns, service string, age time.Duration, want func(pod string) bool) []string {
-	since := time.Now().Add(-age)
+	return recentAddresses(endpoints.Of(ns, service), time.Now().Add(-age), want)
+}
+
+// recentAddresses has the events of one Endpoints object, oldest first.
+func recentAddresses(evs []labkit.RecordedEvent, since time.Time, want func(pod string) bool) []string {
 	seen := map[string]bool{}
-	var out []string
-	evs := endpoints.Of(ns, service)
-	for i := len(evs) - 1; i >= 0; i-- {
-		if evs[i].Type != "DELETED" {
-			for _, a := range ReadyAddressesOf(evs[i].Object, want) {
-				if !seen[a] {
-					seen[a] = true
-					out = append(out, a)
-				}
+	for _, ev := range slices.Backward(evs) {
+		if ev.Type != "DELETED" {
+			for _, a := range ReadyAddressesOf(ev.Object, want) {
+				seen[a] = true
 			}
 		}
-		if evs[i].Time.Before(since) {
+		if ev.Time.Before(since) {
 			break // this version stood when the time began
 		}
 	}
-	sort.Strings(out)
-	return out
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // ReadyAddressesOf are the "ip:port" of the ready addresses whose pod want accepts.
