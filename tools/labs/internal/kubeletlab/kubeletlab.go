@@ -53,6 +53,34 @@ func WaitSynced(ctx context.Context, n *labkit.Node, pods int, bound time.Durati
 	})
 }
 
+// WaitCompared waits until the kubelet, since its start, has compared the
+// containers of each of the default namespace's pods with their specs: it logs what
+// it is about to do with them. It needs --v=3 or more.
+func WaitCompared(ctx context.Context, n *labkit.Node, pods []string, bound time.Duration) error {
+	return labkit.WaitUntil(ctx, fmt.Sprintf("the kubelet of %s has compared the containers of %d pods", n.Name, len(pods)), bound, func(context.Context) (bool, error) {
+		log, err := n.Kubelet.LastRunLog()
+		if err != nil {
+			return false, err
+		}
+		seen := map[string]bool{}
+		for s := bufio.NewScanner(strings.NewReader(log)); s.Scan(); {
+			// computePodContainerChanges in 1.7, computePodActions since 1.8.
+			if line := s.Text(); strings.Contains(line, "] computePod") {
+				if _, pod, ok := strings.Cut(line, ` for pod "`); ok {
+					name, _, _ := strings.Cut(pod, "_")
+					seen[name] = true
+				}
+			}
+		}
+		for _, p := range pods {
+			if !seen[p] {
+				return false, fmt.Errorf("not those of pod %s", p)
+			}
+		}
+		return true, nil
+	})
+}
+
 // Container is what must stay the same of a container.
 type Container struct {
 	ID, StartedAt string
