@@ -7,5 +7,6 @@ import (
 	_ "holdfast/tools/labs/checkpointcompat"
 	_ "holdfast/tools/labs/containerhashcompat"
 	_ "holdfast/tools/labs/nodeupgrade"
+	_ "holdfast/tools/labs/predecessor"
 	_ "holdfast/tools/labs/readinessacrossrestart"
 )

@@ -41,10 +41,11 @@ func (e *evidence) add(key string, m minors) {
 	e.containers[key] = m
 }
 
-// minor returns the minor release that the evidence speaks for. Hashes count
-// before checkpoints, which a kubelet leaves alone as long as their pod lives:
-// after an upgrade from 1.7 to stock 1.9 the containers are new and the
-// checkpoints are not.
+// minor returns the minor release, 7 or 8, that the evidence speaks for. What
+// 1.9 leaves behind is no evidence of a kubelet before this one, which leaves the
+// same, but it outweighs older things. Hashes count before checkpoints, which a
+// kubelet leaves alone as long as their pod lives: after an upgrade from 1.7 to
+// stock 1.9 the containers are new and the checkpoints are not.
 func (e *evidence) minor() (int, bool) {
 	var votes [3]int // 1.7, 1.8, 1.9
 	unsure := 0      // 1.7 or 1.8
@@ -63,7 +64,7 @@ func (e *evidence) minor() (int, bool) {
 	old := votes[0] + votes[1] + unsure
 	switch {
 	case votes[2] > 0 && votes[2] >= old:
-		return 9, true
+		return 0, false
 	case votes[1] > 0 && votes[1] >= votes[0]:
 		return 8, true
 	case votes[0] > 0:

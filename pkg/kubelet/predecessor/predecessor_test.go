@@ -322,10 +322,10 @@ func TestEvidence(t *testing.T) {
 		"1.8, old checkpoint":                   {[]c{{8, 8, 1}}, Checkpoints17, "1.8 evidence"},
 		"1.7 or 1.8, 1.7 checkpoint":            {[]c{{7, 8, 1}}, Checkpoints17, "1.7 evidence"},
 		"1.7 or 1.8":                            {[]c{{7, 8, 1}}, NoCheckpoints, "none none"},
-		"1.9, the checkpoints outlived it":      {[]c{{9, 9, 2}}, Checkpoints17, "1.9 evidence"},
+		"1.9, the checkpoints outlived it":      {[]c{{9, 9, 2}}, Checkpoints17, "none none"},
 		"one of a gate-off time among 1.7":      {[]c{{9, 9, 1}, {7, 7, 3}}, Checkpoints17, "1.7 evidence"},
 		"one of a gate-off time among 1.8":      {[]c{{9, 9, 1}, {8, 8, 1}, {7, 8, 1}}, CheckpointsNative, "1.8 evidence"},
-		"one 1.7 container that outlived a 1.9": {[]c{{9, 9, 3}, {7, 7, 1}}, Checkpoints17, "1.9 evidence"},
+		"one 1.7 container that outlived a 1.9": {[]c{{9, 9, 3}, {7, 7, 1}}, Checkpoints17, "none none"},
 		"no difference between 1.7 and 1.9":     {[]c{{7, 9, 3}}, NoCheckpoints, "none none"},
 	} {
 		p := start("/nonexistent", me)
@@ -347,8 +347,9 @@ func TestEvidence(t *testing.T) {
 func TestEvidenceReplaced(t *testing.T) {
 	p := start("/nonexistent", me)
 	p.AddContainer("pod/app", 7, 7)
+	want(t, "the first", p, "1.7 evidence")
 	p.AddContainer("pod/app", 9, 9)
-	want(t, "replaced", p, "1.9 evidence")
+	want(t, "replaced", p, "none none")
 	for i := 0; i < maxVotes+5; i++ {
 		p.AddContainer(fmt.Sprint(i), 8, 8)
 		if len(p.evidence.containers) > maxVotes {
@@ -372,12 +373,12 @@ func TestMetric(t *testing.T) {
 	if sample("none", Nothing) != 1 {
 		t.Error("none")
 	}
-	p.AddContainer("a", 9, 9)
-	if sample("1.9", Evidence) != 1 || sample("none", Nothing) != 0 {
+	p.AddContainer("a", 8, 8)
+	if sample("1.8", Evidence) != 1 || sample("none", Nothing) != 0 {
 		t.Error("evidence")
 	}
 	p.Observe(node("v1.7.0", me, t0))
-	if sample("1.7.0", API) != 1 || sample("1.9", Evidence) != 0 {
+	if sample("1.7.0", API) != 1 || sample("1.8", Evidence) != 0 {
 		t.Error("api")
 	}
 }

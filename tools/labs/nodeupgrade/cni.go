@@ -16,7 +16,6 @@ func init() {
 		Folder:   "node-upgrade",
 		LongOnly: true,
 		Summary:  "node-upgrade on nodes whose pods have their networks from CNI plug-ins (bridge, host-local, portmap)",
-		Gates:    []string{"ContainerHashCompat", "ReadinessAcrossRestart", "CheckpointCompat"},
 		Packages: []string{labkit.CNIPackage},
 		Plan: func(p labkit.Profile) []string {
 			l, err := labkit.Find("node-upgrade")

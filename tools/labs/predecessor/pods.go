@@ -1,0 +1,189 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predecessor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// start creates n pods, every other one with a host port, and waits until they
+// are ready. All have a mount, of the service account's token, so that each
+// release from 1.7 to 1.9 computes another hash.
+func (r *rig) start(ctx context.Context, n int, gatesOff bool) error {
+	// kubenet cannot make a sandbox before the kubelet knows the node's PodCIDR.
+	if err := r.e.WaitUntil(ctx, "kubenet is ready", time.Minute, func(context.Context) (bool, error) {
+		s, err := r.node.Kubelet.LastRunLog()
+		return strings.Contains(s, "CIDR: "), err
+	}); err != nil {
+		return err
+	}
+	for range n {
+		r.next++
+		name := fmt.Sprintf("%s-%s-%d", r.node.Name, strings.Map(letters, r.cell.event), r.next)
+		p := &pod{gatesOff: gatesOff}
+		port, user := "", ""
+		if r.next%2 == 1 {
+			p.hostPort = 18080 + r.next
+			port = fmt.Sprintf("\n    ports: [{containerPort: 8080, hostPort: %d}]", p.hostPort)
+		} else {
+			user = "\n    securityContext: {runAsUser: 1000}"
+		}
+		if _, err := r.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: %s
+  terminationGracePeriodSeconds: 1
+  tolerations: [{operator: Exists}]
+  containers:
+  - name: web
+    image: %s
+    imagePullPolicy: IfNotPresent
+    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}%s%s
+`, name, r.node.Name, labkit.WebImage("v1"), port, user)); err != nil {
+			return err
+		}
+		r.pods[name] = p
+	}
+	return r.ready(ctx)
+}
+
+func letters(c rune) rune {
+	if c >= 'a' && c <= 'z' {
+		return c
+	}
+	return -1
+}
+
+// ready waits until the pods are ready with the containers that run, and asks
+// each host port.
+func (r *rig) ready(ctx context.Context) error {
+	for _, name := range r.names() {
+		if _, err := r.c.Client.WaitFor(ctx, labkit.Pods, ns, name, 3*time.Minute, "is ready as it runs", func(o *labkit.Object) (bool, error) {
+			if !kubeletlab.PodReady(o) {
+				return false, fmt.Errorf("Ready is %q", labkit.Condition(o, "Ready"))
+			}
+			s, err := kubeletlab.Take(ctx, r.node)
+			if err != nil {
+				return false, err
+			}
+			for container, id := range labkit.ContainerIDs(o) {
+				if s[ns+"/"+name+"/"+container].ID != id {
+					return false, fmt.Errorf("the API has another container than docker")
+				}
+			}
+			return true, nil
+		}); err != nil {
+			return err
+		}
+	}
+	for _, name := range r.names() {
+		if port := r.pods[name].hostPort; port != 0 {
+			body, err := labkit.HTTPGet(ctx, fmt.Sprintf("http://%s:%d/", r.node.IP, port))
+			if err == nil && !strings.HasSuffix(strings.TrimSpace(body), " "+name) {
+				err = fmt.Errorf("answered by %q", strings.TrimSpace(body))
+			}
+			if err != nil {
+				r.wrong("host port %d of %s: %v", port, name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// restarts are the restart counts of the pods.
+func (r *rig) restarts(ctx context.Context) (map[string]int64, error) {
+	counts := map[string]int64{}
+	for _, name := range r.names() {
+		o, err := r.c.Client.Get(ctx, labkit.Pods, ns, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range labkit.Slice(o, "status", "containerStatuses") {
+			counts[name], _ = c.(map[string]any)["restartCount"].(int64)
+		}
+	}
+	return counts, nil
+}
+
+// restarted waits until each pod runs anew: proof that the event ended it.
+func (r *rig) restarted(ctx context.Context, before map[string]int64) error {
+	if err := r.e.WaitUntil(ctx, "all pods run anew", 3*time.Minute, func(ctx context.Context) (bool, error) {
+		now, err := r.restarts(ctx)
+		for name, n := range before {
+			if now[name] <= n {
+				return false, fmt.Errorf("%s has not restarted", name)
+			}
+		}
+		return err == nil, err
+	}); err != nil {
+		return err
+	}
+	if err := r.ready(ctx); err != nil {
+		return err
+	}
+	return r.start(ctx, 1, false)
+}
+
+// remove deletes pods and waits until their containers are gone.
+func (r *rig) remove(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if err := r.c.Client.Delete(ctx, labkit.Pods, ns, name); err != nil {
+			return err
+		}
+	}
+	gone := map[string]bool{}
+	for _, name := range names {
+		gone[name] = true
+		if err := r.c.Client.WaitGone(ctx, labkit.Pods, ns, name, 2*time.Minute); err != nil {
+			return err
+		}
+		delete(r.pods, name)
+	}
+	return r.e.WaitUntil(ctx, "no container of the deleted pods runs", 2*time.Minute, func(ctx context.Context) (bool, error) {
+		s, err := kubeletlab.Take(ctx, r.node)
+		for _, c := range s {
+			if gone[c.Pod] {
+				return false, fmt.Errorf("one of %s does", c.Pod)
+			}
+		}
+		return err == nil, err
+	})
+}
+
+// delete has the kubelet that runs now delete all pods. It must refuse no
+// checkpoint; that it needed them is in its log.
+func (r *rig) delete(ctx context.Context) error {
+	names := r.names()
+	r.step("delete %d pods", len(names))
+	if err := r.remove(ctx, names); err != nil {
+		return err
+	}
+	if err := r.e.WaitUntil(ctx, "kubenet took each sandbox down", time.Minute, func(context.Context) (bool, error) {
+		log, err := r.node.Kubelet.LastRunLog()
+		for _, name := range names {
+			if !strings.Contains(log, " for "+ns+"/"+name+"\n") && err == nil {
+				err = fmt.Errorf("not that of %s", name)
+			}
+		}
+		if n := strings.Count(log, "Checksum of checkpoint"); n > 0 {
+			return true, nil
+		}
+		return err == nil, err
+	}); err != nil {
+		return err
+	}
+	log, err := r.node.Kubelet.LastRunLog()
+	if n := strings.Count(log, "Checksum of checkpoint"); n > 0 {
+		r.wrong("%s refused a checkpoint, %d times", r.node.KubeletProgram().Base, n)
+	}
+	return err
+}

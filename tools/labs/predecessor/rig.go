@@ -1,0 +1,324 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predecessor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// pod is a pod that runs on the node now.
+type pod struct {
+	hostPort int // 0: none
+	// gatesOff: started while the gates were off.
+	gatesOff bool
+}
+
+// rig is a node that lives through one cell.
+type rig struct {
+	*lab
+	node *labkit.Node
+	cell *cell
+	pods map[string]*pod
+	next int
+}
+
+func (r *rig) step(format string, a ...any) {
+	r.e.Step("%s (%s, %s): %s", r.node.Name, r.cell.was.name, r.cell.event, fmt.Sprintf(format, a...))
+}
+
+func (r *rig) wrong(format string, a ...any) {
+	s := fmt.Sprintf(format, a...)
+	r.e.Logf("%s (%s, %s): WRONG: %s", r.node.Name, r.cell.was.name, r.cell.event, s)
+	r.cell.wrong = append(r.cell.wrong, s)
+}
+
+// underTest is the kubelet of the variant.
+func (r *rig) underTest() labkit.Program { return r.e.UnderTest(base, "kubelet") }
+
+func (r *rig) run(ctx context.Context) error {
+	if err := r.clean(ctx); err != nil {
+		return err
+	}
+	away := r.cell.event == "API away"
+	if r.cell.was.base != "" {
+		if err := r.node.StartKubelet(ctx, r.e.Stock(r.cell.was.base, "kubelet")); err != nil {
+			return err
+		}
+		if err := r.start(ctx, 2, false); err != nil {
+			return err
+		}
+		if away {
+			if err := r.reachAPI(ctx, false); err != nil {
+				return err
+			}
+		}
+		if err := r.swap(ctx, "the way there", r.underTest(), away); err != nil {
+			return err
+		}
+	} else if err := r.node.StartKubelet(ctx, r.underTest()); err != nil {
+		return err
+	}
+	if err := r.start(ctx, 2, false); err != nil {
+		return err
+	}
+	if err := r.happens(ctx); err != nil {
+		return err
+	}
+	if err := r.known(ctx); err != nil {
+		return err
+	}
+	return r.back(ctx)
+}
+
+// back hands the node back to the kubelet of before, which deletes all pods.
+func (r *rig) back(ctx context.Context) error {
+	to := r.cell.was.back()
+	if r.cell.event == "stock 1.9.11 in between" {
+		to = base
+	}
+	if err := r.swap(ctx, "the way back", r.e.Stock(to, "kubelet"), false); err != nil {
+		return err
+	}
+	return r.delete(ctx)
+}
+
+// clean makes a node on which nothing ever ran.
+func (r *rig) clean(ctx context.Context) error {
+	r.step("power off, clean up")
+	if err := r.node.PowerOff(ctx); err != nil {
+		return err
+	}
+	if err := r.c.Client.Delete(ctx, labkit.Nodes, "", r.node.Name); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	for _, pattern := range []string{"kubelet/holdfast-*", "dockershim/sandbox/*"} {
+		files, err := filepath.Glob(filepath.Join(r.node.Dir, pattern))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := os.Remove(f); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.node.StartDocker(ctx); err != nil {
+		return err
+	}
+	return r.node.Docker.RemoveAll(ctx)
+}
+
+// happens is the event, under the kubelet under test.
+func (r *rig) happens(ctx context.Context) error {
+	switch r.cell.event {
+	case "swap", "API away":
+		return nil
+	case "swap, reboot":
+		if err := r.known(ctx); err != nil {
+			return err
+		}
+		if err := r.swap(ctx, "back after the swap", r.e.Stock(r.cell.was.back(), "kubelet"), false); err != nil {
+			return err
+		}
+		if err := r.swap(ctx, "there again", r.underTest(), false); err != nil {
+			return err
+		}
+		return r.reboot(ctx)
+	case "reboot":
+		return r.reboot(ctx)
+	case "drain":
+		r.step("drain, and restart the kubelet")
+		if err := r.remove(ctx, r.names()); err != nil {
+			return err
+		}
+		if err := r.node.SwapKubelet(ctx, r.underTest()); err != nil {
+			return err
+		}
+		return r.start(ctx, 3, false)
+	case "docker restart":
+		r.step("restart docker without live-restore")
+		before, err := r.restarts(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.node.StopDocker(); err != nil {
+			return err
+		}
+		if err := r.node.StartDocker(ctx); err != nil {
+			return err
+		}
+		return r.restarted(ctx, before)
+	case "gates off and on":
+		return r.gates(ctx)
+	case "churn":
+		for round := range 4 {
+			r.step("churn, round %d", round+1)
+			names := r.names()
+			r.e.Logf("of %v", names)
+			if err := r.remove(ctx, names[:len(names)/2]); err != nil {
+				return err
+			}
+			if err := r.start(ctx, len(names)/2, false); err != nil {
+				return err
+			}
+			if round%2 == 1 {
+				if err := r.swap(ctx, "a restart in the churn", r.underTest(), false); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	case "stock 1.9.11 in between":
+		if err := r.node.SwapKubelet(ctx, r.e.Stock(base, "kubelet")); err != nil {
+			return err
+		}
+		// It recreates what ours wrote for 1.7, and what it starts is what counts.
+		if err := r.remove(ctx, r.names()); err != nil {
+			return err
+		}
+		if err := r.start(ctx, 2, false); err != nil {
+			return err
+		}
+		r.cell.was.metric = from19.metric
+		if err := r.swap(ctx, "there again", r.underTest(), false); err != nil {
+			return err
+		}
+		return r.reboot(ctx)
+	case "bad override":
+		file := filepath.Join(r.node.Dir, "kubelet", "holdfast-predecessor-override")
+		if err := os.WriteFile(file, []byte("1.7 or so\n"), 0o644); err != nil {
+			return err
+		}
+		if err := r.swap(ctx, "a restart with a bad override", r.underTest(), false); err != nil {
+			return err
+		}
+		log, err := r.node.Kubelet.LastRunLog()
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(log, `holdfast-predecessor-override is ignored: it says "1.7 or so"; allowed is`) {
+			r.wrong("the log does not refuse the bad override")
+		}
+		return r.start(ctx, 1, false)
+	}
+	return fmt.Errorf("no such event")
+}
+
+func (r *rig) reboot(ctx context.Context) error {
+	r.step("reboot")
+	before, err := r.restarts(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.node.Reboot(ctx, r.underTest()); err != nil {
+		return err
+	}
+	return r.restarted(ctx, before)
+}
+
+// gates turns both gates off, starts a pod, and turns them on again.
+func (r *rig) gates(ctx context.Context) error {
+	r.step("gates off")
+	off := map[string]bool{"LegacyContainerHashWrite": false, "LegacyCheckpointWrite": false}
+	if err := r.swap(ctx, "gates off", r.underTest().WithGates(off), false); err != nil {
+		return err
+	}
+	if err := r.start(ctx, 1, true); err != nil {
+		return err
+	}
+	if err := r.swap(ctx, "gates on", r.underTest(), false); err != nil {
+		return err
+	}
+	return r.start(ctx, 2, false)
+}
+
+// known holds what the kubelet under test says of the one before.
+func (r *rig) known(ctx context.Context) error {
+	if r.e.Variant == labkit.Stock {
+		return nil
+	}
+	v, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_info{"+r.cell.was.metric+"} 1")
+	if err == nil && v != 1 {
+		r.wrong("holdfast_predecessor_info does not say %s", r.cell.was.metric)
+	}
+	return err
+}
+
+func (r *rig) names() []string {
+	var names []string
+	for name := range r.pods {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// reachAPI lets the node reach the API server or takes it away, silently, as a
+// lost route does.
+func (r *rig) reachAPI(ctx context.Context, yes bool) error {
+	op := "-A"
+	if yes {
+		op = "-D"
+	}
+	return r.node.Run(ctx, "iptables", "-w", op, "OUTPUT", "-d", labkit.MachineIP, "-j", "DROP")
+}
+
+// swap replaces the kubelet. No container may be recreated, and each host port
+// answers after it. away: the API server comes back after the kubelet's start.
+func (r *rig) swap(ctx context.Context, what string, p labkit.Program, away bool) error {
+	before, err := kubeletlab.Take(ctx, r.node)
+	if err != nil {
+		return err
+	}
+	r.step("%s: %s, %d containers run", what, p.Base, len(before))
+	if err := r.node.SwapKubelet(ctx, p); err != nil {
+		return err
+	}
+	if away {
+		r.step("the kubelet has started, the API server comes back")
+		if err := r.reachAPI(ctx, true); err != nil {
+			return err
+		}
+	}
+	var pods []string
+	for _, name := range r.names() {
+		pods = append(pods, ns+"/"+name)
+	}
+	if err := kubeletlab.WaitCompared(ctx, r.node, pods, 3*time.Minute); err != nil {
+		return err
+	}
+	if _, err := kubeletlab.WaitStable(ctx, r.node, 4*time.Second, 3*time.Minute); err != nil {
+		return err
+	}
+	after, err := kubeletlab.Take(ctx, r.node)
+	if err != nil {
+		return err
+	}
+	d := kubeletlab.Compare(before, after, func(string, kubeletlab.Container) bool { return true })
+	r.cell.looks += len(d.Kept)
+	var lost []string
+	for _, key := range append(d.Recreated, d.Gone...) {
+		name := strings.Split(key, "/")[1]
+		if pod := r.pods[name]; pod != nil && pod.gatesOff && p.Base < base && !before[key].Sandbox {
+			r.cell.must = append(r.cell.must, fmt.Sprintf("%s: %s, started while the gates were off, has the hash of 1.9", what, key))
+			continue
+		}
+		lost = append(lost, key)
+	}
+	if len(lost) > 0 {
+		r.wrong("%s: %d of %d recreated, first %s", what, len(lost), len(before), lost[0])
+	}
+	return r.ready(ctx)
+}
