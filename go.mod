@@ -8,6 +8,7 @@ ignore (
 	./bases
 	./pkg/controller
 	./pkg/kubelet
+	./pkg/util/mount
 	./staging
 )
 

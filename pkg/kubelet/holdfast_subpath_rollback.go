@@ -1,0 +1,440 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/golang/glog"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
+	"k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/kubelet/util/format"
+	"k8s.io/kubernetes/pkg/util/mount"
+)
+
+const (
+	// subpathsDirName is the directory of a pod that has the binds:
+	// pods/<uid>/volume-subpaths/<volume>/<container>/<index of the volumeMount>
+	// (containerSubPathDirectoryName of pkg/util/mount).
+	subpathsDirName = "volume-subpaths"
+
+	// subpathSweepPeriod is how often binds are looked for that no start of a
+	// container unmounted: those of another kubelet, of a kubelet that was killed
+	// during a start, and those that were busy.
+	subpathSweepPeriod = 30 * time.Second
+)
+
+var (
+	subpathsUnbound = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_subpath_rollback_unbound_total",
+		Help: "SubPath bind mounts below volume-subpaths that were unmounted because their container has its own.",
+	})
+	subpathsUnbindFailed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_subpath_rollback_failed_total",
+		Help: "Attempts to unmount a subPath bind mount that failed; they are repeated.",
+	})
+	subpathsWouldUnbind = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_subpath_rollback_would_unbind_total",
+		Help: "SubPath mounts of started containers that stay below volume-subpaths because the gate SubpathUnbindAfterStart is off.",
+	})
+	subpathsOrphaned = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_subpath_rollback_orphans_unbound_total",
+		Help: "SubPath bind mounts that were unmounted before the directory of an orphaned pod was removed.",
+	})
+)
+
+func init() {
+	prometheus.MustRegister(subpathsUnbound, subpathsUnbindFailed, subpathsWouldUnbind, subpathsOrphaned)
+}
+
+// subpathBinds unmounts subPath binds. Its functions are the kernel's but in
+// tests.
+type subpathBinds struct {
+	// list returns the mount points of the kubelet's mount namespace.
+	list func() ([]mount.MountPoint, error)
+	// unmount unmounts one mount point, whose last component is no symlink.
+	unmount func(path string) error
+}
+
+func newSubpathBinds(m mount.Interface) subpathBinds {
+	b := subpathBinds{list: m.List, unmount: m.Unmount}
+	if _, ok := m.(*mount.Mounter); ok {
+		// Not umount(8), which looks at the mount point first and so hangs where the
+		// server of a network filesystem does not answer. Not MNT_DETACH, which would
+		// take along what somebody mounted below.
+		b.unmount = func(path string) error { return unix.Unmount(path, unix.UMOUNT_NOFOLLOW) }
+	}
+	return b
+}
+
+// subpathKey names a container of a pod, whichever of its instances runs.
+type subpathKey struct {
+	pod       types.UID
+	container string
+}
+
+// subpathStarts are the containers that this process is starting: from before
+// their subPaths are bound until after the runtime has started them. The sweep
+// leaves them alone.
+type subpathStarts struct {
+	sync.Mutex
+	keys map[subpathKey]int
+}
+
+// theSubpathStarts is one for the process, as there is one kubelet in it.
+var theSubpathStarts = &subpathStarts{keys: map[subpathKey]int{}}
+
+// begin returns the function that ends it, which may be called more than once.
+func (s *subpathStarts) begin(k subpathKey) func() {
+	s.Lock()
+	defer s.Unlock()
+	s.keys[k]++
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			s.Lock()
+			defer s.Unlock()
+			if s.keys[k]--; s.keys[k] == 0 {
+				delete(s.keys, k)
+			}
+		})
+	}
+}
+
+// unlessStarting calls f while no start of the container can begin, or not at
+// all if one is under way.
+func (s *subpathStarts) unlessStarting(k subpathKey, f func()) {
+	s.Lock()
+	defer s.Unlock()
+	if s.keys[k] == 0 {
+		f()
+	}
+}
+
+// ownsSubpathBinds is whether the binds are of no use once a container runs. It
+// is shown for docker, which mounts them into the container's mount namespace.
+// A runtime that resolves the paths later, as rkt does, and a kubelet whose
+// mounts are those of another mount namespace keep them as in stock.
+func (kl *Kubelet) ownsSubpathBinds() bool {
+	_, ok := kl.mounter.(*mount.Mounter)
+	return ok && kl.containerRuntimeName == kubetypes.DockerContainerRuntime
+}
+
+// makeMountsThenUnbind is makeMounts. The function that it returns is to be
+// called when the container has been started or will not be; it unmounts what
+// makeMounts bound for it. It may be nil and may be called more than once.
+func (kl *Kubelet) makeMountsThenUnbind(pod *v1.Pod, container *v1.Container, hostName, hostDomain, podIP string, podVolumes kubecontainer.VolumeMap) ([]kubecontainer.Mount, func(), error) {
+	podDir := kl.getPodDir(pod.UID)
+	paths := 0
+	for i := range container.VolumeMounts {
+		if container.VolumeMounts[i].SubPath != "" {
+			paths++
+		}
+	}
+	if paths == 0 || !kl.ownsSubpathBinds() {
+		return makeMounts(pod, podDir, container, hostName, hostDomain, podIP, podVolumes, kl.mounter)
+	}
+	b := newSubpathBinds(kl.mounter)
+	// Also with the gate off: it may have been on.
+	b.unblock(podDir, container.Name)
+	if !utilfeature.DefaultFeatureGate.Enabled(features.SubpathUnbindAfterStart) {
+		subpathsWouldUnbind.Add(float64(paths))
+		return makeMounts(pod, podDir, container, hostName, hostDomain, podIP, podVolumes, kl.mounter)
+	}
+	done := theSubpathStarts.begin(subpathKey{pod.UID, container.Name})
+	mounts, cleanup, err := makeMounts(pod, podDir, container, hostName, hostDomain, podIP, podVolumes, kl.mounter)
+	unbind := func() {
+		if cleanup != nil {
+			cleanup()
+		}
+		b.unbind(podDir, container.Name, fmt.Sprintf("container %q of pod %q", container.Name, format.Pod(pod)))
+		done()
+	}
+	if err != nil {
+		unbind()
+	}
+	return mounts, unbind, err
+}
+
+// targets are the mount points of a container's subPaths, mounted or not. They
+// are not looked at: a stat of one could hang.
+func subpathTargets(podDir, container string) []string {
+	var out []string
+	top := filepath.Join(podDir, subpathsDirName)
+	for _, volume := range namesIn(top) {
+		dir := filepath.Join(top, volume, container)
+		for _, index := range namesIn(dir) {
+			out = append(out, filepath.Join(dir, index))
+		}
+	}
+	return out
+}
+
+func namesIn(dir string) []string {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		glog.Errorf("subPaths: cannot read %s: %v", dir, err)
+	}
+	return names
+}
+
+// mountPath is a mount point's path in the form of the rest of this file.
+func mountPath(mp mount.MountPoint) string {
+	return strings.TrimSuffix(mp.Path, `\040(deleted)`)
+}
+
+// unbind unmounts the binds of one container. who is for the log.
+func (b subpathBinds) unbind(podDir, container, who string) {
+	targets := subpathTargets(podDir, container)
+	if len(targets) == 0 {
+		return
+	}
+	mounted, err := b.mounted()
+	if err != nil {
+		subpathsUnbindFailed.Inc()
+		glog.Errorf("subPaths of %s stay mounted: %v", who, err)
+		return
+	}
+	n := 0
+	for _, t := range targets {
+		n += b.unbindOne(t, mounted[t], who)
+	}
+	if n > 0 {
+		glog.V(2).Infof("Unmounted %d subPath bind mount(s) of %s below %s: the container has its own (feature gate %s)",
+			n, who, filepath.Join(podDir, subpathsDirName), features.SubpathUnbindAfterStart)
+	}
+}
+
+// mounted counts the mounts at each mount point; one can lie on another.
+func (b subpathBinds) mounted() (map[string]int, error) {
+	mps, err := b.list()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	for _, mp := range mps {
+		out[mountPath(mp)]++
+	}
+	return out, nil
+}
+
+// unbindOne unmounts the times mounts at target and returns times, or 0 if one
+// stays.
+func (b subpathBinds) unbindOne(target string, times int, who string) int {
+	for i := 0; i < times; i++ {
+		// Another user of the host unmounted it meanwhile: EINVAL.
+		if err := b.unmount(target); err != nil && err != syscall.EINVAL {
+			subpathsUnbindFailed.Inc()
+			glog.Warningf("Cannot unmount subPath bind mount %s of %s, will try again: %v", target, who, err)
+			return 0
+		}
+		subpathsUnbound.Inc()
+	}
+	if times > 0 {
+		block(target)
+	}
+	return times
+}
+
+// block leaves in place of an unmounted directory an empty file, and in place
+// of a file an empty directory. docker has the path in the container's
+// configuration. Should it start the container again, by hand or because it was
+// slow, or copy into it, it would find an empty directory where the user's data
+// were; so it finds what it cannot mount and says so.
+//
+// doCleanSubPath removes both, stock's too. doBindSubPath of a stock 1.9 fails
+// once, removes it and succeeds at the next attempt; ours uses unblock.
+func block(target string) {
+	info, err := os.Lstat(target)
+	if os.IsNotExist(err) {
+		return // The volume manager was faster, the pod is gone.
+	} else if err != nil {
+		glog.Errorf("subPath mount point %s: %v", target, err)
+		return
+	}
+	if !removable(info) {
+		glog.Warningf("There are data below the unmounted subPath mount point %s; they are left alone", target)
+		return
+	}
+	if err := os.Remove(target); err != nil {
+		glog.Warningf("There are data below the unmounted subPath mount point %s; they are left alone: %v", target, err)
+		return
+	}
+	if info.IsDir() {
+		var f *os.File
+		if f, err = os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0); err == nil {
+			err = f.Close()
+		}
+	} else {
+		err = os.Mkdir(target, 0)
+	}
+	if err != nil {
+		glog.Errorf("Cannot block the unmounted subPath mount point %s: %v", target, err)
+	}
+}
+
+// removable is a directory, which os.Remove removes if it is empty, or an empty
+// file.
+func removable(info os.FileInfo) bool {
+	return info.IsDir() || info.Mode().IsRegular() && info.Size() == 0
+}
+
+// unblock undoes block for one container, so that its subPaths can be bound
+// again.
+func (b subpathBinds) unblock(podDir, container string) {
+	targets := subpathTargets(podDir, container)
+	if len(targets) == 0 {
+		return
+	}
+	mounted, err := b.mounted()
+	if err != nil {
+		glog.Errorf("subPaths below %s: %v", podDir, err)
+		return
+	}
+	for _, t := range targets {
+		if mounted[t] > 0 {
+			continue
+		}
+		if info, err := os.Lstat(t); err != nil || !removable(info) {
+			continue
+		}
+		// A directory that is not empty stays, and doBindSubPath covers it.
+		if err := os.Remove(t); err != nil {
+			glog.V(4).Infof("subPath mount point %s stays: %v", t, err)
+		}
+	}
+}
+
+// startSubpathSweep looks for binds that no start of a container unmounted, at
+// once and then every subpathSweepPeriod.
+func (kl *Kubelet) startSubpathSweep() {
+	if kl.ownsSubpathBinds() && utilfeature.DefaultFeatureGate.Enabled(features.SubpathUnbindAfterStart) {
+		go wait.Until(func() { newSubpathBinds(kl.mounter).sweep(kl.getPodsDir(), kl.containerRuntime.GetPods) }, subpathSweepPeriod, wait.NeverStop)
+	}
+}
+
+// sweep unmounts the binds of the containers that run and of those that are not
+// about to. A container that was created and not started may be one that the
+// runtime is starting for an earlier process of the kubelet.
+func (b subpathBinds) sweep(podsDir string, getPods func(all bool) ([]*kubecontainer.Pod, error)) {
+	mps, err := b.list()
+	if err != nil {
+		glog.Errorf("Cannot look for subPath bind mounts: %v", err)
+		return
+	}
+	binds := map[subpathKey]map[string]int{}
+	for _, mp := range mps {
+		path := mountPath(mp)
+		if k, ok := parseSubpathTarget(podsDir, path); ok {
+			if binds[k] == nil {
+				binds[k] = map[string]int{}
+			}
+			binds[k][path]++
+		}
+	}
+	if len(binds) == 0 {
+		return
+	}
+	pods, err := getPods(true)
+	if err != nil {
+		glog.Errorf("Cannot tell which of %d containers' subPath bind mounts are in use, will try again: %v", len(binds), err)
+		return
+	}
+	running, pending := map[subpathKey]bool{}, map[subpathKey]bool{}
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			k := subpathKey{p.ID, c.Name}
+			switch c.State {
+			case kubecontainer.ContainerStateRunning:
+				running[k] = true
+			case kubecontainer.ContainerStateExited:
+			default:
+				pending[k] = true
+			}
+		}
+	}
+	for k, paths := range binds {
+		if pending[k] && !running[k] {
+			continue
+		}
+		theSubpathStarts.unlessStarting(k, func() {
+			n := 0
+			for path, times := range paths {
+				n += b.unbindOne(path, times, fmt.Sprintf("container %q of pod %s", k.container, k.pod))
+			}
+			if n > 0 {
+				glog.Infof("Unmounted %d subPath bind mount(s) of container %q of pod %s that an earlier kubelet left (feature gate %s)",
+					n, k.container, k.pod, features.SubpathUnbindAfterStart)
+			}
+		})
+	}
+}
+
+// parseSubpathTarget reads podsDir/<uid>/volume-subpaths/<volume>/<container>/<n>.
+func parseSubpathTarget(podsDir, path string) (subpathKey, bool) {
+	if !strings.HasPrefix(path, podsDir+"/") {
+		return subpathKey{}, false
+	}
+	f := strings.Split(path[len(podsDir)+1:], "/")
+	if len(f) != 5 || f[1] != subpathsDirName {
+		return subpathKey{}, false
+	}
+	return subpathKey{types.UID(f[0]), f[3]}, true
+}
+
+// unmountOrphanedSubpaths unmounts the subPath binds of a pod that is gone and
+// has no running containers. The volume manager need not know of them: a hostPath
+// volume of a pod that was deleted while no kubelet ran is not reconstructed
+// (kubernetes/kubernetes#61446). An error means that the pod's directory must
+// not be removed.
+func (kl *Kubelet) unmountOrphanedSubpaths(uid types.UID) error {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.OrphanedPodSubpathUnmount) {
+		return nil
+	}
+	return newSubpathBinds(kl.mounter).unmountOrphaned(kl.getPodsDir(), uid)
+}
+
+// unmountOrphaned unmounts the binds themselves and nothing below them: what is
+// mounted there may be the host's own mount, which appears in a bind of a shared
+// mount and would go with it. Such a bind is busy and stays.
+func (b subpathBinds) unmountOrphaned(podsDir string, uid types.UID) error {
+	mps, err := b.list()
+	if err != nil {
+		return fmt.Errorf("orphaned pod %q found, but its volume subpaths are not known: %v", uid, err)
+	}
+	for _, mp := range mps {
+		path := mountPath(mp)
+		if !strings.HasPrefix(path, filepath.Join(podsDir, string(uid), subpathsDirName)+"/") {
+			continue
+		}
+		if _, ok := parseSubpathTarget(podsDir, path); !ok {
+			return fmt.Errorf("orphaned pod %q found, but %s is a mount point in a volume subpath", uid, path)
+		}
+		if err := b.unmount(path); err != nil && err != syscall.EINVAL {
+			subpathsUnbindFailed.Inc()
+			return fmt.Errorf("orphaned pod %q found, but volume subpath %s is still mounted: %v", uid, path, err)
+		}
+		subpathsOrphaned.Inc()
+		glog.Infof("Orphaned pod %q: unmounted volume subpath %s", uid, path)
+	}
+	return nil
+}

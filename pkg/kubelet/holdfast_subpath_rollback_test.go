@@ -1,0 +1,460 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"io/ioutil"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sort"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/util/mount"
+)
+
+func setSubpathGate(t *testing.T, f utilfeature.Feature, on bool) func() {
+	was := utilfeature.DefaultFeatureGate.Enabled(f)
+	set := func(v bool) {
+		if err := utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", f, v)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(on)
+	return func() { set(was) }
+}
+
+func subpathCounter(t *testing.T, c prometheus.Counter) float64 {
+	m := &dto.Metric{}
+	if err := c.Write(m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+// fakeBinds is a mount table. A mount point is an ordinary file or directory of
+// a temporary folder.
+type fakeBinds struct {
+	t    *testing.T
+	pods string
+	// mounts in the order of mounting.
+	mounts []string
+	fail   map[string]error
+	log    []string
+}
+
+func newFakeBinds(t *testing.T) *fakeBinds {
+	dir, err := ioutil.TempDir("", "subpath")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fakeBinds{t: t, pods: dir, fail: map[string]error{}}
+}
+
+func (f *fakeBinds) done() { os.RemoveAll(f.pods) }
+
+func (f *fakeBinds) binds() subpathBinds {
+	return subpathBinds{
+		list: func() ([]mount.MountPoint, error) {
+			var out []mount.MountPoint
+			for _, m := range append([]string{"/", "/proc"}, f.mounts...) {
+				out = append(out, mount.MountPoint{Path: m})
+			}
+			return out, f.fail["list"]
+		},
+		unmount: func(path string) error {
+			f.log = append(f.log, f.short(path))
+			if err := f.fail[f.short(path)]; err != nil {
+				return err
+			}
+			for i := len(f.mounts) - 1; i >= 0; i-- {
+				if strings.TrimSuffix(f.mounts[i], `\040(deleted)`) == path {
+					f.mounts = append(f.mounts[:i], f.mounts[i+1:]...)
+					return nil
+				}
+			}
+			return syscall.EINVAL
+		},
+	}
+}
+
+// short is uid/volume/container/n of a path below volume-subpaths.
+func (f *fakeBinds) short(path string) string {
+	return strings.Replace(strings.TrimPrefix(path, f.pods+"/"), "/"+subpathsDirName, "", 1)
+}
+
+func (f *fakeBinds) path(short string) string {
+	p := strings.SplitN(short, "/", 2)
+	return filepath.Join(f.pods, p[0], subpathsDirName, p[1])
+}
+
+// target makes uid/volume/container/n, a directory or, with a trailing "f", an
+// empty file; mounted or not.
+func (f *fakeBinds) target(short string, mounted bool) string {
+	p := f.path(strings.TrimSuffix(short, "f"))
+	var err error
+	if err = os.MkdirAll(filepath.Dir(p), 0750); err == nil {
+		if strings.HasSuffix(short, "f") {
+			err = ioutil.WriteFile(p, nil, 0640)
+		} else {
+			err = os.Mkdir(p, 0750)
+		}
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if mounted {
+		f.mounts = append(f.mounts, p)
+	}
+	return p
+}
+
+// kind is "dir", "file" or "gone".
+func (f *fakeBinds) kind(path string) string {
+	info, err := os.Lstat(path)
+	switch {
+	case os.IsNotExist(err):
+		return "gone"
+	case err != nil:
+		f.t.Fatal(err)
+	case info.IsDir():
+		return "dir"
+	}
+	return "file"
+}
+
+func TestSubpathGatesAreOn(t *testing.T) {
+	for _, f := range []utilfeature.Feature{features.SubpathUnbindAfterStart, features.OrphanedPodSubpathUnmount} {
+		if !utilfeature.DefaultFeatureGate.Enabled(f) {
+			t.Errorf("%s is off by default", f)
+		}
+	}
+}
+
+// TestSubpathUnbind: only the binds of the one container go, and what docker
+// would mount by the same path later is of the other kind.
+func TestSubpathUnbind(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	dir, file := f.target("u1/data/app/0", true), f.target("u1/conf/app/1f", true)
+	other, pod2 := f.target("u1/data/sidecar/0", true), f.target("u2/data/app/0", true)
+	idle := f.target("u1/data/app/2", false)
+	f.mounts = append(f.mounts, dir) // twice
+	before := subpathCounter(t, subpathsUnbound)
+	f.binds().unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	sort.Strings(f.log)
+	if want := []string{"u1/conf/app/1", "u1/data/app/0", "u1/data/app/0"}; !reflect.DeepEqual(f.log, want) {
+		t.Errorf("unmounted %q, want %q", f.log, want)
+	}
+	if want := []string{other, pod2}; !reflect.DeepEqual(f.mounts, want) {
+		t.Errorf("left mounted %q, want %q", f.mounts, want)
+	}
+	for path, want := range map[string]string{dir: "file", file: "dir", other: "dir", pod2: "dir", idle: "dir"} {
+		if got := f.kind(path); got != want {
+			t.Errorf("%s is a %s, want a %s", f.short(path), got, want)
+		}
+	}
+	if n := subpathCounter(t, subpathsUnbound) - before; n != 3 {
+		t.Errorf("counted %v, want 3", n)
+	}
+}
+
+// TestSubpathUnbindFails: a bind that is busy stays as it is and is counted.
+func TestSubpathUnbindFails(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	busy, free := f.target("u1/data/app/0", true), f.target("u1/data/app/1", true)
+	f.fail["u1/data/app/0"] = syscall.EBUSY
+	before := subpathCounter(t, subpathsUnbindFailed)
+	f.binds().unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	if !reflect.DeepEqual(f.mounts, []string{busy}) || f.kind(busy) != "dir" || f.kind(free) != "file" {
+		t.Errorf("mounted %q, busy one a %s, the other a %s", f.mounts, f.kind(busy), f.kind(free))
+	}
+	if n := subpathCounter(t, subpathsUnbindFailed) - before; n != 1 {
+		t.Errorf("counted %v failures, want 1", n)
+	}
+	// Somebody else unmounted it between the look and the call.
+	delete(f.fail, "u1/data/app/0")
+	b := f.binds()
+	b.unmount = func(string) error { return syscall.EINVAL }
+	b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	if f.kind(busy) != "file" {
+		t.Errorf("what is not mounted any more is not blocked")
+	}
+	// A table that cannot be read leaves all as it is.
+	f.log, f.fail["list"] = nil, errors.New("too many changes")
+	f.binds().unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	if len(f.log) != 0 {
+		t.Errorf("unmounted %q without a table", f.log)
+	}
+}
+
+// TestSubpathBlockKeepsData: what somebody wrote below a mount point is never
+// removed.
+func TestSubpathBlockKeepsData(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	dir, file := f.target("u1/data/app/0", true), f.target("u1/data/app/1f", true)
+	for path, text := range map[string]string{filepath.Join(dir, "precious"): "a", file: "b"} {
+		if err := ioutil.WriteFile(path, []byte(text), 0600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := f.binds()
+	b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	b.unblock(filepath.Join(f.pods, "u1"), "app")
+	for path, text := range map[string]string{filepath.Join(dir, "precious"): "a", file: "b"} {
+		if got, err := ioutil.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+}
+
+// TestSubpathUnblock: before the next start the mount points are free for
+// doBindSubPath, but for those that are mounted.
+func TestSubpathUnblock(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	dir, file := f.target("u1/data/app/0", true), f.target("u1/data/app/1f", true)
+	podDir := filepath.Join(f.pods, "u1")
+	b := f.binds()
+	b.unbind(podDir, "app", "app")
+	mounted, other := f.target("u1/data/app/2", true), f.target("u1/data/sidecar/0f", false)
+	b.unblock(podDir, "app")
+	for path, want := range map[string]string{dir: "gone", file: "gone", mounted: "dir", other: "file"} {
+		if got := f.kind(path); got != want {
+			t.Errorf("%s is %s, want %s", f.short(path), got, want)
+		}
+	}
+}
+
+// TestSubpathCleanSubPaths: upstream's own clean-up, which a stock kubelet has
+// too, removes what is left of an unbound container.
+func TestSubpathCleanSubPaths(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	f.target("u1/data/app/0", true)
+	f.target("u1/data/app/1f", true)
+	podDir := filepath.Join(f.pods, "u1")
+	f.binds().unbind(podDir, "app", "app")
+	if err := mount.New("").CleanSubPaths(podDir, "data"); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.kind(filepath.Join(podDir, subpathsDirName)); got != "gone" {
+		t.Errorf("volume-subpaths is %s", got)
+	}
+}
+
+func TestSubpathSweep(t *testing.T) {
+	const running, exited, created, unknown = kubecontainer.ContainerStateRunning, kubecontainer.ContainerStateExited,
+		kubecontainer.ContainerStateCreated, kubecontainer.ContainerStateUnknown
+	for _, test := range []struct {
+		name     string
+		states   []kubecontainer.ContainerState // of container app of pod u1, newest first
+		starting bool
+		kept     bool
+	}{
+		{name: "runs", states: []kubecontainer.ContainerState{running}},
+		{name: "was restarted", states: []kubecontainer.ContainerState{running, exited}},
+		{name: "runs, an earlier one was never started", states: []kubecontainer.ContainerState{running, created}},
+		{name: "ended", states: []kubecontainer.ContainerState{exited}},
+		{name: "pod is gone"},
+		{name: "is being started for an earlier kubelet", states: []kubecontainer.ContainerState{created, exited}, kept: true},
+		{name: "runtime does not know", states: []kubecontainer.ContainerState{unknown}, kept: true},
+		{name: "is being started", states: []kubecontainer.ContainerState{exited}, starting: true, kept: true},
+		{name: "is being started again", states: []kubecontainer.ContainerState{running}, starting: true, kept: true},
+	} {
+		f := newFakeBinds(t)
+		f.target("u1/data/app/0", true)
+		done := func() {}
+		if test.starting {
+			done = theSubpathStarts.begin(subpathKey{"u1", "app"})
+		}
+		pod := &kubecontainer.Pod{ID: "u1"}
+		for _, s := range test.states {
+			pod.Containers = append(pod.Containers, &kubecontainer.Container{Name: "app", State: s})
+		}
+		pods := []*kubecontainer.Pod{pod, {ID: "u2", Containers: []*kubecontainer.Container{{Name: "app", State: created}}}}
+		f.binds().sweep(f.pods, func(all bool) ([]*kubecontainer.Pod, error) {
+			if !all {
+				t.Errorf("%s: asked for running pods only", test.name)
+			}
+			return pods, nil
+		})
+		if kept := len(f.mounts) == 1; kept != test.kept {
+			t.Errorf("%s: kept is %v, want %v", test.name, kept, test.kept)
+		}
+		done()
+		f.done()
+	}
+}
+
+// TestSubpathSweepLeavesOthers: nothing but subPath binds is unmounted, and
+// nothing at all if the runtime does not answer.
+func TestSubpathSweepLeavesOthers(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	bind := f.target("u1/data/app/0", true)
+	deleted := f.target("u1/data/app/1", false) + `\040(deleted)`
+	others := []string{
+		f.pods,
+		filepath.Join(f.pods, "u1", "volumes", "kubernetes.io~secret", "token"),
+		filepath.Join(bind, "somebodys"),
+		filepath.Dir(bind),
+		f.pods + "2/u1/volume-subpaths/data/app/0",
+		filepath.Join(filepath.Dir(f.pods), "plugins", "volume-subpaths", "data", "app", "0"),
+	}
+	f.mounts = append(append(f.mounts, deleted), others...)
+	f.binds().sweep(f.pods, func(bool) ([]*kubecontainer.Pod, error) { return nil, errors.New("docker is down") })
+	if len(f.log) != 0 {
+		t.Fatalf("unmounted %q without knowing what runs", f.log)
+	}
+	f.binds().sweep(f.pods, func(bool) ([]*kubecontainer.Pod, error) { return nil, nil })
+	if !reflect.DeepEqual(f.mounts, others) {
+		t.Errorf("left mounted %q, want %q", f.mounts, others)
+	}
+}
+
+func TestSubpathStarts(t *testing.T) {
+	s := &subpathStarts{keys: map[subpathKey]int{}}
+	k := subpathKey{"u", "c"}
+	idle := func() bool {
+		ok := false
+		s.unlessStarting(k, func() { ok = true })
+		return ok
+	}
+	first := s.begin(k)
+	second := s.begin(k)
+	first()
+	first() // startContainer calls it twice
+	if idle() {
+		t.Error("the second start is not seen")
+	}
+	second()
+	if !idle() || len(s.keys) != 0 {
+		t.Errorf("left: %v", s.keys)
+	}
+}
+
+func TestSubpathUnmountOrphaned(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	f.target("u1/data/app/0", true)
+	f.target("u1/conf/app/1f", true)
+	other := f.target("u2/data/app/0", true)
+	if err := f.binds().unmountOrphaned(f.pods, "u1"); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(f.mounts, []string{other}) {
+		t.Errorf("left mounted: %q", f.mounts)
+	}
+	// What is mounted in a bind may be the host's own mount and must stay.
+	inside := filepath.Join(other, "nfs")
+	f.mounts, f.log = append([]string{inside}, f.mounts...), nil
+	if err := f.binds().unmountOrphaned(f.pods, "u2"); err == nil || len(f.log) != 0 {
+		t.Errorf("a mount in a bind: %v, unmounted %q", err, f.log)
+	}
+	f.mounts = []string{other}
+	for _, fail := range []string{"list", "u2/data/app/0"} {
+		f.fail = map[string]error{fail: syscall.EBUSY}
+		if err := f.binds().unmountOrphaned(f.pods, "u2"); err == nil {
+			t.Errorf("%s fails: no error, so that the directory would be removed", fail)
+		}
+	}
+}
+
+// TestSubpathOrphanHook: cleanupOrphanedPodDirs asks before it removes, and
+// leaves the directory if there still is a mount. With the gate off it removes
+// as stock does.
+func TestSubpathOrphanHook(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		restore := setSubpathGate(t, features.OrphanedPodSubpathUnmount, on)
+		testKubelet := newTestKubelet(t, false)
+		kl := testKubelet.kubelet
+		dir := filepath.Join(kl.getPodDir("orphan"), subpathsDirName, "data", "app", "0")
+		if err := os.MkdirAll(dir, 0750); err != nil {
+			t.Fatal(err)
+		}
+		kl.mounter = &mount.FakeMounter{MountPoints: []mount.MountPoint{{Path: filepath.Join(dir, "inside")}}}
+		if err := kl.cleanupOrphanedPodDirs(nil, nil); err != nil {
+			t.Error(err)
+		}
+		_, err := os.Stat(dir)
+		if removed := os.IsNotExist(err); removed == on {
+			t.Errorf("gate %v: removed is %v", on, removed)
+		}
+		// Without a mount the directory goes in both cases.
+		kl.mounter = &mount.FakeMounter{}
+		if err := kl.cleanupOrphanedPodDirs(nil, nil); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(kl.getPodDir("orphan")); !os.IsNotExist(err) {
+			t.Errorf("gate %v: the directory is left: %v", on, err)
+		}
+		testKubelet.Cleanup()
+		restore()
+	}
+}
+
+// TestSubpathHooks: GenerateRunContainerOptions returns something to call for a
+// container with a subPath under docker, and as stock nothing with the gate off,
+// without a subPath, or for another runtime.
+func TestSubpathHooks(t *testing.T) {
+	for _, test := range []struct {
+		name, runtime string
+		subPath       bool
+		gate          bool
+		want          bool
+	}{
+		{"docker", kubetypes.DockerContainerRuntime, true, true, true},
+		{"gate off", kubetypes.DockerContainerRuntime, true, false, false},
+		{"no subPath", kubetypes.DockerContainerRuntime, false, true, false},
+		{"rkt", kubetypes.RktContainerRuntime, true, true, false},
+		{"remote", kubetypes.RemoteContainerRuntime, true, true, false},
+	} {
+		restore := setSubpathGate(t, features.SubpathUnbindAfterStart, test.gate)
+		testKubelet := newTestKubelet(t, false)
+		kl := testKubelet.kubelet
+		kl.mounter, kl.containerRuntimeName = mount.New(""), test.runtime
+		m := v1.VolumeMount{Name: "missing", MountPath: "/v"}
+		if test.subPath {
+			m.SubPath = "app"
+		}
+		pod := &v1.Pod{}
+		pod.UID = types.UID("u-" + test.name)
+		c := &v1.Container{Name: "app", VolumeMounts: []v1.VolumeMount{m}}
+		would := subpathCounter(t, subpathsWouldUnbind)
+		// The volume is missing, so that nothing is mounted: the error comes in any case.
+		_, cleanup, err := kl.makeMountsThenUnbind(pod, c, "h", "", "", kubecontainer.VolumeMap{})
+		if err == nil {
+			t.Errorf("%s: no error for a missing volume", test.name)
+		}
+		if got := cleanup != nil; got != test.want {
+			t.Errorf("%s: there is a function to call: %v, want %v", test.name, got, test.want)
+		}
+		if cleanup != nil {
+			cleanup()
+		}
+		if n := len(theSubpathStarts.keys); n != 0 {
+			t.Errorf("%s: %d starts left", test.name, n)
+		}
+		if got := subpathCounter(t, subpathsWouldUnbind) - would; (got == 1) != (test.name == "gate off") {
+			t.Errorf("%s: counted %v that it would have unbound", test.name, got)
+		}
+		testKubelet.Cleanup()
+		restore()
+	}
+}
