@@ -9,4 +9,5 @@ import (
 	_ "holdfast/tools/labs/nodeupgrade"
 	_ "holdfast/tools/labs/predecessor"
 	_ "holdfast/tools/labs/readinessacrossrestart"
+	_ "holdfast/tools/labs/subpathrollback"
 )

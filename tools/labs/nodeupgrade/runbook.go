@@ -31,8 +31,9 @@ func init() {
 		Plan: func(labkit.Profile) []string {
 			return []string{
 				"start the control plane v1.9.11 and a node with the stock kubelet v1.7.0 and a few pods",
-				"run the page's blocks in order: admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet",
-				"oracle: every block succeeds, the node runs what the page says, no container was recreated",
+				"run the page's blocks in order: admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet;",
+				"ours keeps its subPath mounts here (gates off), as a stock 1.9 does, and starts a pod with one before the way back",
+				"oracle: every block succeeds, the node runs what the page says, no container was recreated, and when v1.7.0 has removed that pod its files are there",
 			}
 		},
 		Needs: []labkit.Binary{
@@ -124,6 +125,11 @@ func runRunbook(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		if b.where == "setup" {
 			continue
 		}
+		if b.where == "node" && strings.Contains(b.script, "umount") {
+			if err := r.startFiles(ctx); err != nil {
+				return labkit.Result{}, err
+			}
+		}
 		e.Step("%s line %d, %s", filepath.Base(runbookPage), b.line, b.where)
 		out, err := r.run(ctx, b)
 		e.Logf("output:\n%s", out)
@@ -144,6 +150,11 @@ func runRunbook(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	d := kubeletlab.Compare(before, after, func(string, kubeletlab.Container) bool { return true })
 	if n := len(d.Recreated) + len(d.Gone); n > 0 {
 		return labkit.ReproducedBecause("%d of %d containers were recreated", n, len(before)), nil
+	}
+	if lost, err := r.deleteFiles(ctx); err != nil {
+		return labkit.Result{}, err
+	} else if lost != "" {
+		return labkit.ReproducedBecause("%s", lost), nil
 	}
 	return labkit.AbsentBecause("%d blocks ran, there and back; all %d containers are the same", len(bs)-1, len(before)), nil
 }
@@ -225,7 +236,7 @@ func (r *runbook) shims(ctx context.Context, release string) error {
 		return err
 	}
 	r.env = []string{"NODE=node1", "KUBELET=" + r.kubelet, "NEW=" + r.e.UnderTest(base, "kubelet").Path,
-		"KUBECONFIG=" + r.c.APIServer.AdminKubeconfig, "PATH=" + shims + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "LC_ALL=C"}
+		"ROOT_DIR=/var/lib/kubelet", "KUBECONFIG=" + r.c.APIServer.AdminKubeconfig, "PATH=" + shims + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "LC_ALL=C"}
 	return nil
 }
 
@@ -254,6 +265,7 @@ func (r *runbook) systemctl(ctx context.Context, verb string) (string, error) {
 		p := labkit.Program{Path: r.kubelet, Base: old}
 		if strings.Contains(string(out), " "+base) {
 			p.Base = base
+			p = p.WithGates(map[string]bool{"SubpathUnbindAfterStart": false, "OrphanedPodSubpathUnmount": false})
 		}
 		return "", r.node.StartKubelet(ctx, p)
 	case "cat":
