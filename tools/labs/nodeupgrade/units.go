@@ -90,8 +90,8 @@ func init() {
 type unitRow struct {
 	kubelet, unit string
 	flags         []string
-	// ends is what the log of a kubelet that does not start has; empty: it starts,
-	// runs standalone and kills every pod.
+	// ends is in the log of a kubelet that does not start; empty: it starts, runs
+	// standalone and kills every pod.
 	ends string
 }
 
@@ -251,6 +251,10 @@ func runUnits(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		if err := r.ready(ctx); err != nil {
 			return labkit.ReproducedBecause("with %s the pods are not ready: %v", release, err), nil
 		}
+		// What the API says may be from before.
+		if _, err := r.census(ctx, 6, time.Minute); err != nil {
+			return labkit.ReproducedBecause("with %s: %v", release, err), nil
+		}
 	}
 	return labkit.AbsentBecause("one unit for v1.7.0, ours, v1.8.15 and v1.9.11; all %d containers outlived %s → ours → %s → ours", len(before), old, old), nil
 }
@@ -296,37 +300,18 @@ func (r *runbook) row(ctx context.Context, row unitRow) (string, error) {
 			return "the runbook's check says yes: " + out, nil
 		}
 	}
-	before, err := kubeletlab.Take(ctx, r.node)
+	before, err := r.census(ctx, 6, 2*time.Minute)
 	if err != nil {
 		return "", err
-	}
-	if len(before) != 6 {
-		return "", fmt.Errorf("%d containers run before the swap, want three pods of two", len(before))
 	}
 	began := time.Now()
 	log, err := os.ReadFile(r.e.Path("node1-kubelet.log"))
 	if err != nil {
 		return "", err
 	}
-	logged := len(log)
 	err = r.swap(ctx, p, row.flags)
 	if row.ends != "" {
-		if err == nil {
-			return "it starts", nil
-		}
-		// The help text follows an unknown flag, so the end of the log does not say.
-		if log, lerr := os.ReadFile(r.e.Path("node1-kubelet.log")); lerr != nil || !strings.Contains(string(log[logged:]), row.ends) {
-			return "", errors.Join(err, lerr)
-		}
-		after, err := kubeletlab.Take(ctx, r.node)
-		if err != nil {
-			return "", err
-		}
-		if d := kubeletlab.Compare(before, after, func(string, kubeletlab.Container) bool { return true }); len(d.Kept) != len(before) {
-			return fmt.Sprintf("only %d of %d containers go on", len(d.Kept), len(before)), nil
-		}
-		r.e.Fact("%s, %s: ends at its start, all %d containers go on", row.kubelet, row.unit, len(before))
-		return "", nil
+		return r.ended(ctx, row, err, len(log), before)
 	}
 	if err != nil {
 		return "", err
@@ -343,16 +328,41 @@ func (r *runbook) row(ctx context.Context, row unitRow) (string, error) {
 	if !strings.Contains(text, "No API client") && !strings.Contains(text, "standalone mode") {
 		return "its log does not say that it has no API client", nil
 	}
-	err = r.e.WaitUntil(ctx, "no container on the node", 90*time.Second, func(ctx context.Context) (bool, error) {
-		s, err := kubeletlab.Take(ctx, r.node)
-		if err == nil && len(s) > 0 {
-			err = fmt.Errorf("%d of %d containers run", len(s), len(before))
-		}
-		return err == nil, err
-	})
-	if err != nil {
+	if _, err := r.census(ctx, 0, 90*time.Second); err != nil {
 		return err.Error(), nil
 	}
 	r.e.Fact("%s, %s: standalone, no container left %.0f s after the swap began", row.kubelet, row.unit, time.Since(began).Seconds())
 	return "", nil
+}
+
+// ended judges a row whose kubelet must not start: err is of its start, logged
+// the size of its log before that.
+func (r *runbook) ended(ctx context.Context, row unitRow, err error, logged int, before kubeletlab.Snapshot) (string, error) {
+	if err == nil {
+		return "it starts", nil
+	}
+	// The help text follows an unknown flag, so the end of the log does not say.
+	if log, lerr := os.ReadFile(r.e.Path("node1-kubelet.log")); lerr != nil || !strings.Contains(string(log[logged:]), row.ends) {
+		return "", errors.Join(err, lerr)
+	}
+	after, err := kubeletlab.Take(ctx, r.node)
+	if err != nil {
+		return "", err
+	}
+	if d := kubeletlab.Compare(before, after, func(string, kubeletlab.Container) bool { return true }); len(d.Kept) != len(before) {
+		return fmt.Sprintf("only %d of %d containers go on", len(d.Kept), len(before)), nil
+	}
+	r.e.Fact("%s, %s: ends at its start, all %d containers go on", row.kubelet, row.unit, len(before))
+	return "", nil
+}
+
+// census waits until so many containers run on the node, sandboxes counted.
+func (r *runbook) census(ctx context.Context, want int, bound time.Duration) (s kubeletlab.Snapshot, err error) {
+	err = r.e.WaitUntil(ctx, fmt.Sprintf("%d containers on the node", want), bound, func(ctx context.Context) (bool, error) {
+		if s, err = kubeletlab.Take(ctx, r.node); err == nil && len(s) != want {
+			err = fmt.Errorf("%d run", len(s))
+		}
+		return err == nil, err
+	})
+	return s, err
 }
