@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package proofs
+package reproducible
 
 import (
 	"bytes"
@@ -26,8 +26,8 @@ import (
 // profile skips the test unless it was asked for, and returns the checkout.
 func profile(t *testing.T, want ...string) string {
 	t.Helper()
-	if got := os.Getenv("HOLDFAST_PROOFS"); !slices.Contains(want, got) {
-		t.Skipf("HOLDFAST_PROOFS=%q: run make test (short) or make proofs (long)", got)
+	if got := os.Getenv("HOLDFAST_REPRODUCIBLE"); !slices.Contains(want, got) {
+		t.Skipf("HOLDFAST_REPRODUCIBLE=%q: run make test (short) or make reproducible (long)", got)
 	}
 	root, err := base.FindRoot(".")
 	if err != nil {
