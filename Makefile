@@ -1,43 +1,53 @@
-# Thin front of the holdfast command (tools/); each target is one line of it or
-# of hack/. BASE, OFFLINE=1, LAB, PROFILE and PATCH are set on the command line.
-BASE    ?= v1.9.11
+# Thin front of the two commands in tools/; each target is one line of them or
+# of hack/. The settings are given on the command line (make help).
+# The base is the one whose bases/*/base.json says "default".
+BASE    ?=
 PROFILE ?= short
 SEED    ?= 1
 OFFLINE ?=
 PATCH   ?=
+MINUS   ?=
 LAB     ?=
 
-H := _output/tools/holdfast --base $(BASE)
+H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
+L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all tool source vendor test check proofs test-packages upstream-tests upstream-tests-touched hash-oracle flags labs lab binaries up down \
-	patches-check patches-extract patches-normalise discard clean
+.PHONY: all help tool tools source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
+	hash-oracle flags measure-build labs lab binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
-all: tool ## build the drop-in binaries (the default)
-	@$(H) build $(if $(OFFLINE),--offline)
+all: tool ## build the drop-in binaries (the default); MINUS=slug leaves one fix out
+	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
-tool: ## build the holdfast command
-	@hack/build-tool.sh $(MODFLAG)
+help: ## show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug N=number"
 
-binaries: tool ## build every binary that the labs run, stock and ours, old releases included
+tool: ## build the command that makes everything, _output/tools/holdfast
+	@hack/build-tool.sh holdfast $(MODFLAG)
+
+tools: tool ## build that and the command that runs labs, _output/tools/lab
+	@hack/build-tool.sh lab $(MODFLAG)
+
+binaries: tools ## build every binary that the labs run, stock and ours, old releases included
 	@$(H) binaries
 
 source: tool ## write both source trees of BASE below _output/src
 	@$(H) source --variant ours && $(H) source --variant stock
 
-vendor: tool ## write vendor/ and tools/vendor/ for OFFLINE=1
+vendor: tool ## write what OFFLINE=1 builds from: vendor/ (or bases/BASE/vendor) and tools/vendor
 	@$(H) vendor
 
-test: tool test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
+test: tools install-test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
 	@$(H) test
 
-check: tool test-packages source ## repository rules and our own unit tests only
-	@$(H) test --part rules,unit
+check: tools install-test-packages source ## repository rules and our own unit tests only
+	@$(H) test --part rules,tools,unit
 
-proofs: all test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
-	@cd tools && HOLDFAST_PROOFS=long go test -count=1 -v -timeout=3h ./internal/proofs
+reproducible: all install-test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
+	@cd tools && HOLDFAST_REPRODUCIBLE=long go test -count=1 -v -timeout=3h ./internal/reproducible
 
-test-packages: ## install the Debian packages that the rules and unit tests miss (root)
+install-test-packages: ## install the Debian packages that the rules and unit tests miss (root)
 	@hack/install-test-packages.sh
 
 upstream-tests: tool ## upstream's tests of everything the binaries link, stock against ours (long)
@@ -46,35 +56,41 @@ upstream-tests: tool ## upstream's tests of everything the binaries link, stock 
 upstream-tests-touched: tool ## upstream's tests of the packages that overlay or series touch
 	@$(H) upstream-tests --set touched
 
+minus-one: tool ## build the product without each fix in turn (long)
+	@$(H) minus-one --how build $(MINUS)
+
 hash-oracle: tool ## container hashes against the code of 1.6 to 1.9, N=10000000 random containers
 	@cd tools && go run ./cmd/container-hash-oracle -n $(or $(N),100000)
 
 flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md)
 	@$(H) flags
 
-labs: tool ## all labs in PROFILE
-	@$(H) lab --all --profile $(PROFILE) --seed $(SEED)
+measure-build: ## time and memory of building, for docs/design/build.md; COLD=1 with an empty build cache
+	@cd tools && go run ./cmd/measure-build $(if $(COLD),-cold)
 
-lab: tool ## one lab: make lab LAB=cluster-smoke PROFILE=long
-	@$(H) lab $(LAB) --profile $(PROFILE) --seed $(SEED)
+labs: tools ## all labs in PROFILE
+	@$(L) --all --profile $(PROFILE) --seed $(SEED)
 
-up: tool ## a cluster of our binaries to try things on; prints its kubeconfig
-	@$(H) up
+lab: tools ## one lab: make lab LAB=cluster-smoke PROFILE=long
+	@$(L) $(LAB) --profile $(PROFILE) --seed $(SEED)
 
-down: tool ## stop that cluster
-	@$(H) down
+up: tools ## a cluster of our binaries to try things on; prints its kubeconfig
+	@$(L) up
+
+down: tools ## stop that cluster
+	@$(L) down
 
 patches-check: tool ## check names, trailers and normal form of the patches
 	@$(H) patches check
 
-patches-extract: tool ## carry edits in _output/src/$(BASE)/ours back into overlay and patches
+patches-extract: tool ## carry edits in _output/src/BASE/ours back into overlay and patches
 	@$(H) patches extract $(if $(PATCH),--patch $(PATCH))
 
 patches-normalise: tool ## rewrite patches in normal form
 	@$(H) patches normalise
 
-discard: tool ## give up edits in _output/src/$(BASE)/ours
-	@$(H) discard
+discard-edits: tool ## throw away edits in _output/src/BASE/ours
+	@$(H) discard-edits
 
-clean: ## remove everything generated but vendor/
+clean: ## remove everything generated but the vendor folders
 	@rm -rf _output

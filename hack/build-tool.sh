@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the holdfast command, _output/tools/holdfast. Arguments go to go build.
+# Builds a command of tools/ into _output/tools. The first argument is its name,
+# holdfast or lab; the others go to go build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if ! command -v go >/dev/null; then
@@ -7,6 +8,6 @@ if ! command -v go >/dev/null; then
   exit 1
 fi
 export GOFLAGS='' GOWORK=off GOTOOLCHAIN=local CGO_ENABLED=0
-root=$PWD
+root=$PWD name=$1
 cd tools
-exec go build "$@" -trimpath -buildvcs=false -o "$root/_output/tools/holdfast" ./cmd/holdfast
+exec go build "${@:2}" -trimpath -buildvcs=false -o "$root/_output/tools/$name" "./cmd/$name"

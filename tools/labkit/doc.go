@@ -103,10 +103,10 @@
 //
 // # Running
 //
-//	holdfast lab                          list the labs
-//	holdfast lab replica-gone --profile short --seed 7
-//	holdfast lab replica-gone --variant stock --keep    one variant; artefacts stay
-//	holdfast lab replica-gone --bin v1.9.11/ours=/some/dir/with/binaries
+//	lab                          list the labs
+//	lab replica-gone --profile short --seed 7
+//	lab replica-gone --variant stock --keep    one variant; artefacts stay
+//	lab replica-gone --bin v1.9.11/ours=/some/dir/with/binaries
 //
 // An author's --bin may map stock binaries to both roles while ours do not
 // exist yet; stock must then still answer reproduced.

@@ -77,15 +77,17 @@ type Env struct {
 	pki *PKI
 
 	bins  *Binaries
+	up    *upCluster // of the lab up
 	out   io.Writer
 	file  io.Writer // events.log
 	began time.Time
 
-	mu    sync.Mutex
-	facts []string
-	dumps []func(context.Context, string) error
-	nodes int
-	ports map[int]bool
+	mu      sync.Mutex
+	facts   []string
+	numbers []Number
+	dumps   []func(context.Context, string) error
+	nodes   int
+	ports   map[int]bool
 }
 
 // Step says what the lab does now, on the console and in events.log.

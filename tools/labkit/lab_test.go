@@ -36,10 +36,10 @@ func TestExpand(t *testing.T) {
 func TestFailed(t *testing.T) {
 	f := &Failed{}
 	for _, o := range []Outcome{
-		{Variant: Stock, Expected: Reproduced, Result: Result{Verdict: Reproduced}},
-		{Variant: Stock, Expected: Reproduced, Result: Result{Verdict: Inconclusive}},
-		{Variant: Ours, Expected: Absent, Result: Result{Verdict: Reproduced}},
-		{Variant: GateOff, Expected: Reproduced, Result: Result{Verdict: Absent}},
+		{Variant: Stock, Expected: Reproduced, Verdict: Reproduced},
+		{Variant: Stock, Expected: Reproduced, Verdict: Inconclusive},
+		{Variant: Ours, Expected: Absent, Verdict: Reproduced},
+		{Variant: GateOff, Expected: Reproduced, Verdict: Absent},
 	} {
 		f.add("x", o)
 	}
@@ -48,5 +48,27 @@ func TestFailed(t *testing.T) {
 	}
 	if got, want := strings.Join(f.Wrong, ", "), "x (ours), x (ours-gate-off)"; got != want {
 		t.Errorf("Wrong: %s, want %s", got, want)
+	}
+}
+
+// TestAgain: a lab that could not tell is run again, one that answered wrongly is
+// not, whatever its other variants answered.
+func TestAgain(t *testing.T) {
+	asExpected := Outcome{Variant: Stock, Expected: Reproduced, Verdict: Reproduced}
+	couldNotTell := Outcome{Variant: Ours, Expected: Absent, Verdict: Inconclusive}
+	wrong := Outcome{Variant: GateOff, Expected: Reproduced, Verdict: Absent}
+	for name, c := range map[string]struct {
+		outcomes []Outcome
+		want     bool
+	}{
+		"could not be run":                       {nil, false},
+		"as expected":                            {[]Outcome{asExpected}, false},
+		"inconclusive":                           {[]Outcome{asExpected, couldNotTell}, true},
+		"wrong":                                  {[]Outcome{asExpected, wrong}, false},
+		"one variant inconclusive, one is wrong": {[]Outcome{couldNotTell, wrong}, false},
+	} {
+		if got := again(c.outcomes); got != c.want {
+			t.Errorf("%s: run again is %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -183,7 +183,7 @@ func hasAllCapabilities() bool {
 
 func (e *Env) needMachine() error {
 	if os.Getenv(envMachine) != e.ID {
-		return errors.New("nodes need a machine of their own: run the lab with `holdfast lab`")
+		return errors.New("nodes need a machine of their own: run it as `lab NAME` does")
 	}
 	return nil
 }

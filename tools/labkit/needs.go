@@ -45,10 +45,10 @@ func (bs *Binaries) OurBuild(b Binary) bool {
 	return bs.Path(b) == filepath.Join(bs.Dir, b.Base, b.Variant.Dir(), b.Name)
 }
 
-// UpNeeds are the binaries that Up runs for v.
-func UpNeeds(v Variant) []Binary {
+// UpNeeds are the binaries of a base that Up runs for v.
+func UpNeeds(base string, v Variant) []Binary {
 	var out []Binary
-	for _, b := range upNeeds() {
+	for _, b := range upNeeds(base) {
 		out = append(out, b.forVariant(v))
 	}
 	return out

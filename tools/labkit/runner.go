@@ -61,22 +61,11 @@ func (f *Failed) Error() string {
 	return "not as expected: " + strings.Join(f.Labs, ", ")
 }
 
-// Outcome is one variant's answer with what is known about its run.
-type Outcome struct {
-	Variant  Variant
-	Expected Verdict
-	Result   Result
-	Took     time.Duration
-	Dir      string // kept artefacts, or "" if removed
-}
-
-// AsExpected says whether the variant answered as it must.
-func (o Outcome) AsExpected() bool { return o.Result.Verdict == o.Expected }
-
 // request is what the machine's runner is told, response what it answers.
 type request struct {
 	Lab, ID, Dir, Root string
-	Gates, Slugs       []string // of the lab
+	Gates, Slugs       []string   // of the lab
+	Up                 *upCluster `json:",omitempty"` // of the lab up
 	Variant            Variant
 	Profile            Profile
 	Seed               uint64
@@ -86,33 +75,40 @@ type request struct {
 }
 
 type response struct {
-	Result Result
-	Took   time.Duration
+	Result  Result
+	Numbers []Number
+	Took    time.Duration
 }
 
 // RunLabs runs each lab in all its variants and prints plan, steps and
-// verdicts. The error is a *Failed, a usage error of package exit, or a failed precondition.
-func RunLabs(ctx context.Context, names []string, o Options) error {
+// verdicts. The error is a *Failed, a usage error of package exit, or a failed
+// precondition. The outcomes so far are returned in any case, and kept.
+func RunLabs(ctx context.Context, names []string, o Options) ([]Outcome, error) {
+	root, err := base.FindRoot(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	table, err := slugs.Load(root)
+	if err != nil {
+		return nil, err
+	}
+	if err := UseTable(table); err != nil {
+		return nil, err
+	}
+	return runLabs(ctx, root, names, o)
+}
+
+// runLabs is RunLabs for a checkout whose table is in use.
+func runLabs(ctx context.Context, root string, names []string, o Options) ([]Outcome, error) {
 	if o.Out == nil {
 		o.Out = os.Stdout
 	}
 	if o.Profile != Short && o.Profile != Long {
-		return exit.Usagef("--profile %q: want %s or %s", o.Profile, Short, Long)
-	}
-	root, err := base.FindRoot(o.Root)
-	if err != nil {
-		return err
-	}
-	table, err := slugs.Load(root)
-	if err != nil {
-		return err
-	}
-	if err := UseTable(table); err != nil {
-		return err
+		return nil, exit.Usagef("--profile %q: want %s or %s", o.Profile, Short, Long)
 	}
 	bins, err := NewBinaries(root, o.Bins)
 	if err != nil {
-		return exit.Usagef("%v", err)
+		return nil, exit.Usagef("%v", err)
 	}
 	type job struct {
 		lab      *Lab
@@ -124,17 +120,17 @@ func RunLabs(ctx context.Context, names []string, o Options) error {
 	for _, name := range names {
 		l, err := Find(name)
 		if err != nil {
-			return exit.Usagef("%v", err)
+			return nil, exit.Usagef("%v", err)
 		}
 		vs := l.variants()
 		if len(o.Only) > 0 {
 			vs = nil
 			for _, v := range o.Only {
 				if l.Expected(v) == "" {
-					return exit.Usagef("--variant %q: lab %s has %s and \"%s -SLUG\"", v, l.Name, words(l.variants()), Ours)
+					return nil, exit.Usagef("--variant %q: lab %s has %s and \"%s -SLUG\"", v, l.Name, words(l.variants()), Ours)
 				}
 				if v == GateOff && len(l.gates) == 0 {
-					return exit.Usagef("--variant %s: lab %s has no feature gate", v, l.Name)
+					return nil, exit.Usagef("--variant %s: lab %s has no feature gate", v, l.Name)
 				}
 				vs = append(vs, v)
 			}
@@ -148,26 +144,31 @@ func RunLabs(ctx context.Context, names []string, o Options) error {
 		jobs = append(jobs, job{l, vs})
 	}
 	if err := prepare(ctx, root, bins, needs, pkgs, o.Out); err != nil {
-		return err
+		return nil, err
 	}
 
 	failed := &Failed{}
+	var all []Outcome
 	for _, j := range jobs {
 		outs, err := runLab(ctx, j.lab, j.variants, root, bins, o)
 		if err != nil {
-			return err
+			return all, err
+		}
+		all = append(all, outs...)
+		if err := keepOutcomes(root, j.lab.Name, o.Profile, outs); err != nil {
+			return all, err
 		}
 		for _, out := range outs {
 			failed.add(j.lab.Name, out)
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("lab %s: %w", j.lab.Name, context.Cause(ctx))
+			return all, fmt.Errorf("lab %s: %w", j.lab.Name, context.Cause(ctx))
 		}
 	}
 	if len(failed.Labs) > 0 {
-		return failed
+		return all, failed
 	}
-	return nil
+	return all, nil
 }
 
 func words(vs []Variant) string {
@@ -185,7 +186,7 @@ func (f *Failed) add(lab string, o Outcome) {
 	}
 	name := fmt.Sprintf("%s (%s)", lab, o.Variant)
 	f.Labs = append(f.Labs, name)
-	if o.Result.Verdict != Inconclusive {
+	if o.Verdict != Inconclusive {
 		f.Wrong = append(f.Wrong, name)
 	}
 }
@@ -236,6 +237,7 @@ func runLab(ctx context.Context, l *Lab, vs []Variant, root string, bins *Binari
 		timeout = l.timeout(o.Profile)
 	}
 	var outs []Outcome
+	commit := commitOf(root)
 	for i, v := range vs {
 		if ctx.Err() != nil {
 			break
@@ -243,13 +245,18 @@ func runLab(ctx context.Context, l *Lab, vs []Variant, root string, bins *Binari
 		req := request{Lab: l.Name, Gates: l.gates, Slugs: l.slugs, ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 			Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins}
 		began := time.Now()
-		res := runMachine(ctx, req, o.Out)
-		out := Outcome{Variant: v, Expected: l.Expected(v), Result: res, Took: time.Since(began), Dir: req.Dir}
+		res, numbers := runMachine(ctx, req, o.Out)
+		out := Outcome{Lab: l.Name, Variant: v, Profile: o.Profile, Seed: o.Seed, Commit: commit, Began: began.UTC().Truncate(time.Second),
+			Seconds: time.Since(began).Round(100 * time.Millisecond).Seconds(), Expected: l.Expected(v),
+			Verdict: res.Verdict, Why: res.Why, Facts: res.Facts, Numbers: numbers}
+		if r, err := filepath.Rel(root, req.Dir); err == nil {
+			out.Artefacts = r
+		}
 		if out.AsExpected() && !o.Keep {
 			if err := os.RemoveAll(req.Dir); err != nil {
 				return nil, err
 			}
-			out.Dir = ""
+			out.Artefacts = ""
 		} else if !o.Keep {
 			dropBulk(req.Dir)
 		}
@@ -280,36 +287,36 @@ func printTable(w io.Writer, l *Lab, outs []Outcome) {
 		if !o.AsExpected() {
 			mark = "WRONG"
 		}
-		why, _, _ := strings.Cut(o.Result.Why, "\n")
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%s\n", o.Variant, o.Result.Verdict, o.Expected, mark, o.Took.Seconds(), why)
+		why, _, _ := strings.Cut(o.Why, "\n")
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%s\n", o.Variant, o.Verdict, o.Expected, mark, o.Seconds, why)
 	}
 	t.Flush()
 	for _, o := range outs {
-		for _, f := range o.Result.Facts {
+		for _, f := range o.Facts {
 			fmt.Fprintf(w, "  %s: %s\n", o.Variant, f)
 		}
-		if _, more, ok := strings.Cut(o.Result.Why, "\n"); ok {
+		if _, more, ok := strings.Cut(o.Why, "\n"); ok {
 			fmt.Fprintf(w, "  %s, in full:\n%s\n", o.Variant, indent(more))
 		}
-		if o.Dir != "" {
-			fmt.Fprintf(w, "  %s: artefacts in %s\n", o.Variant, o.Dir)
+		if o.Artefacts != "" {
+			fmt.Fprintf(w, "  %s: artefacts in %s\n", o.Variant, o.Artefacts)
 		}
 	}
 }
 
 // runMachine starts a machine for one variant, waits, and checks from the
 // outside that nothing is left. Whatever goes wrong is Inconclusive.
-func runMachine(ctx context.Context, req request, out io.Writer) Result {
+func runMachine(ctx context.Context, req request, out io.Writer) (Result, []Number) {
 	b, err := json.Marshal(req)
 	if err != nil {
-		return InconclusiveBecause("%v", err)
+		return InconclusiveBecause("%v", err), nil
 	}
 	if err := os.MkdirAll(req.Dir, 0o755); err != nil {
-		return InconclusiveBecause("%v", err)
+		return InconclusiveBecause("%v", err), nil
 	}
 	file := filepath.Join(req.Dir, "request.json")
 	if err := os.WriteFile(file, b, 0o644); err != nil {
-		return InconclusiveBecause("%v", err)
+		return InconclusiveBecause("%v", err), nil
 	}
 	self := selfExe()
 	cmd := exec.Command(self, hookInit, self, InnerCommand, file)
@@ -318,7 +325,7 @@ func runMachine(ctx context.Context, req request, out io.Writer) Result {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL,
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
 	if err := startCmd(cmd); err != nil {
-		return InconclusiveBecause("make the machine's namespaces: %v", err)
+		return InconclusiveBecause("make the machine's namespaces: %v", err), nil
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -340,13 +347,14 @@ wait:
 			_ = cmd.Process.Kill()
 		}
 	}
+	var numbers []Number
 	res := InconclusiveBecause("the lab's process ended without an answer: %s", describeExit(ended))
 	if b, err := os.ReadFile(filepath.Join(req.Dir, "result.json")); err == nil {
 		var r response
 		if err := json.Unmarshal(b, &r); err != nil {
-			return InconclusiveBecause("result.json: %v", err)
+			return InconclusiveBecause("result.json: %v", err), nil
 		}
-		res = r.Result
+		res, numbers = r.Result, r.Numbers
 	}
 	// A machine that could not clean up took its namespaces with it, but not
 	// its cgroups. That they were left is in its answer.
@@ -356,7 +364,7 @@ wait:
 		res = Result{Verdict: Inconclusive, Facts: res.Facts,
 			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", few(leaks), res.Verdict, res.Why)}
 	}
-	return res
+	return res, numbers
 }
 
 // InnerCommand is the hidden command that runs one variant inside its machine;
@@ -378,6 +386,9 @@ func RunInner(file string) error {
 		return err
 	}
 	l.gates, l.slugs = req.Gates, req.Slugs
+	if req.Up != nil {
+		l.Needs = upNeeds(req.Up.Base)
+	}
 	sup, err := NewSupervisor(req.Dir, req.ID)
 	if err != nil {
 		return err
@@ -390,12 +401,12 @@ func RunInner(file string) error {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(l.Name))
 	e := &Env{Supervisor: sup, Lab: l, Variant: req.Variant, Profile: req.Profile, Seed: req.Seed,
-		Rand: mrand.New(mrand.NewPCG(req.Seed, h.Sum64())), Root: req.Root, bins: req.Bins, out: os.Stdout, file: log, began: time.Now()}
+		Rand: mrand.New(mrand.NewPCG(req.Seed, h.Sum64())), Root: req.Root, up: req.Up, bins: req.Bins, out: os.Stdout, file: log, began: time.Now()}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	res := e.run(ctx, req)
-	b, err = json.MarshalIndent(response{res, time.Since(e.began)}, "", "  ")
+	b, err = json.MarshalIndent(response{res, e.numbers, time.Since(e.began)}, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func TestMachine(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(outs) != 1 || outs[0].Result.Verdict != tt.verdict || !strings.Contains(outs[0].Result.Why, tt.why) {
+			if len(outs) != 1 || outs[0].Verdict != tt.verdict || !strings.Contains(outs[0].Why, tt.why) {
 				t.Errorf("got %+v\n%s", outs, out.String())
 			}
 			if outs[0].AsExpected() == tt.kept {
@@ -113,7 +113,7 @@ func TestMachine(t *testing.T) {
 				t.Errorf("no plan in:\n%s", out.String())
 			}
 			if tt.lab == "t-dump" {
-				if m, _ := filepath.Glob(filepath.Join(outs[0].Dir, "dump", "x")); len(m) != 1 {
+				if m, _ := filepath.Glob(filepath.Join(root, outs[0].Artefacts, "dump", "x")); len(m) != 1 {
 					t.Error("no dump")
 				}
 			}
@@ -129,7 +129,7 @@ func TestMachineInterrupted(t *testing.T) {
 	defer cancel()
 	l, _ := Find("t-slow")
 	outs, err := runLab(ctx, l, l.variants(), t.TempDir(), &Binaries{}, Options{Profile: Short, Timeout: time.Minute, Out: &bytes.Buffer{}})
-	if err != nil || len(outs) != 1 || outs[0].Result.Why != "interrupted" {
+	if err != nil || len(outs) != 1 || outs[0].Why != "interrupted" {
 		t.Errorf("got %+v, %v", outs, err)
 	}
 }
@@ -141,10 +141,10 @@ func TestSeed(t *testing.T) {
 	facts := func(seed uint64) string {
 		l, _ := Find("t-fine")
 		outs, err := runLab(context.Background(), l, l.variants(), t.TempDir(), &Binaries{}, Options{Profile: Short, Seed: seed, Out: &bytes.Buffer{}})
-		if err != nil || len(outs[0].Result.Facts) != 1 {
+		if err != nil || len(outs[0].Facts) != 1 {
 			t.Fatalf("%v %+v", err, outs)
 		}
-		return outs[0].Result.Facts[0]
+		return outs[0].Facts[0]
 	}
 	if a, b := facts(1), facts(1); a != b {
 		t.Errorf("seed 1 gives %q and %q", a, b)
@@ -185,7 +185,7 @@ func TestRunLabsErrors(t *testing.T) {
 			tt.want = "needs root"
 		}
 		tt.o.Out = &bytes.Buffer{}
-		err := RunLabs(context.Background(), tt.names, tt.o)
+		_, err := RunLabs(context.Background(), tt.names, tt.o)
 		if err == nil || exit.Code(err) != tt.code || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v %+v: status %d, %v; want status %d and %q", tt.names, tt.o, exit.Code(err), err, tt.code, tt.want)
 		}

@@ -28,11 +28,10 @@ const upLab = "up"
 // UpServeCommand is the hidden command that stays in the background.
 const UpServeCommand = "up-serve"
 
-// upBase is the release that up runs.
-const upBase = "v1.9.11"
-
 // UpOptions says what Up starts.
 type UpOptions struct {
+	// Base is the release that runs.
+	Base string
 	// Variant is whose kube-controller-manager and kubelet: Ours or Stock.
 	Variant Variant
 	Nodes   int
@@ -42,9 +41,12 @@ type UpOptions struct {
 }
 
 // upRequest is what the background process is told.
-type upRequest struct {
-	Machine request
-	Nodes   int
+type upRequest struct{ Machine request }
+
+// upCluster is what the lab up starts.
+type upCluster struct {
+	Base  string
+	Nodes int
 	// Port is where the apiserver is reached on the host's loopback.
 	Port int
 }
@@ -59,9 +61,9 @@ type upState struct {
 
 func upDir(root string) string { return filepath.Join(root, "_output", "up") }
 
-func upNeeds() []Binary {
-	return []Binary{StockBinary(upBase, "kube-apiserver"), StockBinary(upBase, "kube-scheduler"), StockBinary(upBase, "kubectl"),
-		BinaryUnderTest(upBase, "kube-controller-manager"), BinaryUnderTest(upBase, "kubelet")}
+func upNeeds(base string) []Binary {
+	return []Binary{StockBinary(base, "kube-apiserver"), StockBinary(base, "kube-scheduler"), StockBinary(base, "kubectl"),
+		BinaryUnderTest(base, "kube-controller-manager"), BinaryUnderTest(base, "kubelet")}
 }
 
 // Up starts a cluster that outlives this process and prints how to use it.
@@ -83,12 +85,12 @@ func Up(ctx context.Context, o UpOptions) error {
 	dir := upDir(root)
 	if s, err := readUpState(dir); err == nil {
 		if s.alive() {
-			return fmt.Errorf("a cluster is up already (process %d, %s): end it with `holdfast down`", s.Pid, dir)
+			return fmt.Errorf("a cluster is up already (process %d, %s): end it with `make down`", s.Pid, dir)
 		}
-		return fmt.Errorf("an earlier cluster ended by itself; its logs are in %s: clear it away with `holdfast down`", dir)
+		return fmt.Errorf("an earlier cluster ended by itself; its logs are in %s: clear it away with `make down`", dir)
 	}
 	var needs []Binary
-	for _, b := range upNeeds() {
+	for _, b := range upNeeds(o.Base) {
 		needs = append(needs, b.forVariant(o.Variant))
 	}
 	if err := prepare(ctx, root, bins, needs, nil, o.Out); err != nil {
@@ -107,8 +109,8 @@ func Up(ctx context.Context, o UpOptions) error {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	req := upRequest{Nodes: o.Nodes, Port: port, Machine: request{Lab: upLab, ID: id, Dir: dir, Root: root,
-		Variant: o.Variant, Profile: Long, Seed: uint64(o.Nodes)<<32 | uint64(port), Keep: true, Timeout: 10 * 365 * 24 * time.Hour, Bins: bins}}
+	req := upRequest{request{Lab: upLab, Up: &upCluster{o.Base, o.Nodes, port}, ID: id, Dir: dir, Root: root,
+		Variant: o.Variant, Profile: Long, Keep: true, Timeout: 10 * 365 * 24 * time.Hour, Bins: bins}}
 	file := filepath.Join(dir, "up.json")
 	if err := writeJSON(file, req); err != nil {
 		return err
@@ -129,7 +131,7 @@ func Up(ctx context.Context, o UpOptions) error {
 		_ = cmd.Process.Kill()
 		return err
 	}
-	fmt.Fprintf(o.Out, "starting etcd, kube-apiserver, kube-scheduler (stock), kube-controller-manager and %d kubelet(s) (%s), %s; log: %s\n", o.Nodes, o.Variant, upBase, log.Name())
+	fmt.Fprintf(o.Out, "starting etcd, kube-apiserver, kube-scheduler (stock), kube-controller-manager and %d kubelet(s) (%s), %s; log: %s\n", o.Nodes, o.Variant, o.Base, log.Name())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	ready := filepath.Join(dir, "ready")
@@ -146,10 +148,10 @@ func Up(ctx context.Context, o UpOptions) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	kubectl := bins.Path(StockBinary(upBase, "kubectl"))
+	kubectl := bins.Path(StockBinary(o.Base, "kubectl"))
 	fmt.Fprintf(o.Out, "the cluster is up. Try:\n  export KUBECONFIG=%s\n  %s get nodes\n", filepath.Join(dir, "kubeconfig"), kubectl)
 	fmt.Fprintf(o.Out, "images in it: %s %s (there is no registry; see labs/cluster-smoke)\n", WebImage("v1"), WebImage("v2"))
-	fmt.Fprintf(o.Out, "logs: %s\nend it with: holdfast down\n", dir)
+	fmt.Fprintf(o.Out, "logs: %s\nend it with: make down\n", dir)
 	return nil
 }
 
@@ -164,14 +166,14 @@ func UpServe(ctx context.Context, file string) error {
 	if err := json.Unmarshal(b, &req); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", req.Port))
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", req.Machine.Up.Port))
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	go forward(l, "unix", upSocket(req.Machine.ID))
 	defer os.Remove(upSocket(req.Machine.ID))
-	res := runMachine(ctx, req.Machine, os.Stdout)
+	res, _ := runMachine(ctx, req.Machine, os.Stdout)
 	if res.Verdict != Absent {
 		return fmt.Errorf("%s", res.Why)
 	}
@@ -211,20 +213,20 @@ func forward(l net.Listener, network, addr string) {
 }
 
 func init() {
-	l := &Lab{Name: upLab, Summary: "a cluster for a person", Plan: func(Profile) []string { return nil }, Needs: upNeeds(),
+	l := &Lab{Name: upLab, Summary: "a cluster for a person", Plan: func(Profile) []string { return nil },
 		Expect: map[Variant]Verdict{Stock: Absent, Ours: Absent}, Run: runUp}
 	hidden[l.Name] = l
 }
 
 func runUp(ctx context.Context, e *Env) (Result, error) {
-	nodes, port := int(e.Seed>>32), int(e.Seed&0xffffffff)
+	up := e.up
 	cc := ClusterConfig{
-		APIServer:         &APIServerConfig{Program: e.Stock(upBase, "kube-apiserver"), Audit: true},
-		ControllerManager: &ControllerManagerConfig{Program: e.UnderTest(upBase, "kube-controller-manager")},
-		Scheduler:         &SchedulerConfig{Program: e.Stock(upBase, "kube-scheduler")},
+		APIServer:         &APIServerConfig{Program: e.Stock(up.Base, "kube-apiserver"), Audit: true},
+		ControllerManager: &ControllerManagerConfig{Program: e.UnderTest(up.Base, "kube-controller-manager")},
+		Scheduler:         &SchedulerConfig{Program: e.Stock(up.Base, "kube-scheduler")},
 	}
-	for i := range nodes {
-		cc.Nodes = append(cc.Nodes, NodeConfig{Name: fmt.Sprintf("node%d", i+1), Kubelet: e.UnderTest(upBase, "kubelet")})
+	for i := range up.Nodes {
+		cc.Nodes = append(cc.Nodes, NodeConfig{Name: fmt.Sprintf("node%d", i+1), Kubelet: e.UnderTest(up.Base, "kubelet")})
 	}
 	c, err := e.StartCluster(ctx, cc)
 	if err != nil {
@@ -238,7 +240,7 @@ func runUp(ctx context.Context, e *Env) (Result, error) {
 	defer l.Close()
 	go forward(l, "tcp", strings.TrimPrefix(c.APIServer.URL, "https://"))
 	base := strings.TrimSuffix(c.APIServer.AdminKubeconfig, ".conf")
-	conf := kubeconfig(fmt.Sprintf("https://127.0.0.1:%d", port), e.pki.CAFile, base+".crt", base+".key")
+	conf := kubeconfig(fmt.Sprintf("https://127.0.0.1:%d", up.Port), e.pki.CAFile, base+".crt", base+".key")
 	if err := os.WriteFile(e.Path("kubeconfig"), []byte(conf), 0o600); err != nil {
 		return Result{}, err
 	}

@@ -194,7 +194,7 @@ func checkVendor(b *base.Base, variant base.Variant) error {
 		return err
 	}
 	if got := strings.TrimSpace(string(raw)); got != key {
-		return exit.Preconditionf("OFFLINE: %s was made from other patches, overlay files or pins than this checkout has (%.12s is not %.12s): run %s again, where the network is", dir, got, key, again)
+		return exit.Preconditionf("OFFLINE: %s/ was made from other patches, overlay files or pins than this checkout has (%.12s is not %.12s): run %s again, where the network is", dir, got, key, again)
 	}
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"holdfast/tools/internal/auditrv"
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/labcmd"
 )
 
 // common are the flags that most subcommands share.
@@ -58,7 +57,7 @@ func Main(args []string) int {
 	c := &common{}
 	c.cmd = group(&cobra.Command{
 		Use:           "holdfast",
-		Short:         "Build and test drop-in binaries of old Kubernetes releases",
+		Short:         "Build and test drop-in binaries of old Kubernetes releases (the labs are run by lab)",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
@@ -67,8 +66,7 @@ func Main(args []string) int {
 	cmd.PersistentFlags().StringVar(&c.base, "base", "", "upstream release to work on: a folder of bases/ (default the one whose base.json says so)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
 	cmd.AddCommand(buildCommand(c), sourceCommand(c), discardCommand(c), vendorCommand(c), patchesCommand(c),
-		testCommand(c), upstreamTestsCommand(c), binariesCommand(c), flagsCommand(c), auditrv.Command())
-	cmd.AddCommand(labcmd.Commands()...)
+		testCommand(c), upstreamTestsCommand(c), minusOneCommand(c), binariesCommand(c), flagsCommand(c), auditrv.Command())
 	cmd.SetArgs(args)
 	err := cmd.Execute()
 	if err != nil {

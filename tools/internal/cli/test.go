@@ -4,32 +4,17 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/builder"
+	"holdfast/tools/internal/ci"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/flagtable"
-	"holdfast/tools/internal/hashoracle"
-	"holdfast/tools/internal/labbuild"
 	"holdfast/tools/internal/parts"
-	"holdfast/tools/internal/upstreamtest"
-	"holdfast/tools/labkit"
 )
 
 func testCommand(c *common) *cobra.Command {
@@ -38,12 +23,17 @@ func testCommand(c *common) *cobra.Command {
 		Use:   "test",
 		Short: "Run what CI runs: rules, unit tests, upstream's tests of touched packages, labs",
 		Args:  exit.NoArgs,
+		Example: `  holdfast test
+  holdfast test --part rules`,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
 				return err
 			}
-			all := testParts(b)
+			all, err := ci.Parts(b)
+			if err != nil {
+				return err
+			}
 			var names []string
 			for _, p := range all {
 				names = append(names, p.Name)
@@ -69,137 +59,44 @@ func testCommand(c *common) *cobra.Command {
 	return cmd
 }
 
-func testParts(b *base.Base) []parts.Part {
-	return []parts.Part{
-		{Name: "rules", Run: func() (parts.Count, error) { return goTest(filepath.Join(b.Root, "tools"), "./...") }},
-		{Name: "source", Run: func() (parts.Count, error) {
-			if err := writeTrees(b); err != nil {
-				return parts.Count{}, err
-			}
-			return parts.Count{Passed: len(b.Variants)}, nil
-		}},
-		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return buildForLabs(b) }},
-		{Name: "proofs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
-			return goTestEnv([]string{"HOLDFAST_PROOFS=short"}, filepath.Join(b.Root, "tools"), "-count=1", "./internal/proofs")
-		}},
-		{Name: "unit", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
-			for _, verb := range []string{"build", "vet"} {
-				if err := goRun(b.Root, verb, "./..."); err != nil {
-					return parts.Count{}, err
-				}
-			}
-			own, err := ownPackages(b)
-			if err != nil {
-				return parts.Count{}, err
-			}
-			return goTest(b.Root, append([]string{"./..."}, own...)...)
-		}},
-		{Name: "hash-oracle", Needs: []string{"source"}, Run: func() (parts.Count, error) {
-			r, err := hashoracle.Run(hashoracle.Options{Root: b.Root, Containers: 100000, Seed: 1, Workers: 2, Log: os.Stdout})
-			if err != nil {
-				return parts.Count{}, err
-			}
-			if r.Differ > 0 {
-				return parts.Count{Failed: 1}, exit.Preconditionf("%d of %d containers have another hash than the releases' own code gives:\n%s", r.Differ, r.Containers, strings.Join(r.Mismatches, "\n"))
-			}
-			fmt.Printf("%d random containers: %d hashes as the releases' own code gives them, %d rightly withheld, %d differ\n", r.Containers, r.Hashes, r.Withheld, r.Differ)
-			return parts.Count{Passed: 1}, nil
-		}},
-		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
-			n, err := flagtable.Check(b.Root, os.Stdout)
-			return parts.Count{Passed: n}, err
-		}},
-		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) { return upstreamTests(b, false) }},
-		{Name: "upstream-touched-1.2", Run: func() (parts.Count, error) {
-			b, err := base.Load(b.Root, "v1.2.0")
-			if err != nil {
-				return parts.Count{}, err
-			}
-			if err := writeTrees(b); err != nil {
-				return parts.Count{}, err
-			}
-			return upstreamTests(b, false)
-		}},
-		{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return runLabs(b) }},
-	}
-}
-
 func binariesCommand(c *common) *cobra.Command {
 	return &cobra.Command{
 		Use:   "binaries",
-		Short: "Build the product and every binary that the labs run",
+		Short: "Build the product and every binary that the labs of make test run",
 		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
 				return err
 			}
-			_, err = buildForLabs(b)
+			_, err = ci.Binaries(b)
 			return err
 		},
 	}
 }
 
-// ownPackages lists, as folders of the root module, the overlay's packages that
-// stand alone. Some lie below a folder that go.mod ignores for the sake of
-// overlay files that do not, so that "./..." misses them.
-func ownPackages(b *base.Base) ([]string, error) {
-	_, oursOnly, err := upstreamtest.Touched(b)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, p := range oursOnly {
-		dir, ok := strings.CutPrefix(p, b.Module+"/")
-		if !ok {
-			dir = "staging/src/" + p
-		}
-		out = append(out, "./"+dir)
-	}
-	return out, nil
-}
-
-// writeTrees writes all source trees of b.
-func writeTrees(b *base.Base) error {
-	for _, v := range b.VariantNames() {
-		if _, err := builder.Source(b, v); err != nil {
+func minusOneCommand(c *common) *cobra.Command {
+	var how string
+	cmd := &cobra.Command{
+		Use:   "minus-one [SLUG...]",
+		Short: "See that our variant can do without each slug; without names each one of the product",
+		RunE: func(_ *cobra.Command, names []string) error {
+			b, err := c.load()
+			if err != nil {
+				return err
+			}
+			if how != ci.Fits && how != ci.Compile && how != ci.Build {
+				return exit.Usagef("--how %q: it is %s, %s or %s", how, ci.Fits, ci.Compile, ci.Build)
+			}
+			n, err := ci.MinusOne(b, how, names...)
+			if err == nil {
+				fmt.Printf("%s can do without each of %d slugs (%s)\n", b.Name, n.Passed, how)
+			}
 			return err
-		}
+		},
 	}
-	return nil
-}
-
-// upstreamTests runs upstream's tests in both trees of b, of the packages that
-// overlay or series touch or of all that the binaries link as well, and compares
-// what fails. The trees are there.
-func upstreamTests(b *base.Base, all bool) (parts.Count, error) {
-	both, oursOnly, err := upstreamtest.Touched(b)
-	if err != nil {
-		return parts.Count{}, err
-	}
-	if all {
-		linked, err := upstreamtest.All(b)
-		if err != nil {
-			return parts.Count{}, err
-		}
-		both = append(both, linked...)
-		slices.Sort(both)
-		both = slices.Compact(both)
-	}
-	stock, ours, bad, err := upstreamtest.Check(b, both, oursOnly)
-	if err != nil {
-		return parts.Count{}, err
-	}
-	fmt.Printf("upstream's tests, stock: %d packages, %d passed, %d failed (known), %d flaky\n", stock.Packages, stock.Passed, len(stock.Failed), len(stock.Flaky))
-	fmt.Printf("upstream's tests, ours:  %d packages, %d passed, %d failed (the same), %d flaky\n", ours.Packages, ours.Passed, len(ours.Failed), len(ours.Flaky))
-	for _, f := range append(slices.Clone(stock.Flaky), ours.Flaky...) {
-		fmt.Println("flaky:", f)
-	}
-	n := parts.Count{Passed: stock.Passed + ours.Passed, Failed: len(bad)}
-	if len(bad) > 0 {
-		return n, exit.Preconditionf("%s", strings.Join(bad, "\n"))
-	}
-	return n, nil
+	cmd.Flags().StringVar(&how, "how", ci.Fits, "fits: patches apply and no source names what is gone; compile: also compile the touched packages and their tests; build: also build the binaries")
+	return cmd
 }
 
 func upstreamTestsCommand(c *common) *cobra.Command {
@@ -219,188 +116,10 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 			if err := b.HasVariant(base.Ours); err != nil {
 				return err
 			}
-			if err := writeTrees(b); err != nil {
-				return err
-			}
-			_, err = upstreamTests(b, set == "all")
+			_, err = ci.UpstreamTests(b, set == "all")
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&set, "set", "touched", "touched (by overlay or series) or all (that the binaries link)")
 	return cmd
-}
-
-// goRun runs one go command in dir and shows what it says when it fails.
-func goRun(dir string, args ...string) error {
-	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Env = dir, builder.GoEnv()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
-// goTest runs our own tests in dir and counts them; what failed tests print is
-// shown.
-func goTest(dir string, packages ...string) (parts.Count, error) {
-	return goTestEnv(nil, dir, packages...)
-}
-
-// goTestEnv is goTest with more in the environment.
-func goTestEnv(more []string, dir string, packages ...string) (parts.Count, error) {
-	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-timeout=20m"}, packages...)...)
-	env, end, err := builder.TempDir(dir, builder.GoEnv())
-	if err != nil {
-		return parts.Count{}, err
-	}
-	defer end()
-	// The rules read files that the test cache does not know of.
-	cmd.Dir, cmd.Env = dir, append(append(env, "HOLDFAST_TEST_RUN="+time.Now().String()), more...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return parts.Count{}, err
-	}
-	if err := cmd.Start(); err != nil {
-		return parts.Count{}, err
-	}
-	var n parts.Count
-	output := map[string][]string{}
-	sc := bufio.NewScanner(stdout)
-	sc.Buffer(nil, 16<<20)
-	for sc.Scan() {
-		var e struct {
-			Action, Package, Test, Output, ImportPath string
-			Elapsed                                   float64
-		}
-		if json.Unmarshal(sc.Bytes(), &e) != nil {
-			fmt.Println(sc.Text())
-			continue
-		}
-		key := e.Package + e.ImportPath + " " + e.Test
-		switch {
-		case e.Output != "":
-			output[key] = append(output[key], e.Output)
-		case e.Action == "pass" && e.Test != "":
-			n.Passed++
-		case e.Action == "fail" && e.Test != "", e.Action == "build-fail":
-			n.Failed++
-			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))
-		case e.Action == "fail":
-			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))
-		case e.Action == "pass" && e.Elapsed > 10:
-			fmt.Printf("%s took %.0f s\n", e.Package, e.Elapsed)
-		}
-	}
-	serr := sc.Err()
-	err = cmd.Wait()
-	if serr != nil {
-		return n, fmt.Errorf("output of go test in %s: %w", dir, serr)
-	}
-	if err != nil {
-		return n, exit.Preconditionf("go test in %s: %v\n%s", dir, err, stderr.Bytes())
-	}
-	return n, nil
-}
-
-// buildForLabs builds the product and every binary that a lab runs, each once.
-func buildForLabs(b *base.Base) (parts.Count, error) {
-	files, err := builder.Build(b, builder.Options{Variant: base.Ours})
-	n := parts.Count{Passed: len(files)}
-	if err != nil {
-		return n, err
-	}
-	built, err := labbuild.Build(b.Root, labNames(), nil, nil)
-	n.Passed += built
-	return n, err
-}
-
-// labNames lists the labs of make test.
-func labNames() []string {
-	var names []string
-	for _, l := range labkit.Labs() {
-		if !l.LongOnly {
-			names = append(names, l.Name)
-		}
-	}
-	return names
-}
-
-// labsAtOnce is how many labs run side by side. Each has a machine of its own
-// (see labkit), and most of a lab's time is spent waiting for timers of the
-// components, so that more of them than cores is right.
-const labsAtOnce = 4
-
-// labRetries is how often a lab that could not tell is run again, as often as one
-// of upstream's tests.
-const labRetries = 2
-
-// mayRunAgain says whether a lab that ended with err gets another chance: only if
-// no variant gave a wrong answer. A wrong answer is a finding, however seldom it
-// comes; its artefacts stay and the tests fail.
-func mayRunAgain(err error) bool {
-	var f *labkit.Failed
-	return errors.As(err, &f) && len(f.Wrong) == 0
-}
-
-// runLabs runs each lab in its short profile.
-func runLabs(b *base.Base) (parts.Count, error) {
-	names := labNames()
-	packages := slices.Clone(labkit.DebianPackages)
-	for _, l := range labkit.Labs() {
-		packages = append(packages, l.Packages...)
-	}
-	// Here and not by the labs, which would do it side by side.
-	if err := labkit.InstallPackages(context.Background(), packages, os.Stdout); err != nil {
-		return parts.Count{}, err
-	}
-	var n parts.Count
-	var failed, wrong []string // wrong ones are not run again
-	var mu sync.Mutex
-	one := func(name string) {
-		start := time.Now()
-		var out bytes.Buffer
-		err := labkit.RunLabs(context.Background(), []string{name}, labkit.Options{Profile: labkit.Short, Seed: 1, Root: b.Root, Out: &out})
-		mu.Lock()
-		defer mu.Unlock()
-		os.Stdout.Write(out.Bytes())
-		fmt.Printf("lab %s took %.0f s\n\n", name, time.Since(start).Seconds())
-		if err != nil {
-			n.Failed++
-			if mayRunAgain(err) {
-				failed = append(failed, name)
-			} else {
-				wrong = append(wrong, name)
-			}
-			fmt.Printf("lab %s: %v\n", name, err)
-			return
-		}
-		n.Passed++
-	}
-	var g errgroup.Group
-	g.SetLimit(labsAtOnce)
-	for _, name := range names {
-		g.Go(func() error { one(name); return nil })
-	}
-	if err := g.Wait(); err != nil {
-		return n, err
-	}
-	// A lab that was inconclusive beside others gets another chance alone, twice
-	// at most, and is reported either way.
-	for i := 0; i < labRetries && len(failed) > 0; i++ {
-		again := failed
-		failed, n.Failed = nil, len(wrong)
-		for _, name := range again {
-			fmt.Printf("lab %s was inconclusive; again, alone\n", name)
-			one(name)
-			if !slices.Contains(append(failed, wrong...), name) {
-				fmt.Printf("flaky: lab %s answered as it must only when it ran again, alone\n", name)
-			}
-		}
-	}
-	if failed = append(wrong, failed...); len(failed) > 0 {
-		return n, exit.Preconditionf("labs that did not answer as they must: %s", strings.Join(failed, ", "))
-	}
-	return n, nil
 }

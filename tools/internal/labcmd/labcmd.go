@@ -1,13 +1,20 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package labcmd has the commands lab, up and down.
+// Package labcmd is the command line of lab.
 package labcmd
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -16,15 +23,20 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/labbuild"
+	"holdfast/tools/internal/slugs"
 	"holdfast/tools/labkit"
 	_ "holdfast/tools/labs" // every lab registers itself
 )
 
-// Commands are lab, up and down, and the hidden ones by which they start
-// themselves again. Their errors are for exit.Code.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{labCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd()}
+// Main runs the command line and returns its exit status.
+func Main(args []string) int {
+	cmd := labCmd()
+	cmd.SetArgs(args)
+	err := cmd.Execute()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "lab: %v\n", err)
+	}
+	return exit.Code(err)
 }
 
 func labCmd() *cobra.Command {
@@ -33,15 +45,20 @@ func labCmd() *cobra.Command {
 	var variants []string
 	var all bool
 	c := &cobra.Command{
-		Use:   "lab [NAME…]",
+		Use:   "lab [NAME...]",
 		Short: "Run labs: each incident on stock and on our binaries; without a name list them",
-		Example: `  holdfast lab cluster-smoke
-  holdfast lab cluster-smoke --profile long --seed 7 --keep
-  holdfast lab --all
-  holdfast lab cluster-smoke --variant stock --bin v1.9.11/stock=/some/bin`,
-		SilenceUsage: true,
+		Example: `  lab cluster-smoke
+  lab cluster-smoke --profile long --seed 7 --keep
+  lab --all
+  lab container-hash-compat --variant "ours -container-hash-compat"
+  lab cluster-smoke --variant stock --bin v1.9.11/stock=/some/bin`,
+		Args:         cobra.ArbitraryArgs,
+		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.Out, o.Root = c.OutOrStdout(), rootFlag(c)
+			if err := useTable(c); err != nil {
+				return err
+			}
 			if all {
 				for _, l := range labkit.Labs() {
 					args = append(args, l.Name)
@@ -56,36 +73,142 @@ func labCmd() *cobra.Command {
 			}
 			args = labkit.Expand(args)
 			o.Profile = labkit.Profile(profile)
-			for _, v := range variants {
-				o.Only = append(o.Only, labkit.Variant(v))
+			for _, s := range variants {
+				v, err := base.ParseVariant(s)
+				if err != nil {
+					return err
+				}
+				o.Only = append(o.Only, v)
 			}
-			if err := buildFor(c, args, o); err != nil {
-				return err
+			needs, err := labkit.NeedsOf(args, o.Only)
+			if err != nil {
+				return exit.Usagef("%v", err)
 			}
 			ctx, cancel := signalled()
 			defer cancel()
-			return labkit.RunLabs(ctx, args, o)
+			if err := build(ctx, c, needs, o.Bins); err != nil {
+				return err
+			}
+			_, err = labkit.RunLabs(ctx, args, o)
+			return err
 		},
 	}
+	c.PersistentFlags().String("root", ".", "the Holdfast checkout, or a folder inside it")
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
 	f := c.Flags()
 	f.StringVar(&profile, "profile", "short", "short or long")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of everything that a lab leaves to chance")
 	f.BoolVar(&o.Keep, "keep", false, "keep the artefacts also of runs that answered as expected")
-	f.StringSliceVar(&variants, "variant", nil, "run only these variants: stock, ours, ours-gate-off")
+	f.StringSliceVar(&variants, "variant", nil, "run only these variants: stock, ours, ours-gate-off, \"ours -SLUG\"")
 	f.StringArrayVar(&o.Bins, "bin", nil, "base/variant=directory or base/variant/name=file; else _output/bin/<base>/<variant>/<name>")
 	f.DurationVar(&o.Timeout, "timeout", 0, "bound of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
+	c.AddCommand(suiteCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
 	return c
 }
 
-// buildFor brings the binaries of the labs up to date.
-func buildFor(c *cobra.Command, names []string, o labkit.Options) error {
+// useTable tells the labs what slugs.json says of them.
+func useTable(c *cobra.Command) error {
 	root, err := base.FindRoot(rootFlag(c))
 	if err != nil {
 		return err
 	}
-	_, err = labbuild.Build(root, names, o.Only, o.Bins)
-	return err
+	table, err := slugs.Load(root)
+	if err != nil {
+		return err
+	}
+	return labkit.UseTable(table)
+}
+
+// build brings binaries up to date with the holdfast command, which lies beside
+// this one. Those that rules (see labkit.NewBinaries) take from elsewhere are
+// left alone.
+func build(ctx context.Context, c *cobra.Command, needs []labkit.Binary, rules []string) error {
+	root, err := base.FindRoot(rootFlag(c))
+	if err != nil {
+		return err
+	}
+	bins, err := labkit.NewBinaries(root, rules)
+	if err != nil {
+		return exit.Usagef("%v", err)
+	}
+	type tree struct {
+		base    string
+		variant labkit.Variant
+	}
+	var order []tree
+	names := map[tree][]string{}
+	for _, n := range needs {
+		if !bins.OurBuild(n) {
+			continue
+		}
+		t := tree{n.Base, n.Variant}
+		if names[t] == nil {
+			order = append(order, t)
+		}
+		names[t] = append(names[t], n.Name)
+	}
+	holdfast := filepath.Join(root, "_output", "tools", "holdfast")
+	if _, err := os.Stat(holdfast); err != nil && len(order) > 0 {
+		return exit.Preconditionf("the holdfast command, which builds what the labs run, is not built: %v: run make tools", err)
+	}
+	for _, t := range order {
+		args := append([]string{"build", "--root", root, "--base", t.base, "--variant", string(t.variant)}, names[t]...)
+		cmd := exec.CommandContext(ctx, holdfast, args...)
+		cmd.Stdout, cmd.Stderr = io.Discard, os.Stderr
+		err := cmd.Run()
+		if ee := new(exec.ExitError); errors.As(err, &ee) && ee.ExitCode() == exit.Usage {
+			return exit.Usagef("holdfast %s", strings.Join(args, " "))
+		}
+		if err != nil {
+			return exit.Preconditionf("holdfast %s: %v", strings.Join(args, " "), err)
+		}
+	}
+	return nil
+}
+
+// needsCmd prints what holdfast binaries builds.
+func needsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "needs", Short: "Print, as JSON, the binaries that the labs of make test run", Args: exit.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := useTable(c); err != nil {
+				return err
+			}
+			needs, err := labkit.NeedsOf(labkit.SuiteNames(), nil)
+			if err != nil {
+				return err
+			}
+			e := json.NewEncoder(c.OutOrStdout())
+			e.SetIndent("", "  ")
+			return e.Encode(needs)
+		},
+	}
+}
+
+func suiteCmd() *cobra.Command {
+	o := labkit.Options{}
+	var profile, results string
+	c := &cobra.Command{
+		Use: "suite", Short: "Run the labs of make test side by side; it builds nothing", Args: exit.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := useTable(c); err != nil {
+				return err
+			}
+			o.Out, o.Root, o.Profile = c.OutOrStdout(), rootFlag(c), labkit.Profile(profile)
+			ctx, cancel := signalled()
+			defer cancel()
+			outcomes, err := labkit.RunSuite(ctx, o)
+			if results != "" {
+				err = errors.Join(err, labkit.WriteOutcomes(results, outcomes))
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&profile, "profile", "short", "short or long")
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of everything that a lab leaves to chance")
+	c.Flags().StringVar(&results, "results", "", "write the outcomes to this file, as JSON")
+	return c
 }
 
 func innerCmd() *cobra.Command {
@@ -108,11 +231,14 @@ func upCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := labbuild.Binaries(root, labkit.UpNeeds(o.Variant), o.Bins); err != nil {
+			if o.Base, err = base.Default(root); err != nil {
 				return err
 			}
 			ctx, cancel := signalled()
 			defer cancel()
+			if err := build(ctx, c, labkit.UpNeeds(o.Base, o.Variant), o.Bins); err != nil {
+				return err
+			}
 			return labkit.Up(ctx, o)
 		},
 	}

@@ -430,3 +430,30 @@ func makefileFaults(makefile string) []string {
 	}
 	return bad
 }
+
+// direction says what a program of tools/ must not link.
+type direction struct {
+	of   string
+	not  []string // import paths, and what lies below them
+	says string
+}
+
+var directions = []direction{
+	{"./cmd/holdfast", []string{"holdfast/tools/labkit", "holdfast/tools/labs", "k8s.io", "sigs.k8s.io"}, "the build tool links neither labs nor Kubernetes"},
+	{"./cmd/lab", []string{"holdfast/tools/internal/builder", "holdfast/tools/internal/tree", "holdfast/tools/internal/patch", "holdfast/tools/internal/upstreamtest", "holdfast/tools/internal/ci", "holdfast/tools/internal/cli"},
+		"labs take the build tool's results from the disk"},
+	{"./labkit", []string{"holdfast/tools/labs", "holdfast/tools/internal/labcmd"}, "the kit knows no lab"},
+}
+
+// directionFaults finds in what a program links what it must not.
+func directionFaults(d direction, links []string) []string {
+	var bad []string
+	for _, p := range links {
+		for _, n := range d.not {
+			if p == n || strings.HasPrefix(p, n+"/") {
+				bad = append(bad, fmt.Sprintf("tools: %s links %s: %s", d.of, p, d.says))
+			}
+		}
+	}
+	return bad
+}

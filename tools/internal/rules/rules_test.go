@@ -255,3 +255,17 @@ func moduleDir(mod string) (string, error) {
 	dir, _, _ := strings.Cut(string(rest), `"`)
 	return dir, nil
 }
+
+// TestDirections: what may know what. Test files may know more.
+func TestDirections(t *testing.T) {
+	root := checkout(t).root
+	for _, d := range directions {
+		cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", d.of)
+		cmd.Dir = filepath.Join(root, "tools")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v", d.of, err)
+		}
+		report(t, directionFaults(d, strings.Fields(string(out))))
+	}
+}

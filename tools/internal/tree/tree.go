@@ -725,6 +725,40 @@ func (t *Tree) Key() (string, error) {
 	return t.key(own, patches, p), nil
 }
 
+// Own is the content of the files of the tree that are not upstream's: those of
+// the overlay, and those that the variant's patches change, as they leave them;
+// and of the files also, as far as the tree has them. Nothing is written.
+func (t *Tree) Own(also ...string) (map[string][]byte, error) {
+	if err := t.Base.HasVariant(t.Variant); err != nil {
+		return nil, err
+	}
+	own, err := t.ownFiles()
+	if err != nil {
+		return nil, err
+	}
+	patches, err := t.patches()
+	if err != nil {
+		return nil, err
+	}
+	want, err := t.content(own, patches)
+	if err != nil {
+		return nil, err
+	}
+	paths := append(sortedKeys(own), also...)
+	for _, p := range patches {
+		paths = append(paths, p.Touches()...)
+	}
+	out := map[string][]byte{}
+	for _, path := range paths {
+		if s, ok := want[path]; ok {
+			if out[path], err = s.read(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
 // OverlayFiles lists the overlay's files by their paths in the tree, sorted.
 func (t *Tree) OverlayFiles() ([]string, error) {
 	own, err := t.ownFiles()

@@ -583,7 +583,7 @@ func TestDirtyTree(t *testing.T) {
 			r.Write(t, "pkg/ours/more.go", "package ours\n") // something to do
 			untouched(t, r, func() {
 				_, err := ours(t, r).Materialise()
-				refused(t, err, 1, append(tc.says, srcDir, "edited by hand", "make patches-extract", "make discard")...)
+				refused(t, err, 1, append(tc.says, srcDir, "edited by hand", "make patches-extract", "make discard-edits")...)
 			})
 			gave, err := ours(t, r).Discard()
 			if err != nil || len(gave) == 0 {
@@ -643,7 +643,7 @@ func TestGenerated(t *testing.T) {
 	_, err := tr.Materialise()
 	refused(t, err, 1, "pkg/gen/zz.go (changed)")
 	_, err = tr.Extract("")
-	refused(t, err, 1, "pkg/gen/zz.go", "generated", "make discard")
+	refused(t, err, 1, "pkg/gen/zz.go", "generated", "make discard-edits")
 	if _, err := tr.Discard(); err != nil {
 		t.Fatal(err)
 	}

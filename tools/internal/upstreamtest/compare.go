@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -16,8 +15,6 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/patch"
-	"holdfast/tools/internal/tree"
 )
 
 // Known are the failures of the stock tree that are understood: "package Test"
@@ -86,40 +83,18 @@ func indent(s string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n    ")
 }
 
-// Touched lists the packages that the overlay or the carry series change: those
+// Touched lists the packages that the overlay or the product's series change: those
 // that stock has too, and those that are ours alone. Import paths, sorted.
 func Touched(b *base.Base) (both, oursOnly []string, err error) {
 	if err := b.HasVariant(base.Ours); err != nil {
 		return nil, nil, err
 	}
-	dirs := map[string]bool{}
-	patches, err := patch.LoadSeries(b.Root, b.Series["carry"])
+	dirs, err := builder.TouchedDirs(b)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, p := range patches {
-		for _, f := range p.Touches() {
-			if strings.HasSuffix(f, ".go") {
-				dirs[path.Dir(f)] = true
-			}
-		}
-	}
-	own, err := (&tree.Tree{Base: b, Variant: base.Ours}).OverlayFiles()
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, f := range own {
-		if strings.HasSuffix(f, ".go") && !strings.Contains(f, "/testdata/") {
-			dirs[path.Dir(f)] = true
-		}
-	}
-	for d := range dirs {
-		pkg := path.Join(b.Module, d)
-		for _, src := range []string{"staging/src/", "Godeps/_workspace/src/"} {
-			if rest, ok := strings.CutPrefix(d, src); ok {
-				pkg = rest
-			}
-		}
+	for _, d := range dirs {
+		pkg := builder.ImportPath(b, d)
 		files, _ := filepath.Glob(filepath.Join(b.SrcDir(base.Stock), filepath.FromSlash(d), "*.go"))
 		if len(files) > 0 {
 			both = append(both, pkg)

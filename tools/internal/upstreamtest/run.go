@@ -6,9 +6,7 @@
 package upstreamtest
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +19,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/gotest"
 	"holdfast/tools/internal/progress"
 )
 
@@ -40,12 +39,6 @@ type Outcome struct {
 	Flaky    []string          // passed when run again, sorted
 	Output   map[string]string // failed test -> what it printed, its end only
 	Ran      map[string]bool   // tests that passed or failed; skipped ones are not among them
-}
-
-// event is a line of go test -json.
-type event struct {
-	Action, Package, Test, Output string
-	ImportPath                    string // of build-output events
 }
 
 // Run tests the packages of variant.
@@ -235,16 +228,10 @@ func (r *results) failed() bool {
 // parse reads go test -json. Subtests count as part of their test.
 func parse(in io.Reader, s *progress.Step) (*results, error) {
 	res := &results{map[string]string{}, map[string]string{}, map[string]string{}}
-	sc := bufio.NewScanner(in)
-	sc.Buffer(nil, 16<<20)
 	failedOf := map[string]int{}            // package -> failed tests
 	finished := map[string]bool{}           // package -> all its tests ran
 	running := map[string]map[string]bool{} // package -> tests that did not end yet
-	for sc.Scan() {
-		var e event
-		if json.Unmarshal(sc.Bytes(), &e) != nil {
-			continue // what a test process wrote past the test framework
-		}
+	err := gotest.Read(in, func(e gotest.Event) {
 		if e.Package == "" {
 			e.Package, _, _ = strings.Cut(e.ImportPath, " ")
 		}
@@ -264,10 +251,10 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 				out = out[len(out)-keep:]
 			}
 			res.output[name] = out
-			continue
+			return
 		}
 		if sub {
-			continue
+			return
 		}
 		switch e.Action {
 		case "run":
@@ -284,7 +271,7 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 				if e.Action == "fail" {
 					failedOf[e.Package]++
 				}
-				continue
+				return
 			}
 			res.ended[e.Package] = e.Action
 			if s != nil {
@@ -297,8 +284,8 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 				}
 			}
 		}
-	}
-	return res, sc.Err()
+	}, func(string) {})
+	return res, err
 }
 
 func sortedKeys(m map[string]bool) []string {

@@ -101,7 +101,7 @@ func (l *lab) swap(ctx context.Context, to labkit.Program, kill bool) error {
 		return err
 	}
 	l.e.Fact("%d binds below volume-subpaths between %s and %s", n, l.describe(l.node.KubeletProgram()), l.describe(to))
-	if from := l.node.KubeletProgram(); l.ours() && n > 0 && from.Variant == string(labkit.Ours) && len(from.Gates) == 0 {
+	if from := l.node.KubeletProgram(); l.ours() && n > 0 && from.Variant == labkit.Ours && len(from.Gates) == 0 {
 		return fmt.Errorf("%d binds are left: the kubelet was ended while it started a container", n)
 	}
 	if err := l.node.StartKubelet(ctx, to); err != nil {
@@ -125,7 +125,7 @@ func (l *lab) mounted(ctx context.Context) error {
 }
 
 func (l *lab) describe(p labkit.Program) string {
-	return strings.Join(append([]string{p.Base, p.Variant}, p.GateArgs()...), " ")
+	return strings.Join(append([]string{p.Base, string(p.Variant)}, p.GateArgs()...), " ")
 }
 
 // binds counts the mount points below volume-subpaths in the node's mount

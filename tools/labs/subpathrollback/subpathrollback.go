@@ -29,7 +29,6 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "subpath-rollback",
 		Summary: "a kubelet deletes the user's files through subPath mounts that an other kubelet left",
-		Gates:   []string{gate, "OrphanedPodSubpathUnmount"},
 		Plan: func(p labkit.Profile) []string {
 			return []string{
 				"start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0; a pod with subPaths starts under it",

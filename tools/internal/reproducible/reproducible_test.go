@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package proofs
+package reproducible
 
 import (
 	"bytes"
@@ -26,8 +26,8 @@ import (
 // profile skips the test unless it was asked for, and returns the checkout.
 func profile(t *testing.T, want ...string) string {
 	t.Helper()
-	if got := os.Getenv("HOLDFAST_PROOFS"); !slices.Contains(want, got) {
-		t.Skipf("HOLDFAST_PROOFS=%q: run make test (short) or make proofs (long)", got)
+	if got := os.Getenv("HOLDFAST_REPRODUCIBLE"); !slices.Contains(want, got) {
+		t.Skipf("HOLDFAST_REPRODUCIBLE=%q: run make test (short) or make reproducible (long)", got)
 	}
 	root, err := base.FindRoot(".")
 	if err != nil {
@@ -183,7 +183,8 @@ func TestFromEmptyCaches(t *testing.T) {
 
 // TestOffline runs make vendor, removes what was generated, and runs make
 // OFFLINE=1 in a network namespace that has no device up and no route, with an
-// empty module cache and an empty build cache.
+// empty module cache and an empty build cache. Then the same for the other bases
+// that have a variant of ours.
 func TestOffline(t *testing.T) {
 	root := profile(t, "long")
 	if os.Geteuid() != 0 {
@@ -207,10 +208,7 @@ func TestOffline(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(tmp, "modcache", "*", "*")); len(left) > 0 {
 		t.Errorf("it put something into the module cache: %s", left)
 	}
-	b, err := base.Load(copied, "v1.9.11")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := product(t, copied)
 	var files []string
 	for i, n := range b.BinaryNames(true) {
 		file := filepath.Join(b.BinDir(base.Ours), n)
@@ -223,6 +221,21 @@ func TestOffline(t *testing.T) {
 			t.Errorf("%s --version: %s", n, out)
 		}
 	}
+	for _, other := range bases(t, copied) {
+		if other.Default || other.HasVariant(base.Ours) != nil {
+			continue
+		}
+		runIn(t, copied, nil, "make", "BASE="+other.Name)
+		want := sums(t, binaries(other))
+		runIn(t, copied, nil, "make", "BASE="+other.Name, "vendor")
+		if err := os.RemoveAll(filepath.Join(copied, "_output", "src")); err != nil {
+			t.Fatal(err)
+		}
+		runIn(t, copied, none, "unshare", "--net", "make", "BASE="+other.Name, "OFFLINE=1")
+		if got := sums(t, binaries(other)); !slices.Equal(got, want) {
+			t.Errorf("%s offline\n  %s\nonline\n  %s", other.Name, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
 	offline := sums(t, files)
 	t.Logf("sha256 offline\n  %s\nonline\n  %s\nequal: %v", strings.Join(offline, "\n  "), strings.Join(online, "\n  "), slices.Equal(offline, online))
 }
@@ -233,15 +246,30 @@ func made(t *testing.T, root string, env []string) []string {
 	start := time.Now()
 	out := runIn(t, root, env, "make")
 	t.Logf("make in %s: %.0f s\n%s", root, time.Since(start).Seconds(), out)
-	b, err := base.Load(root, "v1.9.11")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return binaries(product(t, root))
+}
+
+// binaries are the files of our drop-in binaries of b.
+func binaries(b *base.Base) []string {
 	var files []string
 	for _, n := range b.BinaryNames(true) {
 		files = append(files, filepath.Join(b.BinDir(base.Ours), n))
 	}
 	return files
+}
+
+// product is the base that plain make builds.
+func product(t *testing.T, root string) *base.Base {
+	t.Helper()
+	name, err := base.Default(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := base.Load(root, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func runIn(t *testing.T, dir string, env []string, args ...string) string {

@@ -1,0 +1,130 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package builder
+
+import (
+	"fmt"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/patch"
+	"holdfast/tools/internal/progress"
+	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/tree"
+)
+
+// ProductSlugs lists the slugs by which ours differs from stock.
+func ProductSlugs(b *base.Base) ([]string, error) {
+	ours, err := b.SlugsOf(base.Ours)
+	if err != nil {
+		return nil, err
+	}
+	stock, err := b.SlugsOf(base.Stock)
+	if err != nil {
+		return nil, err
+	}
+	return slugs.Names(slices.DeleteFunc(ours, func(s *slugs.Slug) bool { return slices.Contains(stock, s) })), nil
+}
+
+// TouchedDirs lists the folders of the tree in which ours has Go files that
+// stock does not have, or has them otherwise; sorted.
+func TouchedDirs(b *base.Base) ([]string, error) {
+	dirs := map[string]bool{}
+	stock := b.SeriesOf(base.Stock)
+	for _, dir := range b.SeriesOf(base.Ours) {
+		if slices.Contains(stock, dir) {
+			continue
+		}
+		patches, err := patch.LoadSeries(b.Root, dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range patches {
+			for _, f := range p.Touches() {
+				if strings.HasSuffix(f, ".go") {
+					dirs[path.Dir(f)] = true
+				}
+			}
+		}
+	}
+	own, err := (&tree.Tree{Base: b, Variant: base.Ours}).OverlayFiles()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range own {
+		if strings.HasSuffix(f, ".go") && !strings.Contains(f, "/testdata/") {
+			dirs[path.Dir(f)] = true
+		}
+	}
+	var out []string
+	for d := range dirs {
+		out = append(out, d)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// ImportPath is that of the package in a folder of the tree.
+func ImportPath(b *base.Base, dir string) string {
+	for _, src := range []string{"staging/src/", "Godeps/_workspace/src/"} {
+		if rest, ok := strings.CutPrefix(dir, src); ok {
+			return rest
+		}
+	}
+	return path.Join(b.Module, dir)
+}
+
+// CheckWithout writes the tree of ours without a slug and compiles there, with
+// their tests, the packages that ours touches: what is left of a fix when
+// another one is taken out still fits. It returns how many packages there are.
+func CheckWithout(b *base.Base, slug string) (int, error) {
+	v := base.Ours.Without(slug)
+	if err := b.HasVariant(v); err != nil {
+		return 0, err
+	}
+	modfile, err := Source(b, v)
+	if err != nil {
+		return 0, err
+	}
+	dirs, err := TouchedDirs(b)
+	if err != nil {
+		return 0, err
+	}
+	var packages []string
+	for _, d := range dirs {
+		files, err := filepath.Glob(filepath.Join(b.SrcDir(v), filepath.FromSlash(d), "*.go"))
+		if err != nil {
+			return 0, err
+		}
+		if len(files) > 0 {
+			packages = append(packages, ImportPath(b, d))
+		}
+	}
+	s := progress.Start("compile %d packages of %s %s and their tests", len(packages), b.Name, v)
+	// -export: the go command compiles, and does not link.
+	args := []string{"list", "-test", "-export", "-trimpath", "-buildvcs=false", "-f", "{{.ImportPath}}"}
+	args = append(append(args, ModFlags(b, modfile)...), LangFlags(b)...)
+	cmd := exec.Command("go", append(args, packages...)...)
+	cmd.Dir, cmd.Env = b.Root, TestEnv(b, v)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fail()
+		return 0, exit.Preconditionf("%s %s does not compile: %v\n%s\nIf the code of a slug that is left calls code of %s, say so by \"needs\" in %s", b.Name, v, err, out, slug, slugs.File)
+	}
+	s.Done("")
+	return len(packages), nil
+}
+
+// BuildWithout builds the product without a slug.
+func BuildWithout(b *base.Base, slug string) error {
+	files, err := Build(b, Options{Variant: base.Ours.Without(slug)})
+	if err == nil && len(files) == 0 {
+		err = fmt.Errorf("base %s has no binaries of the product", b.Name)
+	}
+	return err
+}

@@ -1,0 +1,282 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ci is what make test runs: the parts, and what each of them does. It
+// knows the labs by their command alone (see labs.go).
+package ci
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/builder"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/flagtable"
+	"holdfast/tools/internal/gotest"
+	"holdfast/tools/internal/hashoracle"
+	"holdfast/tools/internal/parts"
+	"holdfast/tools/internal/upstreamtest"
+)
+
+// Parts are the parts of make test for the default base b.
+func Parts(b *base.Base) ([]parts.Part, error) {
+	tools := filepath.Join(b.Root, "tools")
+	all := []parts.Part{
+		{Name: "rules", Run: func() (parts.Count, error) { return goTest(nil, tools, rulesPackage) }},
+		{Name: "tools", Run: func() (parts.Count, error) {
+			packages, err := toolPackages(tools)
+			if err != nil {
+				return parts.Count{}, err
+			}
+			return goTest(nil, tools, packages...)
+		}},
+		{Name: "source", Run: func() (parts.Count, error) {
+			if err := writeTrees(b); err != nil {
+				return parts.Count{}, err
+			}
+			return parts.Count{Passed: len(b.Variants)}, nil
+		}},
+		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return Binaries(b) }},
+		{Name: "reproducible", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+			return goTest([]string{"HOLDFAST_REPRODUCIBLE=short"}, tools, "-count=1", "./internal/reproducible")
+		}},
+		{Name: "unit", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return unit(b) }},
+		{Name: "hash-oracle", Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
+		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+			n, err := flagtable.Check(b.Root, os.Stdout)
+			return parts.Count{Passed: n}, err
+		}},
+		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, false) }},
+		{Name: "minus-one", Run: func() (parts.Count, error) { return MinusOne(b, Fits) }},
+	}
+	names, err := base.Names(b.Root)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		other, err := base.Load(b.Root, name)
+		if err != nil {
+			return nil, err
+		}
+		if other.Name == b.Name || other.HasVariant(base.Ours) != nil {
+			continue
+		}
+		all = append(all,
+			parts.Part{Name: "upstream-touched-" + name, Run: func() (parts.Count, error) { return UpstreamTests(other, false) }},
+			parts.Part{Name: "minus-one-" + name, Run: func() (parts.Count, error) { return MinusOne(other, Fits) }})
+	}
+	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return labs(b.Root) }}), nil
+}
+
+const rulesPackage = "./internal/rules"
+
+// toolPackages are the packages of the tools but the repository's rules, which
+// are a part of their own.
+func toolPackages(dir string) ([]string, error) {
+	cmd := exec.Command("go", "list", "./...")
+	cmd.Dir, cmd.Env = dir, builder.GoEnv()
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, exit.Preconditionf("go list ./... in %s: %v", dir, err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return strings.HasSuffix(p, strings.TrimPrefix(rulesPackage, ".")) }), nil
+}
+
+// unit builds, vets and tests the root module.
+func unit(b *base.Base) (parts.Count, error) {
+	for _, verb := range []string{"build", "vet"} {
+		if err := goRun(b.Root, verb, "./..."); err != nil {
+			return parts.Count{}, err
+		}
+	}
+	own, err := ownPackages(b)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	return goTest(nil, b.Root, append([]string{"./..."}, own...)...)
+}
+
+func hashOracle(b *base.Base) (parts.Count, error) {
+	r, err := hashoracle.Run(hashoracle.Options{Root: b.Root, Containers: 100000, Seed: 1, Workers: 2, Log: os.Stdout})
+	if err != nil {
+		return parts.Count{}, err
+	}
+	if r.Differ > 0 {
+		return parts.Count{Failed: 1}, exit.Preconditionf("%d of %d containers have another hash than the releases' own code gives:\n%s", r.Differ, r.Containers, strings.Join(r.Mismatches, "\n"))
+	}
+	fmt.Printf("%d random containers: %d hashes as the releases' own code gives them, %d rightly withheld, %d differ\n", r.Containers, r.Hashes, r.Withheld, r.Differ)
+	return parts.Count{Passed: 1}, nil
+}
+
+// How MinusOne looks at a variant.
+const (
+	Fits    = "fits"    // from the sources alone, in seconds
+	Compile = "compile" // the packages that ours touches, and their tests
+	Build   = "build"   // and the product's binaries
+)
+
+// MinusOne looks whether ours can do without each slug of the product in turn,
+// or each of those named.
+func MinusOne(b *base.Base, how string, only ...string) (parts.Count, error) {
+	names, err := builder.ProductSlugs(b)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	if len(only) > 0 {
+		names = only
+	}
+	var n parts.Count
+	var bad []string
+	for _, s := range names {
+		err := builder.FitsWithout(b, s)
+		if err == nil && how != Fits {
+			_, err = builder.CheckWithout(b, s)
+		}
+		if err == nil && how == Build {
+			err = builder.BuildWithout(b, s)
+		}
+		if exit.Code(err) == exit.Usage {
+			return n, err
+		}
+		if err != nil {
+			n.Failed++
+			bad = append(bad, err.Error())
+			continue
+		}
+		n.Passed++
+	}
+	if len(bad) > 0 {
+		return n, exit.Preconditionf("%s", strings.Join(bad, "\n"))
+	}
+	return n, nil
+}
+
+// ownPackages lists, as folders of the root module, the overlay's packages that
+// stand alone. Some lie below a folder that go.mod ignores for the sake of
+// overlay files that do not, so that "./..." misses them.
+func ownPackages(b *base.Base) ([]string, error) {
+	_, oursOnly, err := upstreamtest.Touched(b)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, p := range oursOnly {
+		dir, ok := strings.CutPrefix(p, b.Module+"/")
+		if !ok {
+			dir = "staging/src/" + p
+		}
+		out = append(out, "./"+dir)
+	}
+	return out, nil
+}
+
+// writeTrees writes all source trees of b.
+func writeTrees(b *base.Base) error {
+	for _, v := range b.VariantNames() {
+		if _, err := builder.Source(b, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UpstreamTests runs upstream's tests in both trees of b, of the packages that
+// overlay or series touch or of all that the binaries link as well, and compares
+// what fails.
+func UpstreamTests(b *base.Base, all bool) (parts.Count, error) {
+	if err := writeTrees(b); err != nil {
+		return parts.Count{}, err
+	}
+	both, oursOnly, err := upstreamtest.Touched(b)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	if all {
+		linked, err := upstreamtest.All(b)
+		if err != nil {
+			return parts.Count{}, err
+		}
+		both = append(both, linked...)
+		slices.Sort(both)
+		both = slices.Compact(both)
+	}
+	stock, ours, bad, err := upstreamtest.Check(b, both, oursOnly)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	fmt.Printf("upstream's tests, stock: %d packages, %d passed, %d failed (known), %d flaky\n", stock.Packages, stock.Passed, len(stock.Failed), len(stock.Flaky))
+	fmt.Printf("upstream's tests, ours:  %d packages, %d passed, %d failed (the same), %d flaky\n", ours.Packages, ours.Passed, len(ours.Failed), len(ours.Flaky))
+	for _, f := range append(slices.Clone(stock.Flaky), ours.Flaky...) {
+		fmt.Println("flaky:", f)
+	}
+	n := parts.Count{Passed: stock.Passed + ours.Passed, Failed: len(bad)}
+	if len(bad) > 0 {
+		return n, exit.Preconditionf("%s", strings.Join(bad, "\n"))
+	}
+	return n, nil
+}
+
+// goRun runs one go command in dir and shows what it says when it fails.
+func goRun(dir string, args ...string) error {
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Env = dir, builder.GoEnv()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// goTest runs our own tests in dir, with more in the environment, and counts
+// them; what failed tests print is shown.
+func goTest(more []string, dir string, packages ...string) (parts.Count, error) {
+	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-timeout=20m"}, packages...)...)
+	env, end, err := builder.TempDir(dir, builder.GoEnv())
+	if err != nil {
+		return parts.Count{}, err
+	}
+	defer end()
+	// The rules read files that the test cache does not know of.
+	cmd.Dir, cmd.Env = dir, append(append(env, "HOLDFAST_TEST_RUN="+time.Now().String()), more...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return parts.Count{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return parts.Count{}, err
+	}
+	var n parts.Count
+	output := map[string][]string{}
+	serr := gotest.Read(stdout, func(e gotest.Event) {
+		key := e.Package + e.ImportPath + " " + e.Test
+		switch {
+		case e.Output != "":
+			output[key] = append(output[key], e.Output)
+		case e.Action == "pass" && e.Test != "":
+			n.Passed++
+		case e.Action == "fail" && e.Test != "", e.Action == "build-fail":
+			n.Failed++
+			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))
+		case e.Action == "fail":
+			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))
+		case e.Action == "pass" && e.Elapsed > 10:
+			fmt.Printf("%s took %.0f s\n", e.Package, e.Elapsed)
+		}
+	}, func(line string) { fmt.Println(line) })
+	err = cmd.Wait()
+	if serr != nil {
+		return n, fmt.Errorf("output of go test in %s: %w", dir, serr)
+	}
+	if err != nil {
+		return n, exit.Preconditionf("go test in %s: %v\n%s", dir, err, stderr.Bytes())
+	}
+	return n, nil
+}

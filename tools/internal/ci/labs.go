@@ -1,0 +1,139 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ci
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/builder"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/parts"
+)
+
+// The labs are another program, so that this one links neither them nor
+// client-go. What the two say to one another is a line of arguments and JSON.
+
+// Need is one binary that labs run, as `lab needs` prints them.
+type Need struct {
+	Base    string       `json:"base"`
+	Variant base.Variant `json:"variant"`
+	Name    string       `json:"name"`
+}
+
+// Outcome is what this program reads of one that `lab suite` writes.
+type Outcome struct {
+	Lab      string `json:"lab"`
+	Expected string `json:"expected"`
+	Verdict  string `json:"verdict"`
+}
+
+// labCommand is the lab program, beside this one, with arguments.
+func labCommand(root string, args ...string) (*exec.Cmd, error) {
+	file := filepath.Join(root, "_output", "tools", "lab")
+	if _, err := os.Stat(file); err != nil {
+		return nil, exit.Preconditionf("the lab command is not built: %v: run make tools", err)
+	}
+	cmd := exec.Command(file, args...)
+	cmd.Dir = root
+	return cmd, nil
+}
+
+// Binaries builds the product and every binary that a lab of make test runs,
+// each once.
+func Binaries(b *base.Base) (parts.Count, error) {
+	files, err := builder.Build(b, builder.Options{Variant: base.Ours})
+	n := parts.Count{Passed: len(files)}
+	if err != nil {
+		return n, err
+	}
+	cmd, err := labCommand(b.Root, "needs")
+	if err != nil {
+		return n, err
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return n, exit.Preconditionf("lab needs: %v\n%s", err, stderr.Bytes())
+	}
+	var needs []Need
+	if err := json.Unmarshal(out, &needs); err != nil {
+		return n, fmt.Errorf("lab needs: %w", err)
+	}
+	type tree struct {
+		base    string
+		variant base.Variant
+	}
+	var order []tree
+	names := map[tree][]string{}
+	for _, need := range needs {
+		t := tree{need.Base, need.Variant}
+		if names[t] == nil {
+			order = append(order, t)
+		}
+		names[t] = append(names[t], need.Name)
+	}
+	for _, t := range order {
+		b, err := base.Load(b.Root, t.base)
+		if err != nil {
+			return n, err
+		}
+		files, err := builder.Build(b, builder.Options{Variant: t.variant, Binaries: names[t]})
+		n.Passed += len(files)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// labs runs the labs of make test in their short profile.
+func labs(root string) (parts.Count, error) {
+	file := filepath.Join(root, "_output", "lab", "suite.json")
+	if err := os.RemoveAll(file); err != nil {
+		return parts.Count{}, err
+	}
+	cmd, err := labCommand(root, "suite", "--profile", "short", "--results", file)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	runErr := cmd.Run()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return parts.Count{}, exit.Preconditionf("lab suite wrote no results: %v", runErr)
+	}
+	var outcomes []Outcome
+	if err := json.Unmarshal(raw, &outcomes); err != nil {
+		return parts.Count{}, fmt.Errorf("%s: %w", file, err)
+	}
+	wrong := map[string]bool{}
+	for _, o := range outcomes {
+		wrong[o.Lab] = wrong[o.Lab] || o.Verdict != o.Expected
+	}
+	var n parts.Count
+	var bad []string
+	for lab, is := range wrong {
+		if is {
+			n.Failed++
+			bad = append(bad, lab)
+		} else {
+			n.Passed++
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		return n, exit.Preconditionf("labs that did not answer as expected: %s", strings.Join(bad, ", "))
+	case runErr != nil:
+		return n, exit.Preconditionf("lab suite: %v", runErr)
+	}
+	return n, nil
+}
