@@ -22,6 +22,34 @@ import (
 
 const root = "../.."
 
+// product is the name of the base whose pins the root's go.mod has: the one
+// whose base.json says that it is the default.
+func product(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "bases", "*", "base.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		raw, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b struct {
+			Base    string
+			Default bool
+		}
+		if err := json.Unmarshal(raw, &b); err != nil {
+			t.Fatalf("%s: %v", f, err)
+		}
+		if b.Default {
+			return b.Base
+		}
+	}
+	t.Fatal("no bases/*/base.json says \"default\": true")
+	return ""
+}
+
 // newestGlibc is what CentOS 7 has; Ubuntu 16.04 has 2.23, Debian 9 2.24.
 var newestGlibc = []int{2, 17}
 
@@ -29,7 +57,7 @@ var newestGlibc = []int{2, 17}
 // yet (make builds it) is skipped.
 func perBinary(t *testing.T, name string, f func(t *testing.T, file string)) {
 	for _, variant := range []string{"ours", "stock"} {
-		file := filepath.Join(root, "_output/bin/v1.9.11", variant, name)
+		file := filepath.Join(root, "_output/bin", product(t), variant, name)
 		t.Run(variant+"/"+name, func(t *testing.T) {
 			if _, err := os.Stat(file); os.IsNotExist(err) {
 				t.Skipf("%s is not built: run make", file)

@@ -163,6 +163,9 @@ func (l *Lab) Expected(v Variant) Verdict {
 	return DefaultExpect[v]
 }
 
+// Runs lists the variants in which the lab is run, in their order.
+func (l *Lab) Runs() []Variant { return slices.Clone(l.variants()) }
+
 func (l *Lab) variants() []Variant {
 	if len(l.Variants) > 0 {
 		return l.Variants

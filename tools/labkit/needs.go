@@ -4,13 +4,15 @@
 package labkit
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"sort"
 )
 
 // NeedsOf lists the binaries that the named labs run in the given variants
-// (nil: all of a lab's), each once, sorted.
+// (nil: all of a lab's), each once, sorted. A variant that a lab cannot be run in
+// is an error.
 func NeedsOf(names []string, only []Variant) ([]Binary, error) {
 	seen := map[Binary]bool{}
 	for _, name := range names {
@@ -23,6 +25,9 @@ func NeedsOf(names []string, only []Variant) ([]Binary, error) {
 			vs = l.variants()
 		}
 		for _, v := range vs {
+			if l.Expected(v) == "" {
+				return nil, fmt.Errorf("lab %s has no variant %q: it has %s and \"%s -SLUG\"", name, v, words(l.variants()), Ours)
+			}
 			for _, b := range l.Needs {
 				seen[b.forVariant(v)] = true
 			}

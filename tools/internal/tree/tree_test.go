@@ -726,6 +726,22 @@ func TestRootMod(t *testing.T) {
 	}
 }
 
+// TestPins: a base's own go.mod and go.sum are taken instead of the root's.
+func TestPins(t *testing.T) {
+	r := testrepo.New(t)
+	r.Write(t, "bases/v1.9.11/go.mod", strings.Replace(r.Read(t, "go.mod"), "example.com/fork v1.0.0", "example.com/fork v1.0.0\n\texample.com/third v1.2.3", 1))
+	r.Write(t, "bases/v1.9.11/go.sum", "example.com/third v1.2.3 h1:x\n")
+	r.EditBase(t, testrepo.Name, func(b *base.Base) { b.Pins = "bases/v1.9.11" })
+	tr := ours(t, r)
+	materialise(t, tr)
+	if mod, sum := r.Read(t, srcDir+"/go.mod"), r.Read(t, srcDir+"/go.sum"); !strings.Contains(mod, "example.com/third v1.2.3") || !strings.Contains(sum, "third") {
+		t.Errorf("%s%s", mod, sum)
+	}
+	r.EditBase(t, testrepo.Name, func(b *base.Base) { b.Pins = "bases/none" })
+	_, err := ours(t, r).Materialise()
+	refused(t, err, 1, "bases/none/go.mod")
+}
+
 func TestLock(t *testing.T) {
 	r := testrepo.New(t)
 	tr := ours(t, r)
