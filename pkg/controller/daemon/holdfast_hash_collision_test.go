@@ -232,6 +232,10 @@ func TestHoldfastSnapshotStaleCollisionCount(t *testing.T) {
 		if live := holdfastCatchUp(t, manager, client, false); *live.Status.CollisionCount != want {
 			t.Errorf("gate %t: collision count %d, want %d", on, *live.Status.CollisionCount, want)
 		}
+		// "taking another name" is said only when it is done.
+		if events, want := len(manager.fakeRecorder.Events), map[bool]int{true: 1, false: 0}[on]; events != want {
+			t.Errorf("gate %t: %d events, want %d", on, events, want)
+		}
 		restore()
 	}
 }

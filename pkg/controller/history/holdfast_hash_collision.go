@@ -87,16 +87,18 @@ func HoldfastJudge(parent metav1.Object, selector labels.Selector, existing *app
 	}
 }
 
-// HoldfastCountConflict counts one revision whose name was taken and logs it. kind is that of the parent.
+// HoldfastCountConflict counts one revision whose name was taken, and logs that it is reused. kind is that of the
+// parent.
 func HoldfastCountConflict(kind string, parent metav1.Object, name string, existing HoldfastExisting, enforced bool) {
 	holdfastRevisionConflicts.WithLabelValues(kind, string(existing), fmt.Sprint(enforced)).Inc()
-	if !enforced {
-		return
-	}
-	if existing.Usable() {
+	if enforced && existing.Usable() {
 		glog.V(2).Infof("%s %s/%s: revision %s exists already with identical data, reusing it", kind, parent.GetNamespace(), parent.GetName(), name)
-		return
 	}
+}
+
+// HoldfastLogAnotherName logs that a revision gets another name than name. It is called when nothing may stop that any
+// more but an error of the API server.
+func HoldfastLogAnotherName(kind string, parent metav1.Object, name string, existing HoldfastExisting) {
 	glog.Warningf("%s %s/%s: revision name %s is taken (%s), taking another name", kind, parent.GetNamespace(), parent.GetName(), name, existing)
 }
 
@@ -133,7 +135,11 @@ func (rh *realHistory) holdfastReuse(parent metav1.Object, wanted *apps.Controll
 	}
 	verdict := HoldfastJudge(parent, labels.SelectorFromSet(selected), existing, holdfastSameData(existing, wanted))
 	HoldfastCountConflict(kind, parent, wanted.Name, verdict, enforced)
-	if !enforced || !verdict.Usable() {
+	if !enforced {
+		return nil, nil
+	}
+	if !verdict.Usable() {
+		HoldfastLogAnotherName(kind, parent, wanted.Name, verdict)
 		return nil, nil
 	}
 	return existing, nil

@@ -98,6 +98,12 @@ func TestReflectorWatchHandlerMonotonicRV(t *testing.T) {
 			on:     long, off: "99",
 			keys: []string{"a"},
 		},
+		"what exists, in no order": {
+			start:  "0",
+			events: []watch.Event{rvEvent(watch.Added, "a", "10"), rvEvent(watch.Added, "b", "6")},
+			on:     "6", off: "6", gauge: 6,
+			keys: []string{"a", "b", "old"},
+		},
 		"unknown type of event": {
 			start:  "7",
 			events: []watch.Event{rvEvent(watch.Added, "a", "10"), rvEvent("BOOKMARK", "b", "50")},

@@ -18,6 +18,9 @@ type Cursor struct {
 	expectedType string
 	// enabled is the answer of the setting when the watch started.
 	enabled bool
+	// synthetic is true in a watch from "" or "0" until it has sent anything but
+	// ADDED: the server begins with an ADDED event for each object that there is.
+	synthetic bool
 	// kept is where the next watch would start by the rule when it is off: it serves to
 	// count what the rule would have done.
 	kept string
@@ -37,6 +40,7 @@ func New(reflector string, expectedType reflect.Type, resourceVersion string) *C
 		reflector:    reflector,
 		expectedType: "unknown",
 		enabled:      enabled(),
+		synthetic:    resourceVersion == "" || resourceVersion == "0",
 		kept:         resourceVersion,
 	}
 	if expectedType != nil {
@@ -65,13 +69,20 @@ func (c *Cursor) Next(current, rv string, eventType watch.EventType, obj metav1.
 
 func (c *Cursor) next(current, rv string, eventType watch.EventType, obj metav1.Object) string {
 	switch eventType {
-	case watch.Added, watch.Modified, watch.Deleted:
-		if !Less(rv, current) {
-			return rv
+	case watch.Added:
+		if c.synthetic {
+			return rv // these come in no order
 		}
-		c.regressions.Inc()
-		c.warn(current, eventType, obj)
+	case watch.Modified, watch.Deleted:
+		c.synthetic = false
+	default:
+		return current
 	}
+	if !Less(rv, current) {
+		return rv
+	}
+	c.regressions.Inc()
+	c.warn(current, eventType, obj)
 	return current
 }
 

@@ -183,6 +183,27 @@ func TestCursor(t *testing.T) {
 				{event{watch.Deleted, "0"}, "0", "0"},
 			},
 		},
+		"what exists, sent at the start": {
+			start: "0",
+			steps: []step{
+				{event{watch.Added, "10"}, "10", "10"},
+				{event{watch.Added, "7"}, "7", "7"},
+				{event{"BOOKMARK", "20"}, "7", "20"},
+				{event{watch.Added, "5"}, "5", "5"},
+				{event{watch.Modified, "12"}, "12", "12"},
+				{event{watch.Added, "9"}, "12", "9"},
+				{event{watch.Deleted, "8"}, "12", "8"},
+			},
+			regressions: 2,
+		},
+		"a deletion after what exists": {
+			start: "",
+			steps: []step{
+				{event{watch.Added, "10"}, "10", "10"},
+				{event{watch.Deleted, "8"}, "10", "8"},
+			},
+			regressions: 1,
+		},
 		"an unknown type of event": {
 			start: "10",
 			steps: []step{

@@ -18,6 +18,12 @@
 // well-formed, and which is larger, is KEP-5504's definition, which holds for every
 // storage that Kubernetes has had: see WellFormed and Less.
 //
+// A watch from "" or "0" begins with an ADDED event for each object that there is,
+// in no order of their versions. They say nothing about what was received, so until
+// another type of event comes the cursor follows them, as upstream's does. Upstream's
+// newest reflector leaves them out as well (client-go v0.37.2, Reflector.watch:
+// propagateRVFromStart). A list of kube-apiserver never has such a version.
+//
 // The cursor never decides about the event itself: the reflector applies every
 // event to its store. It also knows nothing of lists: a list sets the place from
 // which the first watch after it starts, also to a smaller resourceVersion, as after

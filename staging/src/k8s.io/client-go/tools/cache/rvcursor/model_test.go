@@ -60,6 +60,11 @@ type server struct {
 	// restored is true from a restore to the next list. Whoever watched before has to
 	// list: the revisions that were lost are given out again.
 	restored bool
+	// noFuture ignores the version of an op that the server has not reached.
+	noFuture bool
+	// listAtEnd makes the reader list once more when there is no op left, as after
+	// 410 Gone.
+	listAtEnd bool
 	// stop is closed when there is no op left, and all that happened was sent: after
 	// a few watches, because there may be events that come with every watch.
 	stop chan struct{}
@@ -110,7 +115,7 @@ func (s *server) apply(o op) *change {
 	} else {
 		s.objects[o.name] = s.revision
 	}
-	if o.sent != "" {
+	if n, err := strconv.Atoi(o.sent); o.sent != "" && !(err == nil && n > c.revision && s.noFuture) {
 		c.sent = o.sent
 	}
 	s.history = append(s.history, c)
@@ -143,13 +148,18 @@ func (s *server) lose() {
 	s.history = nil
 }
 
+// object is name as of revision content, sent with the version rv.
+func object(name, rv string, content int) *v1.ConfigMap {
+	return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: rv}, Data: map[string]string{"revision": strconv.Itoa(content)}}
+}
+
 func (s *server) List(options metav1.ListOptions) (runtime.Object, error) {
 	s.relists++
 	s.restored = false
 	s.listed, s.largest, s.seen, s.store = s.revision, s.revision, map[int]bool{}, map[string]bool{}
 	list := &v1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.revision)}}
 	for name, rv := range s.objects {
-		list.Items = append(list.Items, v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: strconv.Itoa(rv)}})
+		list.Items = append(list.Items, *object(name, strconv.Itoa(rv), rv))
 		s.store[name] = true
 	}
 	return list, nil
@@ -158,14 +168,16 @@ func (s *server) List(options metav1.ListOptions) (runtime.Object, error) {
 // Watch sends the history after options.ResourceVersion and what the ops bring, up
 // to the next cut. The watch that it returns has all its events already, so the
 // model needs no goroutine; it has at least one, because a reflector lists again
-// after a short watch without any.
+// after a short watch without any. A version that the server has not reached is
+// waited for, and what happens until then is not sent, as by the watch cache of 1.7
+// to 1.9 (cacheWatcher.process, storage/cacher.go).
 func (s *server) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	s.restarts++
 	from, err := strconv.Atoi(options.ResourceVersion)
 	switch {
 	case err != nil:
 		return nil, apierrs.NewBadRequest(fmt.Sprintf("resource version %q is not a number", options.ResourceVersion))
-	case s.restored, from > s.revision, from < s.compacted:
+	case s.restored, from < s.compacted:
 		return nil, apierrs.NewGone(fmt.Sprintf("too old resource version: %d (%d)", from, s.compacted))
 	}
 	var events []change
@@ -176,6 +188,10 @@ func (s *server) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	}
 	for {
 		if len(s.ops) == 0 {
+			if s.listAtEnd {
+				s.listAtEnd = false
+				return nil, apierrs.NewGone("too old resource version")
+			}
 			s.idle++
 			if len(events) == 0 || s.idle > 3 {
 				close(s.stop)
@@ -195,14 +211,14 @@ func (s *server) Watch(options metav1.ListOptions) (watch.Interface, error) {
 			}
 			return nil, fmt.Errorf("connection refused")
 		}
-		if c := s.apply(o); c != nil {
+		if c := s.apply(o); c != nil && c.revision > from {
 			events = append(events, *c)
 		}
 	}
 	w := watch.NewFakeWithChanSize(len(events), false)
 	for _, c := range events {
 		s.deliver(c)
-		w.Action(c.eventType, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.name, ResourceVersion: c.sent}})
+		w.Action(c.eventType, object(c.name, c.sent, c.revision))
 	}
 	w.Stop()
 	return w, nil
