@@ -10,14 +10,12 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	"k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -26,17 +24,10 @@ import (
 	"k8s.io/kubernetes/pkg/util/mount"
 )
 
-const (
-	// subpathsDirName is the directory of a pod that has the binds:
-	// pods/<uid>/volume-subpaths/<volume>/<container>/<index of the volumeMount>
-	// (containerSubPathDirectoryName of pkg/util/mount).
-	subpathsDirName = "volume-subpaths"
-
-	// subpathSweepPeriod is how often binds are looked for that no start of a
-	// container unmounted: those of another kubelet, of a kubelet that was killed
-	// during a start, and those that were busy.
-	subpathSweepPeriod = 30 * time.Second
-)
+// subpathsDirName is the directory of a pod that has the binds:
+// pods/<uid>/volume-subpaths/<volume>/<container>/<index of the volumeMount>
+// (containerSubPathDirectoryName of pkg/util/mount).
+const subpathsDirName = "volume-subpaths"
 
 var (
 	subpathsUnbound = prometheus.NewCounter(prometheus.CounterOpts{
@@ -237,22 +228,29 @@ func (b subpathBinds) mounted() (map[string]int, error) {
 	return out, nil
 }
 
-// unbindOne unmounts the times mounts at target and returns times, or 0 if one
-// stays.
+// unbindOne unmounts what is mounted at target and returns how many mounts that
+// were, 0 if one stays. The table lists a mount point times times; the second
+// line may be a copy that goes with the first, if the kubelet's root directory is
+// bound to itself.
 func (b subpathBinds) unbindOne(target string, times int, who string) int {
-	for i := 0; i < times; i++ {
-		// Another user of the host unmounted it meanwhile: EINVAL.
-		if err := b.unmount(target); err != nil && err != syscall.EINVAL {
+	if times == 0 {
+		return 0
+	}
+	n := 0
+	for ; n < times; n++ {
+		err := b.unmount(target)
+		if err == syscall.EINVAL {
+			break // Not mounted any more.
+		}
+		if err != nil {
 			subpathsUnbindFailed.Inc()
 			glog.Warningf("Cannot unmount subPath bind mount %s of %s, will try again: %v", target, who, err)
 			return 0
 		}
 		subpathsUnbound.Inc()
 	}
-	if times > 0 {
-		block(target)
-	}
-	return times
+	block(target)
+	return n
 }
 
 // block leaves in place of an unmounted directory an empty file, and in place
@@ -276,7 +274,8 @@ func block(target string) {
 		return
 	}
 	if err := os.Remove(target); err != nil {
-		glog.Warningf("There are data below the unmounted subPath mount point %s; they are left alone: %v", target, err)
+		// It has data, or old kernels: it is mounted in another mount namespace.
+		glog.Warningf("The unmounted subPath mount point %s is left as it is: %v", target, err)
 		return
 	}
 	if info.IsDir() {
@@ -322,119 +321,4 @@ func (b subpathBinds) unblock(podDir, container string) {
 			glog.V(4).Infof("subPath mount point %s stays: %v", t, err)
 		}
 	}
-}
-
-// startSubpathSweep looks for binds that no start of a container unmounted, at
-// once and then every subpathSweepPeriod.
-func (kl *Kubelet) startSubpathSweep() {
-	if kl.ownsSubpathBinds() && utilfeature.DefaultFeatureGate.Enabled(features.SubpathUnbindAfterStart) {
-		go wait.Until(func() { newSubpathBinds(kl.mounter).sweep(kl.getPodsDir(), kl.containerRuntime.GetPods) }, subpathSweepPeriod, wait.NeverStop)
-	}
-}
-
-// sweep unmounts the binds of the containers that run and of those that are not
-// about to. A container that was created and not started may be one that the
-// runtime is starting for an earlier process of the kubelet.
-func (b subpathBinds) sweep(podsDir string, getPods func(all bool) ([]*kubecontainer.Pod, error)) {
-	mps, err := b.list()
-	if err != nil {
-		glog.Errorf("Cannot look for subPath bind mounts: %v", err)
-		return
-	}
-	binds := map[subpathKey]map[string]int{}
-	for _, mp := range mps {
-		path := mountPath(mp)
-		if k, ok := parseSubpathTarget(podsDir, path); ok {
-			if binds[k] == nil {
-				binds[k] = map[string]int{}
-			}
-			binds[k][path]++
-		}
-	}
-	if len(binds) == 0 {
-		return
-	}
-	pods, err := getPods(true)
-	if err != nil {
-		glog.Errorf("Cannot tell which of %d containers' subPath bind mounts are in use, will try again: %v", len(binds), err)
-		return
-	}
-	running, pending := map[subpathKey]bool{}, map[subpathKey]bool{}
-	for _, p := range pods {
-		for _, c := range p.Containers {
-			k := subpathKey{p.ID, c.Name}
-			switch c.State {
-			case kubecontainer.ContainerStateRunning:
-				running[k] = true
-			case kubecontainer.ContainerStateExited:
-			default:
-				pending[k] = true
-			}
-		}
-	}
-	for k, paths := range binds {
-		if pending[k] && !running[k] {
-			continue
-		}
-		theSubpathStarts.unlessStarting(k, func() {
-			n := 0
-			for path, times := range paths {
-				n += b.unbindOne(path, times, fmt.Sprintf("container %q of pod %s", k.container, k.pod))
-			}
-			if n > 0 {
-				glog.Infof("Unmounted %d subPath bind mount(s) of container %q of pod %s that an earlier kubelet left (feature gate %s)",
-					n, k.container, k.pod, features.SubpathUnbindAfterStart)
-			}
-		})
-	}
-}
-
-// parseSubpathTarget reads podsDir/<uid>/volume-subpaths/<volume>/<container>/<n>.
-func parseSubpathTarget(podsDir, path string) (subpathKey, bool) {
-	if !strings.HasPrefix(path, podsDir+"/") {
-		return subpathKey{}, false
-	}
-	f := strings.Split(path[len(podsDir)+1:], "/")
-	if len(f) != 5 || f[1] != subpathsDirName {
-		return subpathKey{}, false
-	}
-	return subpathKey{types.UID(f[0]), f[3]}, true
-}
-
-// unmountOrphanedSubpaths unmounts the subPath binds of a pod that is gone and
-// has no running containers. The volume manager need not know of them: a hostPath
-// volume of a pod that was deleted while no kubelet ran is not reconstructed
-// (kubernetes/kubernetes#61446). An error means that the pod's directory must
-// not be removed.
-func (kl *Kubelet) unmountOrphanedSubpaths(uid types.UID) error {
-	if !utilfeature.DefaultFeatureGate.Enabled(features.OrphanedPodSubpathUnmount) {
-		return nil
-	}
-	return newSubpathBinds(kl.mounter).unmountOrphaned(kl.getPodsDir(), uid)
-}
-
-// unmountOrphaned unmounts the binds themselves and nothing below them: what is
-// mounted there may be the host's own mount, which appears in a bind of a shared
-// mount and would go with it. Such a bind is busy and stays.
-func (b subpathBinds) unmountOrphaned(podsDir string, uid types.UID) error {
-	mps, err := b.list()
-	if err != nil {
-		return fmt.Errorf("orphaned pod %q found, but its volume subpaths are not known: %v", uid, err)
-	}
-	for _, mp := range mps {
-		path := mountPath(mp)
-		if !strings.HasPrefix(path, filepath.Join(podsDir, string(uid), subpathsDirName)+"/") {
-			continue
-		}
-		if _, ok := parseSubpathTarget(podsDir, path); !ok {
-			return fmt.Errorf("orphaned pod %q found, but %s is a mount point in a volume subpath", uid, path)
-		}
-		if err := b.unmount(path); err != nil && err != syscall.EINVAL {
-			subpathsUnbindFailed.Inc()
-			return fmt.Errorf("orphaned pod %q found, but volume subpath %s is still mounted: %v", uid, path, err)
-		}
-		subpathsOrphaned.Inc()
-		glog.Infof("Orphaned pod %q: unmounted volume subpath %s", uid, path)
-	}
-	return nil
 }
