@@ -10,14 +10,17 @@ LAB     ?=
 H := _output/tools/holdfast --base $(BASE)
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all tool source vendor test check proofs test-packages upstream-tests upstream-tests-touched hash-oracle labs lab binaries up down \
+.PHONY: all tool kubectl-holdfast source vendor test check proofs test-packages upstream-tests upstream-tests-touched hash-oracle labs lab binaries up down \
 	patches-check patches-extract patches-normalise discard clean
 
-all: tool ## build the drop-in binaries (the default)
+all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default)
 	@$(H) build $(if $(OFFLINE),--offline)
 
 tool: ## build the holdfast command
-	@hack/build-tool.sh $(MODFLAG)
+	@hack/build-tool.sh tools ./cmd/holdfast _output/tools/holdfast $(MODFLAG)
+
+kubectl-holdfast: ## build what operators run, _output/bin/kubectl-holdfast; needs neither upstream nor a tree
+	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)
 
 binaries: tool ## build every binary that the labs run, stock and ours, old releases included
 	@$(H) binaries
@@ -25,10 +28,10 @@ binaries: tool ## build every binary that the labs run, stock and ours, old rele
 source: tool ## write both source trees of BASE below _output/src
 	@$(H) source --variant ours && $(H) source --variant stock
 
-vendor: tool ## write vendor/ and tools/vendor/ for OFFLINE=1
+vendor: tool ## write vendor/, cmd/vendor/ and tools/vendor/ for OFFLINE=1
 	@$(H) vendor
 
-test: tool test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
+test: tool kubectl-holdfast test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
 	@$(H) test
 
 check: tool test-packages source ## repository rules and our own unit tests only
@@ -46,13 +49,13 @@ upstream-tests: tool ## upstream's tests of everything the binaries link, stock 
 upstream-tests-touched: tool ## upstream's tests of the packages that overlay or series touch
 	@$(H) upstream-tests --set touched
 
-hash-oracle: tool ## container hashes against the code of 1.6 to 1.9, N=10000000 random containers
+hash-oracle: tool kubectl-holdfast ## container hashes against the code of 1.6 to 1.9, N=10000000 random containers
 	@cd tools && go run ./cmd/container-hash-oracle -n $(or $(N),100000)
 
-labs: tool ## all labs in PROFILE
+labs: tool kubectl-holdfast ## all labs in PROFILE
 	@$(H) lab --all --profile $(PROFILE) --seed $(SEED)
 
-lab: tool ## one lab: make lab LAB=cluster-smoke PROFILE=long
+lab: tool kubectl-holdfast ## one lab: make lab LAB=cluster-smoke PROFILE=long
 	@$(H) lab $(LAB) --profile $(PROFILE) --seed $(SEED)
 
 up: tool ## a cluster of our binaries to try things on; prints its kubeconfig

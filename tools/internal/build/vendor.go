@@ -20,13 +20,16 @@ import (
 const vendorKey = "holdfast.key"
 
 // Vendor writes vendor/ for the root module (the patched tree's packages and
-// all third-party modules) and for tools/, so that `make OFFLINE=1` needs
-// neither network nor module cache.
+// all third-party modules), for tools/ and for cmd/, so that `make OFFLINE=1`
+// needs neither network nor module cache.
 func Vendor(b *base.Base) error {
 	if _, err := Source(b, base.Ours); err != nil {
 		return err
 	}
-	for _, dir := range []string{".", "tools"} {
+	for _, dir := range []string{".", "tools", "cmd"} {
+		if _, err := os.Stat(filepath.Join(b.Root, dir, "go.mod")); os.IsNotExist(err) && dir == "cmd" {
+			continue // a checkout of tests has no programs for operators
+		}
 		s := progress.Start("write %s", filepath.Join(dir, "vendor"))
 		// -e: x/oauth2 imports App Engine's packages under a build tag that no
 		// build of ours sets; Godeps.json does not have them either. What is

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"holdfast/tools/internal/auditrv"
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/labcmd"
@@ -47,7 +46,7 @@ func Main(args []string) int {
 	cmd.PersistentFlags().StringVar(&c.base, "base", DefaultBase, "upstream release to work on: a folder of bases/")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
 	cmd.AddCommand(buildCommand(c), sourceCommand(c), discardCommand(c), vendorCommand(c), patchesCommand(c),
-		testCommand(c), upstreamTestsCommand(c), binariesCommand(c), auditrv.Command())
+		testCommand(c), upstreamTestsCommand(c), binariesCommand(c))
 	cmd.AddCommand(labcmd.Commands()...)
 	cmd.SetArgs(args)
 	err := cmd.Execute()
