@@ -153,40 +153,6 @@ func (e *LineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.L
 // legacy is in every line of the audit log before there were policies.
 var legacy = []byte(" AUDIT: ")
 
-// unwrapper takes the lines of a program out of docker's log of its container, in
-// which each is {"log":"…\n","stream":"stdout","time":…} and a long one is several.
-type unwrapper struct {
-	any bool
-	// parts are, by the stream, what there is of a line that goes on.
-	parts map[string][]byte
-}
-
-// line returns the line that is in line; false if it goes on.
-func (u *unwrapper) line(line []byte) ([]byte, bool, error) {
-	if !bytes.HasPrefix(line, []byte(`{"log":"`)) {
-		return line, true, nil
-	}
-	var in struct{ Log, Stream string }
-	if err := json.Unmarshal(line, &in); err != nil {
-		return nil, false, fmt.Errorf("docker's log: %w", err)
-	}
-	u.any = true
-	part := append(u.parts[in.Stream], in.Log...)
-	if !strings.HasSuffix(in.Log, "\n") && len(part) <= maxLine {
-		u.parts[in.Stream] = part
-		return nil, false, nil
-	}
-	delete(u.parts, in.Stream)
-	if len(part) > maxLine {
-		return nil, false, fmt.Errorf("longer than %d bytes", maxLine)
-	}
-	part = bytes.TrimSpace(part)
-	return part, len(part) > 0, nil
-}
-
-// open reports whether a line has begun and not ended.
-func (u *unwrapper) open() bool { return len(u.parts) > 0 }
-
 // maxLine bounds a line. An event with request and response object is at most a few
 // times etcd's limit for a request, 1.5 MB.
 const maxLine = 64 << 20
