@@ -13,21 +13,24 @@ H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
+.PHONY: all help tool tools kubectl-holdfast source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
 	hash-oracle flags measure-build labs lab binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
-all: tool ## build the drop-in binaries (the default); MINUS=slug leaves one fix out
+all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug leaves one fix out
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug N=number"
 
+kubectl-holdfast: ## build what operators run, _output/bin/kubectl-holdfast; needs neither upstream nor a tree
+	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)
+
 tool: ## build the command that makes everything, _output/tools/holdfast
-	@hack/build-tool.sh holdfast $(MODFLAG)
+	@hack/build-tool.sh tools ./cmd/holdfast _output/tools/holdfast $(MODFLAG)
 
 tools: tool ## build that and the command that runs labs, _output/tools/lab
-	@hack/build-tool.sh lab $(MODFLAG)
+	@hack/build-tool.sh tools ./cmd/lab _output/tools/lab $(MODFLAG)
 
 binaries: tools ## build every binary that the labs run, stock and ours, old releases included
 	@$(H) binaries
@@ -35,10 +38,10 @@ binaries: tools ## build every binary that the labs run, stock and ours, old rel
 source: tool ## write both source trees of BASE below _output/src
 	@$(H) source --variant ours && $(H) source --variant stock
 
-vendor: tool ## write what OFFLINE=1 builds from: vendor/ (or bases/BASE/vendor) and tools/vendor
+vendor: tool ## write what OFFLINE=1 builds from: vendor/ (or bases/BASE/vendor), tools/vendor and cmd/vendor
 	@$(H) vendor
 
-test: tools install-test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
+test: tools kubectl-holdfast install-test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
 	@$(H) test
 
 check: tools install-test-packages source ## repository rules and our own unit tests only
@@ -59,7 +62,7 @@ upstream-tests-touched: tool ## upstream's tests of the packages that overlay or
 minus-one: tool ## build the product without each fix in turn (long)
 	@$(H) minus-one --how build $(MINUS)
 
-hash-oracle: tool ## container hashes against the code of 1.6 to 1.9, N=10000000 random containers
+hash-oracle: tool kubectl-holdfast ## container hashes against the code of 1.6 to 1.9, N=10000000 random containers
 	@cd tools && go run ./cmd/container-hash-oracle -n $(or $(N),100000)
 
 flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md)
@@ -68,10 +71,10 @@ flags: tool ## write the table of the releases' flags and its page (bases/flags,
 measure-build: ## time and memory of building, for docs/design/build.md; COLD=1 with an empty build cache
 	@cd tools && go run ./cmd/measure-build $(if $(COLD),-cold)
 
-labs: tools ## all labs in PROFILE
+labs: tools kubectl-holdfast ## all labs in PROFILE
 	@$(L) --all --profile $(PROFILE) --seed $(SEED)
 
-lab: tools ## one lab: make lab LAB=cluster-smoke PROFILE=long
+lab: tools kubectl-holdfast ## one lab: make lab LAB=cluster-smoke PROFILE=long
 	@$(L) $(LAB) --profile $(PROFILE) --seed $(SEED)
 
 up: tools ## a cluster of our binaries to try things on; prints its kubeconfig

@@ -50,25 +50,3 @@ func TestFailed(t *testing.T) {
 		t.Errorf("Wrong: %s, want %s", got, want)
 	}
 }
-
-// TestAgain: a lab that could not tell is run again, one that answered wrongly is
-// not, whatever its other variants answered.
-func TestAgain(t *testing.T) {
-	asExpected := Outcome{Variant: Stock, Expected: Reproduced, Verdict: Reproduced}
-	couldNotTell := Outcome{Variant: Ours, Expected: Absent, Verdict: Inconclusive}
-	wrong := Outcome{Variant: GateOff, Expected: Reproduced, Verdict: Absent}
-	for name, c := range map[string]struct {
-		outcomes []Outcome
-		want     bool
-	}{
-		"could not be run":                       {nil, false},
-		"as expected":                            {[]Outcome{asExpected}, false},
-		"inconclusive":                           {[]Outcome{asExpected, couldNotTell}, true},
-		"wrong":                                  {[]Outcome{asExpected, wrong}, false},
-		"one variant inconclusive, one is wrong": {[]Outcome{couldNotTell, wrong}, false},
-	} {
-		if got := again(c.outcomes); got != c.want {
-			t.Errorf("%s: run again is %v, want %v", name, got, c.want)
-		}
-	}
-}

@@ -1,9 +1,10 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command container-hash-oracle compares cmd/container-hash with the code of
-// kubernetes v1.6.1, v1.7.0, v1.8.15 and v1.9.11, built from their modules, on
-// random containers or on the golden data. It wants the source tree of v1.9.11
+// Command container-hash-oracle compares the kubelet's package hashcompat and
+// kubectl-holdfast container-hash with the code of kubernetes v1.6.1, v1.7.0,
+// v1.8.15 and v1.9.11, built from their modules, on random containers; or the
+// code with the golden data. It wants the source tree of v1.9.11
 // (make source) and keeps what it builds in _output/hashoracle.
 package main
 
@@ -30,6 +31,7 @@ func run() error {
 	n := flag.Int("n", 100_000, "random `containers`")
 	seed := flag.Int64("seed", 1, "`seed` of the series of containers")
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "sets of programs that run side by side")
+	every := flag.Int("schema-every", 10, "ask kubectl-holdfast about one container in `so many`")
 	golden := flag.String("golden", "", "compare the releases with this golden data `file` instead")
 	rootFlag := flag.String("root", "", "`folder` of the repository (default: the one around the working directory)")
 	flag.Parse()
@@ -55,17 +57,20 @@ func run() error {
 		return nil
 	}
 	begin := time.Now()
-	r, err := hashoracle.Run(hashoracle.Options{Root: root, Containers: *n, Seed: *seed, Workers: *workers, Log: os.Stderr})
+	r, err := hashoracle.Run(hashoracle.Options{Root: root, Containers: *n, Seed: *seed, Workers: *workers, SchemaEvery: *every, Log: os.Stderr})
 	if err != nil {
 		return err
 	}
 	for _, m := range r.Mismatches {
 		fmt.Println(m)
 	}
+	for name, n := range r.Asked {
+		fmt.Printf("%s: %d containers\n", name, n)
+	}
 	fmt.Printf("%d containers of seed %d: %d hashes equal, %d withheld, %d mismatches, %.0f s\n",
 		r.Containers, *seed, r.Hashes, r.Withheld, r.Differ, time.Since(begin).Seconds())
 	if r.Differ > 0 {
-		return exit.Preconditionf("container-hash differs from the releases")
+		return exit.Preconditionf("what Holdfast computes differs from the releases")
 	}
 	return nil
 }

@@ -45,6 +45,9 @@ func Vendor(b *base.Base) error {
 		return exit.Usagef("make vendor: the root's go.mod is not that of base %s, and the go command vendors only what that one names", b.Name)
 	}
 	dirs := []string{".", "tools"}
+	if _, err := os.Stat(filepath.Join(b.Root, "cmd", "go.mod")); err == nil { // a checkout of tests has no programs for operators
+		dirs = append(dirs, "cmd")
+	}
 	if b.Mode == base.ModeGOPATH {
 		dirs = dirs[1:]
 		if err := vendorGOPATH(b); err != nil {

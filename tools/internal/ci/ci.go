@@ -48,6 +48,7 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			return goTest([]string{"HOLDFAST_REPRODUCIBLE=short"}, tools, "-count=1", "./internal/reproducible")
 		}},
 		{Name: "unit", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return unit(b) }},
+		{Name: "operators", Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "cmd"), "./...") }},
 		{Name: "hash-oracle", Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
 		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := flagtable.Check(b.Root, os.Stdout)
@@ -104,14 +105,14 @@ func unit(b *base.Base) (parts.Count, error) {
 }
 
 func hashOracle(b *base.Base) (parts.Count, error) {
-	r, err := hashoracle.Run(hashoracle.Options{Root: b.Root, Containers: 100000, Seed: 1, Workers: 2, Log: os.Stdout})
+	r, err := hashoracle.Run(hashoracle.Options{Root: b.Root, Containers: 100000, Seed: 1, Workers: 2, SchemaEvery: 10, Log: os.Stdout})
 	if err != nil {
 		return parts.Count{}, err
 	}
 	if r.Differ > 0 {
 		return parts.Count{Failed: 1}, exit.Preconditionf("%d of %d containers have another hash than the releases' own code gives:\n%s", r.Differ, r.Containers, strings.Join(r.Mismatches, "\n"))
 	}
-	fmt.Printf("%d random containers: %d hashes as the releases' own code gives them, %d rightly withheld, %d differ\n", r.Containers, r.Hashes, r.Withheld, r.Differ)
+	fmt.Printf("%d random containers, %v: %d hashes as the releases' own code gives them, %d rightly withheld, %d differ\n", r.Containers, r.Asked, r.Hashes, r.Withheld, r.Differ)
 	return parts.Count{Passed: 1}, nil
 }
 

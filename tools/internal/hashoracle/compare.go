@@ -30,14 +30,19 @@ type Options struct {
 	Workers int
 	// Releases to compare with; nil means Releases.
 	Releases []Release
-	Log      io.Writer
+	// SchemaEvery asks kubectl-holdfast, which is slower, about one container in
+	// so many; 0 and 1 mean all.
+	SchemaEvery int
+	Log         io.Writer
 }
 
 // Report is what Run found.
 type Report struct {
 	Containers int
-	// Hashes is how many hashes were equal, Withheld how many container-hash
-	// rightly does not give because the release lacks a set field.
+	// Asked is how many containers each engine was asked about, Hashes how many
+	// hashes were equal, Withheld how many an engine rightly does not give because
+	// the release lacks a set field.
+	Asked            map[string]int
 	Hashes, Withheld int64
 	// Mismatches are the differences, at most maxMismatches of them in full.
 	Mismatches []string
@@ -50,8 +55,8 @@ const (
 )
 
 // Run generates containers, half of them decoded from JSON only and half after
-// a protobuf round trip, and compares what container-hash answers with what
-// the code of the releases computes.
+// a protobuf round trip, and compares what both engines of ours answer with
+// what the code of the releases computes.
 func Run(o Options) (Report, error) {
 	if o.Releases == nil {
 		o.Releases = Releases
@@ -60,7 +65,7 @@ func Run(o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	ours, err := b.containerHash()
+	ours, err := b.engines(o.SchemaEvery)
 	if err != nil {
 		return Report{}, err
 	}
@@ -70,7 +75,7 @@ func Run(o Options) (Report, error) {
 			return Report{}, err
 		}
 	}
-	c := comparison{report: Report{Containers: o.Containers}}
+	c := comparison{report: Report{Containers: o.Containers, Asked: map[string]int{}}}
 	var next, done atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, max(o.Workers, 1))
@@ -119,29 +124,12 @@ func mode(number int) byte {
 
 func (c *comparison) chunk(set *programSet, o Options, from, to int) error {
 	containers := make([]Container, to-from)
-	var ours [2]bytes.Buffer // proto, json
 	var theirs bytes.Buffer
 	for i := range containers {
-		n := from + i
-		containers[i] = Generate(o.Seed, n)
-		fmt.Fprintf(&ours[n%2], `{"id":%d,"spec":%s}`+"\n", n, containers[i].JSON)
-		theirs.WriteByte(mode(n))
+		containers[i] = Generate(o.Seed, from+i)
+		theirs.WriteByte(mode(from + i))
 		theirs.Write(containers[i].JSON)
 		theirs.WriteByte('\n')
-	}
-	answers := make([]answer, len(containers))
-	for m := range ours {
-		lines, err := set.ours[m].ask(ours[m].Bytes())
-		if err != nil {
-			return err
-		}
-		for _, line := range lines {
-			var a answer
-			if err := json.Unmarshal(line, &a); err != nil || a.ID < from || a.ID >= to {
-				return fmt.Errorf("container-hash answered %q: %v", line, err)
-			}
-			answers[a.ID-from] = a
-		}
 	}
 	real := make([][][]byte, len(o.Releases))
 	for i := range o.Releases {
@@ -151,25 +139,46 @@ func (c *comparison) chunk(set *programSet, o Options, from, to int) error {
 		}
 		real[i] = lines
 	}
-	for i := range containers {
-		var hashes []string
-		for _, lines := range real {
-			hashes = append(hashes, string(lines[i]))
+	for _, e := range set.ours {
+		var in [2]bytes.Buffer // proto, json
+		for i := range containers {
+			if n := from + i; n/2%e.every == 0 { // in pairs, so that both modes are
+				fmt.Fprintf(&in[n%2], `{"id":%d,"spec":%s}`+"\n", n, containers[i].JSON)
+			}
 		}
-		c.judge(o, from+i, containers[i], answers[i], hashes)
+		for m := range in {
+			lines, err := e.modes[m].ask(in[m].Bytes())
+			if err != nil {
+				return err
+			}
+			c.mu.Lock()
+			c.report.Asked[e.name] += len(lines)
+			c.mu.Unlock()
+			for _, line := range lines {
+				var a answer
+				if err := json.Unmarshal(line, &a); err != nil || a.ID < from || a.ID >= to {
+					return fmt.Errorf("%s answered %q: %v", e.name, line, err)
+				}
+				var hashes []string
+				for _, lines := range real {
+					hashes = append(hashes, string(lines[a.ID-from]))
+				}
+				c.judge(o, e.name, a.ID, containers[a.ID-from], a, hashes)
+			}
+		}
 	}
 	return nil
 }
 
-// answer is a line of container-hash.
+// answer is a line of an engine.
 type answer struct {
-	ID      int
-	Hash    map[string]*uint64
-	Records string
+	ID     int
+	Hash   map[string]*uint64
+	Oldest string
 }
 
 // judge compares one container's answer with the releases' hashes.
-func (c *comparison) judge(o Options, number int, container Container, a answer, real []string) {
+func (c *comparison) judge(o Options, engine string, number int, container Container, a answer, real []string) {
 	var wrong []string
 	var equal, withheld int64
 	for i, r := range o.Releases {
@@ -195,8 +204,8 @@ func (c *comparison) judge(o Options, number int, container Container, a answer,
 			equal++
 		}
 	}
-	if want := fmt.Sprintf("1.%d", max(container.Oldest, 7)); a.Records != want {
-		wrong = append(wrong, fmt.Sprintf("records %q, want %s", a.Records, want))
+	if want := fmt.Sprintf("1.%d", max(container.Oldest, 7)); a.Oldest != want {
+		wrong = append(wrong, fmt.Sprintf("oldest %q, want %s", a.Oldest, want))
 	}
 	atomic.AddInt64(&c.report.Hashes, equal)
 	atomic.AddInt64(&c.report.Withheld, withheld)
@@ -208,24 +217,34 @@ func (c *comparison) judge(o Options, number int, container Container, a answer,
 	defer c.mu.Unlock()
 	if len(c.report.Mismatches) < maxMismatches {
 		c.report.Mismatches = append(c.report.Mismatches,
-			fmt.Sprintf("container %d of seed %d (mode %c): %s\n%s", number, o.Seed, mode(number), strings.Join(wrong, "; "), container.JSON))
+			fmt.Sprintf("%s: container %d of seed %d (mode %c): %s\n%s", engine, number, o.Seed, mode(number), strings.Join(wrong, "; "), container.JSON))
 	}
 }
 
 // programSet is one process of each program.
 type programSet struct {
-	ours     [2]*process // --mode proto, --mode json
+	ours     []engineSet
 	releases []*process
 }
 
-func startSet(ours string, releases []string) (*programSet, error) {
+// engineSet has an engine's processes: proto, json.
+type engineSet struct {
+	engine
+	modes [2]*process
+}
+
+func startSet(ours []engine, releases []string) (*programSet, error) {
 	s := &programSet{}
-	for i, m := range []string{"proto", "json"} {
-		p, err := start(ours, "--mode", m)
-		if err != nil {
-			return nil, errors.Join(err, s.stop())
+	for _, e := range ours {
+		es := engineSet{engine: e}
+		for i, m := range []string{"proto", "json"} {
+			p, err := start(e.file, e.args(m)...)
+			if err != nil {
+				return nil, errors.Join(err, es.stop(), s.stop())
+			}
+			es.modes[i] = p
 		}
-		s.ours[i] = p
+		s.ours = append(s.ours, es)
 	}
 	for _, r := range releases {
 		p, err := start(r)
@@ -237,12 +256,23 @@ func startSet(ours string, releases []string) (*programSet, error) {
 	return s, nil
 }
 
-func (s *programSet) stop() error {
+func (e *engineSet) stop() error {
 	var errs []error
-	for _, p := range append(s.ours[:], s.releases...) {
+	for _, p := range e.modes {
 		if p != nil {
 			errs = append(errs, p.stop())
 		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *programSet) stop() error {
+	var errs []error
+	for _, e := range s.ours {
+		errs = append(errs, e.stop())
+	}
+	for _, p := range s.releases {
+		errs = append(errs, p.stop())
 	}
 	return errors.Join(errs...)
 }

@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 	h := func(n uint64) *uint64 { return &n }
 	o := Options{Releases: Releases}
 	right := func() answer {
-		return answer{Hash: map[string]*uint64{"1.9": h(9), "1.8": h(8), "1.7": nil, "1.6": nil}, Records: "1.8"}
+		return answer{Hash: map[string]*uint64{"1.9": h(9), "1.8": h(8), "1.7": nil, "1.6": nil}, Oldest: "1.8"}
 	}
 	real := []string{"9", "8", "7", "6"}
 	for _, tc := range []struct {
@@ -63,13 +63,13 @@ func TestJudge(t *testing.T) {
 		{"null without reason", func(a *answer, _ []string) { a.Hash["1.9"] = nil }, "1.9: null, the release knows all fields and records 9"},
 		{"hash without knowing", func(a *answer, _ []string) { a.Hash["1.7"] = h(7) }, "1.7: 7, but the release does not know all fields"},
 		{"shortened hash accepted", func(_ *answer, real []string) { real[2] = "8" }, "1.7.0 records 8 without knowing all fields, and it is accepted as 1.8"},
-		{"records", func(a *answer, _ []string) { a.Records = "1.7" }, `records "1.7", want 1.8`},
+		{"oldest", func(a *answer, _ []string) { a.Oldest = "1.7" }, `oldest "1.7", want 1.8`},
 		{"error of the release", func(_ *answer, real []string) { real[0] = "!bad" }, "1.9: 9, 1.9.11 records !bad"},
 	} {
 		a, r := right(), append([]string(nil), real...)
 		tc.change(&a, r)
 		var c comparison
-		c.judge(o, 1, Container{JSON: []byte("{}"), Oldest: 8}, a, r)
+		c.judge(o, "engine", 1, Container{JSON: []byte("{}"), Oldest: 8}, a, r)
 		switch {
 		case tc.want == "" && (c.report.Differ != 0 || c.report.Hashes != 2 || c.report.Withheld != 2):
 			t.Errorf("%s: %+v", tc.name, c.report)

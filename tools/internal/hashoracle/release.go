@@ -1,10 +1,11 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hashoracle compares cmd/container-hash with the real code of the old
-// releases: a program is compiled with each release's own
-// pkg/kubelet/container, API types and go-spew from their modules, and random
-// containers go through all of them.
+// Package hashoracle compares the two ways in which Holdfast computes the hashes
+// of old kubelets, the kubelet's own package hashcompat and kubectl-holdfast
+// container-hash, with the real code of the old releases: a program is compiled
+// with each release's own pkg/kubelet/container, API types and go-spew from their
+// modules, and random containers go through all of them.
 package hashoracle
 
 import (
@@ -29,11 +30,14 @@ import (
 //go:embed program.go.txt
 var program string
 
+//go:embed typed.go.txt
+var typedProgram string
+
 type mod struct{ path, version, sum string }
 
 // Release is an old release whose code is run.
 type Release struct {
-	// Generation is the release as container-hash names it, "1.7".
+	// Generation is the release as the engines name it, "1.7".
 	Generation string
 	// Golden is the release in the golden data, "1.7.0".
 	Golden string
@@ -102,21 +106,48 @@ func goEnv(extra ...string) []string {
 	return append(os.Environ(), append([]string{"GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS="}, extra...)...)
 }
 
-// containerHash builds cmd/container-hash of this checkout.
-func (b *builder) containerHash() (string, error) {
+// An engine is a way of ours to compute hashes.
+type engine struct {
+	name string
+	file string
+	// args are the arguments for a mode, proto or json.
+	args func(mode string) []string
+	// every is how many containers of the series there are for each that this
+	// engine is asked about.
+	every int
+}
+
+// engines builds the engines of this checkout.
+func (b *builder) engines(schemaEvery int) ([]engine, error) {
 	if _, err := os.Stat(filepath.Join(b.root, "_output", "src", "v1.9.11", "ours", "go.mod")); err != nil {
-		return "", exit.Preconditionf("no source tree of v1.9.11 below _output/src, which container-hash is built with: run make source first")
+		return nil, exit.Preconditionf("no source tree of v1.9.11 below _output/src, which the kubelet's package is built with: run make source first")
 	}
-	if err := os.MkdirAll(b.dir, 0o755); err != nil {
-		return "", err
+	// In a folder of its own: the root module does not have it.
+	typed := filepath.Join(b.dir, "typed", "main.go")
+	if err := os.MkdirAll(filepath.Dir(typed), 0o755); err != nil {
+		return nil, err
 	}
-	out := filepath.Join(b.dir, "container-hash")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", out, "./cmd/container-hash")
-	cmd.Dir, cmd.Env = b.root, goEnv()
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./cmd/container-hash: %v\n%s", err, text)
+	if err := os.WriteFile(typed, []byte(typedProgram), 0o644); err != nil {
+		return nil, err
 	}
-	return out, nil
+	typedOut, schemaOut := filepath.Join(b.dir, "typed", "hashcompat"), filepath.Join(b.dir, "kubectl-holdfast")
+	for _, p := range []struct{ dir, source, out string }{{b.root, typed, typedOut}, {filepath.Join(b.root, "cmd"), "./kubectl-holdfast", schemaOut}} {
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", p.out, p.source)
+		cmd.Dir, cmd.Env = p.dir, goEnv()
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("go build %s in %s: %v\n%s", p.source, p.dir, err, text)
+		}
+	}
+	var releases []string
+	for _, r := range Releases {
+		releases = append(releases, r.Generation)
+	}
+	return []engine{
+		{"hashcompat", typedOut, func(mode string) []string { return []string{mode} }, 1},
+		{"kubectl-holdfast", schemaOut, func(mode string) []string {
+			return []string{"container-hash", "--release", strings.Join(releases, ","), "--mode", mode, "--go-of-today", "-o", "json", "-"}
+		}, max(schemaEvery, 1)},
+	}, nil
 }
 
 // oracle builds a release's program, or finds it built.

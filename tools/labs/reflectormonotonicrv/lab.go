@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/internal/auditrv"
 	"holdfast/tools/labkit"
 )
 
@@ -85,7 +84,7 @@ func plan(p labkit.Profile, server string) []string {
 		"proof of the trigger: an independent watcher gets the deletion of old with an old resourceVersion",
 		fmt.Sprintf("wait for %d restarts of the controller manager's watch of Services", s.restarts),
 		"oracle: an independent watcher of Endpoints sees no deletion of the Endpoints of a Service that lives",
-		"oracle: the apiserver's audit log has no watch of the controller manager that restarts from the past (holdfast audit-rv)",
+		"oracle: the apiserver's audit log has no watch of the controller manager that restarts from the past (kubectl-holdfast audit-rv)",
 		"the same with ConfigMaps and Secrets and a controller that counts: no event comes twice, no deletion of what lives is handled",
 		"ours: the counter and the warning are there; with " + reflectorGate + " off and " + endpointsGate + " on no Endpoints of a live Service are deleted either",
 		"hold all watches back until the server has forgotten: 410 Gone, list, converge",
@@ -131,14 +130,14 @@ func run(ctx context.Context, e *labkit.Env, server string) (labkit.Result, erro
 			flaps += c.flaps
 		}
 	}
-	found, err := l.audit()
+	found, err := l.audit(ctx)
 	if err != nil {
 		return labkit.Result{}, err
 	}
 	e.Fact("deletions of the Endpoints of live Services: %d", len(deleted))
 	e.Fact("watches of the controller manager that restart from the past, by the audit log: %d", len(found))
 	for _, f := range found {
-		e.Fact("  %s: %d of %d restarts (%d back, %d stale)", f.Resource, f.Count(auditrv.Back)+f.Count(auditrv.Stale), f.Restarts, f.Count(auditrv.Back), f.Count(auditrv.Stale))
+		e.Fact("  %s: %d of %d restarts (%d back, %d stale)", f.Resource, f.count("back")+f.count("stale"), f.Restarts, f.count("back"), f.count("stale"))
 	}
 	switch {
 	case len(deleted) > 0 && e.Variant == labkit.Stock && (replays == 0 || flaps == 0):
@@ -208,7 +207,7 @@ func (l *lab) start(ctx context.Context) error {
 	}
 	if coarseAudit(l.server) {
 		// 1.8's audit log does not tell when a watch ended; shorter ones cannot be judged.
-		l.p.shortest = 2 * int(auditrv.CoarseLag/time.Second)
+		l.p.shortest = 2 * int(coarseLag/time.Second)
 	}
 	if err := l.startControllerManager(ctx, "kube-controller-manager", l.e.UnderTest(base, "kube-controller-manager")); err != nil {
 		return err
@@ -399,53 +398,6 @@ func (l *lab) trigger(ctx context.Context) error {
 	l.e.Fact("deletion of old sent with resourceVersion %d after %d", sent, last)
 	if sent >= last {
 		return fmt.Errorf("kube-apiserver %s sent the deletion with resourceVersion %d, after %d: it does not have the fault that this lab needs", l.server, sent, last)
-	}
-	return nil
-}
-
-// audit judges the audit log: the findings about the controller manager.
-func (l *lab) audit() ([]*auditrv.Result, error) {
-	if !hasAudit(l.server) {
-		return nil, nil
-	}
-	f, err := os.Open(l.c.APIServer.AuditLog)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	log := auditrv.NewLog()
-	// The last line may be half written.
-	var bad []*auditrv.LineError
-	if err := log.Read(f.Name(), f, func(e *auditrv.LineError) { bad = append(bad, e) }); err != nil {
-		return nil, err
-	}
-	if len(bad) > 1 {
-		return nil, fmt.Errorf("%d bad lines in the audit log, first: %v", len(bad), bad[0])
-	}
-	var found []*auditrv.Result
-	for _, r := range log.Results() {
-		if r.Proven() && (r.User == "system:kube-controller-manager" || r.User == "rvcount" || strings.HasPrefix(r.User, "system:serviceaccount:kube-system:")) {
-			found = append(found, r)
-		}
-	}
-	if log.Restarts < l.restarts {
-		return nil, fmt.Errorf("the audit log has %d restarts of watches, expected at least %d", log.Restarts, l.restarts)
-	}
-	return found, nil
-}
-
-// auditAll judges the log of the whole run, without the time when the gate was off.
-func (l *lab) auditAll(context.Context) error {
-	found, err := l.audit()
-	if err != nil {
-		return err
-	}
-	for _, r := range found {
-		for _, f := range r.Findings {
-			if f.Kind != auditrv.Repeat && (f.Time.Before(l.offFrom) || f.Time.After(l.offTo)) {
-				return wrong{fmt.Errorf("a watch of %s restarted from the past at %s: %+v", r.Resource, f.Time.Format(time.RFC3339), f)}
-			}
-		}
 	}
 	return nil
 }

@@ -1,0 +1,105 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package auditrv
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/manifest"
+	"holdfast/cmd/internal/output"
+)
+
+// maxBadShown is how many bad lines are named one by one.
+const maxBadShown = 20
+
+// Command returns the command audit-rv.
+func Command() *cobra.Command {
+	var exitCode bool
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "audit-rv FILE...",
+		Short: "The clients whose watches restart from the past, by the audit log",
+		Long: `Read audit logs of a kube-apiserver and name the clients and resources whose watches
+restart from a resourceVersion that they had passed.
+
+FILE has JSON, one event a line, also gzip, also as docker logs it; - is standard
+input. Give all rotated files of all the apiservers at once, in any order. Level
+Metadata is enough.
+
+  back    a watch starts before the one that it continues: a proof
+  stale   a watch starts before an object whose creation the client had seen: a proof
+  repeat  a watch starts where the last one did though an object was updated: a hint
+
+Exit status 0 if the logs were read, whatever was found (see --exit-code); 1 if a file
+cannot be read or has lines that are no audit events, after all the rest was read.`,
+		Example: `  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
+  docker logs kube-apiserver 2>/dev/null | kubectl-holdfast audit-rv -o json -`,
+		RunE: func(cmd *cobra.Command, files []string) error {
+			if len(files) == 0 {
+				return exit.Usagef("name at least one audit log, or - for standard input")
+			}
+			l := NewLog()
+			bad := 0
+			complain := func(e *LineError) {
+				if bad++; bad <= maxBadShown {
+					fmt.Fprintln(cmd.ErrOrStderr(), e)
+				}
+			}
+			var unread []string
+			for _, name := range files {
+				if err := l.readFile(cmd.InOrStdin(), name, complain); err != nil {
+					fmt.Fprintln(cmd.ErrOrStderr(), err)
+					unread = append(unread, name)
+				}
+			}
+			results := l.Results()
+			if format == output.JSON {
+				s := l.Summary(results)
+				s.BadLines, s.Unread = bad, append(s.Unread, unread...)
+				if err := output.Line(cmd.OutOrStdout(), s); err != nil {
+					return err
+				}
+			} else {
+				l.Report(cmd.OutOrStdout(), results)
+			}
+			if bad > maxBadShown {
+				fmt.Fprintf(cmd.ErrOrStderr(), "… and %d more bad lines\n", bad-maxBadShown)
+			}
+			switch {
+			case len(unread) > 0:
+				return exit.Failedf("%d of %d files could not be read to their end (%q first)", len(unread), len(files), unread[0])
+			case bad > 0:
+				return exit.Failedf("%d lines are no audit events and were left out", bad)
+			case l.Events == 0 && l.Other > 0:
+				return exit.Failedf("no audit event in %d lines: does the apiserver run with --audit-log-path=-?", l.Other)
+			case exitCode:
+				for _, r := range results {
+					if r.Proven() {
+						return exit.Failedf("watches restart from the past")
+					}
+				}
+			}
+			return nil
+		},
+	}
+	output.Flag(cmd, &format, "one object with everything that was found")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with status 1 if a watch provably restarts from the past")
+	return cmd
+}
+
+func (l *Log) readFile(stdin io.Reader, name string, bad func(*LineError)) error {
+	f, err := manifest.Open(name, stdin)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if name == "-" {
+		name = "standard input"
+	}
+	return l.Read(name, f, bad)
+}

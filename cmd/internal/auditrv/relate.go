@@ -1,0 +1,98 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package auditrv
+
+import (
+	"slices"
+	"time"
+)
+
+// giveUp is how long after its end a watch may be continued. Reflectors try again
+// within seconds; a watch whose process has ended is continued by none.
+const giveUp = 10 * time.Minute
+
+// relate finds out which watch continues which.
+func (s *stream) relate(lag time.Duration) {
+	sortBy(s.watches, func(w *watch) time.Time { return w.start })
+	sortBy(s.lists, func(l *list) time.Time { return l.answered })
+	var ended, open []*watch // ended are those that no other continues yet
+	var pending []*list      // lists that no watch has followed yet
+	lists := s.lists
+	for _, w := range s.watches {
+		w.before, w.list, w.instead, w.chain = nil, nil, nil, time.Time{}
+		open = slices.DeleteFunc(open, func(o *watch) bool {
+			if o.end.IsZero() || o.end.After(w.start) {
+				return false
+			}
+			ended = append(ended, o)
+			return true
+		})
+		open = append(open, w)
+		ended = slices.DeleteFunc(ended, func(o *watch) bool { return w.start.Sub(o.end) > giveUp })
+		for len(lists) > 0 && !lists[0].answered.After(w.start) {
+			pending = append(pending, lists[0])
+			lists = lists[1:]
+		}
+		// A list that this watch can follow came after the end of a watch that was
+		// given up for it; the server may note that end a little late. Where none has
+		// ended, it is a client's first watch.
+		follows := func(l *list, o *watch) bool {
+			since := o.end.Add(-lag)
+			if since.Before(o.start) {
+				since = o.start
+			}
+			return l.answered.After(since)
+		}
+		pending = slices.DeleteFunc(pending, func(l *list) bool {
+			return len(ended) > 0 && !slices.ContainsFunc(ended, func(o *watch) bool { return follows(l, o) })
+		})
+		fresh := w.rv == "" || w.rv == "0"
+		if i := slices.IndexFunc(pending, func(l *list) bool { return l.rv == "" || l.rv == w.rv }); !fresh && i >= 0 {
+			w.list, fresh = pending[i], true
+			pending = slices.Delete(pending, i, i+1)
+		}
+		if fresh {
+			w.chain = w.start
+			// Of the watches that it may replace take the one that would look worst.
+			if i := highest(ended); i >= 0 {
+				w.instead = ended[i]
+				ended = slices.Delete(ended, i, i+1)
+			}
+			continue
+		}
+		if p := continued(ended, w); p != nil {
+			ended = slices.DeleteFunc(ended, func(o *watch) bool { return o == p })
+			w.before, w.chain = p, p.chain
+		}
+	}
+}
+
+// highest returns the index of the watch with the largest version, -1 if there is
+// none.
+func highest(ws []*watch) int {
+	top := -1
+	for i, w := range ws {
+		if top < 0 || less(ws[top].rv, w.rv) {
+			top = i
+		}
+	}
+	return top
+}
+
+// continued returns the watch that w continues, by the kindest reading: the one that
+// started nearest before w's version, else the one nearest after.
+func continued(ended []*watch, w *watch) *watch {
+	var p *watch
+	for _, o := range ended {
+		switch {
+		case p == nil:
+			p = o
+		case !less(w.rv, o.rv) && (less(w.rv, p.rv) || less(p.rv, o.rv)):
+			p = o
+		case less(w.rv, o.rv) && less(o.rv, p.rv):
+			p = o
+		}
+	}
+	return p
+}

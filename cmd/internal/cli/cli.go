@@ -1,0 +1,77 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line of kubectl-holdfast.
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/auditrv"
+	"holdfast/cmd/internal/containerhash"
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/podtemplatehash"
+)
+
+const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
+release. They read files and standard input only: none talks to a cluster.
+
+Installed on PATH as kubectl-holdfast it is also "kubectl holdfast".
+
+Exit status: 0, everything was answered; 1, something could not be read or
+answered, after the rest was, or a condition that was asked for does not hold;
+2, wrong usage, and nothing was read.`
+
+const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
+  kubectl get deployments -A -o yaml | kubectl-holdfast pod-template-hash -
+  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
+  source <(kubectl-holdfast completion bash)`
+
+// Command is the root command.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "kubectl-holdfast",
+		Short:         "Programs for operators of old Kubernetes releases",
+		Long:          long,
+		Example:       example,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			var names []string
+			for _, c := range cmd.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, c.Name())
+				}
+			}
+			return exit.Usagef("there is no command %q: there are %s", args[0], strings.Join(names, ", "))
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
+	cmd.AddCommand(auditrv.Command(), containerhash.Command(), podtemplatehash.Command())
+	return cmd
+}
+
+// Main runs the command line and returns the exit status.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	cmd := Command()
+	cmd.SetArgs(args)
+	cmd.SetIn(stdin)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	ran, err := cmd.ExecuteC()
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", ran.CommandPath(), err)
+		if exit.Code(err) == exit.Usage {
+			fmt.Fprintf(stderr, "%s --help shows the usage\n", ran.CommandPath())
+		}
+	}
+	return exit.Code(err)
+}

@@ -1,0 +1,329 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerhash
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/manifest"
+	"holdfast/cmd/internal/output"
+)
+
+const files = `FILE is JSON or YAML, or - for standard input: pods as the API server returns them
+(kubectl get pods -o json), single, as a list or as several documents, or objects
+{"id": …, "spec": {container}}. Each container is answered by itself.`
+
+const modes = `--mode proto (the default) decodes a container as a kubelet gets it from the API: JSON,
+then a protobuf round trip. --mode json leaves out the round trip.`
+
+type options struct {
+	releases        []string
+	container, mode string
+	recorded        string
+	format          output.Format
+	goOfToday       bool
+	readings        []uint32
+	set             *Set
+	chosen          []*Release
+	failed, found   int
+}
+
+// Command returns the command container-hash.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "container-hash FILE...",
+		Short: "The hash that each release's kubelet records for a container",
+		Long: `Print the hash that the kubelets of each release from 1.6 to 1.36 record for a
+container, which is what they compare to tell whether its spec has changed.
+
+` + files + `
+
+The hash is the container's label io.kubernetes.container.hash, in hexadecimal, and
+in decimal in events. A release that does not know a field which the spec sets
+records a hash without it; that is not one of this spec, and is not shown.
+
+` + modes + `
+A pod from a file on the node is defaulted before; give it as the API shows it.
+
+Exit status 1 if a container, or a container in one of the releases, cannot be
+answered.`,
+		Example: `  kubectl get pod web -o json | kubectl-holdfast container-hash -
+  kubectl get pods -A -o json | kubectl-holdfast container-hash --release 1.7,1.9 -o json -`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, o.hashes) },
+	}
+	o.flags(cmd)
+	output.Flag(cmd, &o.format, "one object for each container, one a line")
+	cmd.AddCommand(explainCommand())
+	return cmd
+}
+
+func explainCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "explain --recorded HASH FILE...",
+		Short: "Which release's kubelet recorded a hash",
+		Long: `Say which releases record the given hash for a container, or what was tried and
+which fields stand in the way.
+
+` + files + `
+
+--recorded takes the number as it is in the label io.kubernetes.container.hash
+(hexadecimal) and as it is in events (decimal); if it can be read both ways, both are
+tried.
+
+` + modes,
+		Example: `  docker inspect --format '{{index .Config.Labels "annotation.io.kubernetes.container.hash"}}' CONTAINER
+  kubectl get pod web -o json | kubectl-holdfast container-hash explain --container app --recorded 5cee1837 -`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if o.readings, err = parseRecorded(o.recorded); err != nil {
+				return exit.Usagef("--recorded: %v", err)
+			}
+			return o.run(cmd, args, o.explain)
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().StringVar(&o.recorded, "recorded", "", "the hash that is in the label or the event")
+	output.Flag(cmd, &o.format, "one object for each container, one a line")
+	return cmd
+}
+
+func (o *options) flags(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&o.releases, "release", nil, "these releases only, comma separated: 1.6 to 1.36")
+	cmd.Flags().StringVar(&o.container, "container", "", "the containers of this name only")
+	cmd.Flags().StringVar(&o.mode, "mode", "proto", "proto or json, see above")
+	// The code of a release that is built with the Go of today, as the labs' and
+	// the oracle's is.
+	cmd.Flags().BoolVar(&o.goOfToday, "go-of-today", false, "")
+	_ = cmd.Flags().MarkHidden("go-of-today")
+	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"proto", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("release", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		var names []string
+		if set, err := All(); err == nil {
+			for _, r := range set.Releases {
+				names = append(names, r.Name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
+// container is one container of what was read.
+type container struct {
+	// id is what the input calls it: text, or NAMESPACE/POD/NAME.
+	id   json.RawMessage
+	name string
+	spec map[string]any
+}
+
+// run calls do for every container of every file.
+func (o *options) run(cmd *cobra.Command, args []string, do func(w *bufio.Writer, c container) error) error {
+	if len(args) == 0 {
+		return exit.Usagef("name a FILE, or - for standard input")
+	}
+	if o.mode != "proto" && o.mode != "json" {
+		return exit.Usagef("--mode is %q, want proto or json", o.mode)
+	}
+	var err error
+	if o.set, err = All(); err != nil {
+		return err
+	}
+	o.chosen = o.set.Releases
+	if o.releases != nil {
+		if o.chosen, err = o.set.Find(o.releases); err != nil {
+			return exit.Usagef("--release: %v", err)
+		}
+	}
+	w := bufio.NewWriterSize(cmd.OutOrStdout(), 1<<16)
+	complain := func(err error) {
+		o.failed++
+		_ = w.Flush() // so that a terminal shows both in order
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", cmd.CommandPath(), err)
+	}
+	for _, name := range args {
+		f, err := manifest.Open(name, cmd.InOrStdin())
+		if err != nil {
+			complain(err)
+			continue
+		}
+		err = manifest.Read(name, f, func(obj manifest.Object) error {
+			list, err := containersOf(obj)
+			if err != nil {
+				complain(fmt.Errorf("%s: %w", obj.Name(), err))
+			}
+			for _, c := range list {
+				if n, _ := c.spec["name"].(string); o.container != "" && n != o.container {
+					continue
+				}
+				o.found++
+				if stray := o.set.Stray(c.spec); len(stray) > 0 {
+					_ = w.Flush()
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: no release knows %s\n", c.name, strings.Join(stray, ", "))
+				}
+				if err := do(w, c); err != nil {
+					complain(fmt.Errorf("%s: %w", c.name, err))
+				}
+			}
+			// Whoever writes an object and waits for the answer gets it.
+			return w.Flush()
+		})
+		_ = f.Close()
+		if err != nil {
+			complain(err)
+		}
+	}
+	switch {
+	case o.failed > 0:
+		return exit.Failedf("%d of what was to be answered could not be, see above", o.failed)
+	case o.found == 0 && o.container != "":
+		return exit.Failedf("no container %q in what was read", o.container)
+	}
+	return nil
+}
+
+// containersOf are the containers of an object.
+func containersOf(obj manifest.Object) ([]container, error) {
+	spec, ok := obj.Value["spec"].(map[string]any)
+	if !ok {
+		return nil, errors.New(`no "spec": give a pod, or {"id": …, "spec": {container}}`)
+	}
+	if _, isTemplate := spec["template"].(map[string]any); isTemplate {
+		return nil, errors.New("a template is not what a kubelet hashes, for admission adds to it, such as the mount of the token: give its pods")
+	}
+	_, isPod := spec["containers"].([]any)
+	if kind := obj.String("kind"); kind != "" && (kind != "Pod" || !isPod) {
+		return nil, fmt.Errorf("%s has no containers: give pods", kind)
+	}
+	if !isPod {
+		id := json.RawMessage("null")
+		if v, ok := obj.Value["id"]; ok {
+			var err error
+			if id, err = json.Marshal(v); err != nil {
+				return nil, err
+			}
+		}
+		name := strings.Trim(string(id), `"`)
+		if name == "null" {
+			name = obj.Where
+		}
+		return []container{{id, name, spec}}, nil
+	}
+	pod := strings.Trim(obj.String("metadata", "namespace")+"/"+obj.String("metadata", "name"), "/")
+	var out []container
+	for _, list := range []string{"initContainers", "containers"} {
+		items, _ := spec[list].([]any)
+		for i, item := range items {
+			c, ok := item.(map[string]any)
+			if !ok {
+				return out, fmt.Errorf("spec.%s[%d]: not an object", list, i)
+			}
+			name, _ := c["name"].(string)
+			if name == "" {
+				return out, fmt.Errorf("spec.%s[%d].name: missing", list, i)
+			}
+			if pod != "" {
+				name = pod + "/" + name
+			}
+			id, err := json.Marshal(name)
+			if err != nil {
+				return out, err
+			}
+			out = append(out, container{id, name, c})
+		}
+	}
+	return out, nil
+}
+
+func (o *options) how() Options { return Options{Wire: o.mode == "proto", GoOfToday: o.goOfToday} }
+
+// errorOf is an error that the releases share, or the first of several.
+func errorOf(tried []Attempt) error {
+	for _, a := range tried {
+		if a.Error != "" {
+			return fmt.Errorf("%s: %s", a.Release, a.Error)
+		}
+	}
+	return nil
+}
+
+// oldestCompared is the oldest release whose hash Holdfast's kubelet records.
+const oldestCompared = 7
+
+// hashes prints the hashes of one container.
+func (o *options) hashes(w *bufio.Writer, c container) error {
+	tried := o.set.Try(o.chosen, c.spec, o.how())
+	if o.format == output.JSON {
+		answer := struct {
+			ID json.RawMessage `json:"id"`
+			// Hash is null where the release does not know a field that is set, or
+			// where the hash is not known.
+			Hash    map[string]*uint32  `json:"hash"`
+			Oldest  string              `json:"oldest,omitempty"`
+			Unknown map[string][]string `json:"unknown,omitempty"`
+			Errors  map[string]string   `json:"errors,omitempty"`
+		}{ID: c.id, Hash: map[string]*uint32{}, Unknown: map[string][]string{}, Errors: map[string]string{}}
+		for i, a := range tried {
+			answer.Hash[a.Release] = a.Hash
+			switch {
+			case a.Error != "":
+				answer.Errors[a.Release] = a.Error
+			case len(a.Unknown) > 0:
+				answer.Hash[a.Release], answer.Unknown[a.Release] = nil, a.Unknown
+			case o.chosen[i].minor >= oldestCompared:
+				answer.Oldest = a.Release
+			}
+		}
+		if err := output.Line(w, answer); err != nil {
+			return err
+		}
+		return errorOf(tried)
+	}
+	fmt.Fprintln(w, c.name)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "RELEASES\tHASH\tLABEL")
+	for _, r := range runs(tried) {
+		switch {
+		case r.Error != "":
+			fmt.Fprintf(tw, "%s\tnot known: %s\n", r.releases(), r.Error)
+		case len(r.Unknown) > 0:
+			fmt.Fprintf(tw, "%s\tdoes not know %s\n", r.releases(), strings.Join(r.Unknown, ", "))
+		default:
+			fmt.Fprintf(tw, "%s\t%d\t%x\n", r.releases(), *r.Hash, *r.Hash)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return errorOf(tried)
+}
+
+// explain prints where a recorded hash of one container comes from.
+func (o *options) explain(w *bufio.Writer, c container) error {
+	e := explain(o.set.Try(o.chosen, c.spec, o.how()), o.readings)
+	if o.format == output.JSON {
+		if err := output.Line(w, struct {
+			ID json.RawMessage `json:"id"`
+			Explanation
+		}{c.id, e}); err != nil {
+			return err
+		}
+	} else if _, err := w.WriteString(e.text(c.name, o.readings)); err != nil {
+		return err
+	}
+	if e.Recorded == nil && e.Ignoring == nil {
+		return errorOf(e.Tried)
+	}
+	return nil
+}

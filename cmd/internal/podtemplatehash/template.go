@@ -1,0 +1,139 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podtemplatehash
+
+import (
+	"fmt"
+	"maps"
+)
+
+// templateHashLabel is the label that a ReplicaSet's template has beside those of
+// its Deployment's.
+const templateHashLabel = "pod-template-hash"
+
+// Template returns the pod template in an object: a Deployment, ReplicaSet,
+// DaemonSet or another one with a template in its spec, or a PodTemplateSpec
+// itself. A ReplicaSet's template has a label that its Deployment's, which is
+// what is hashed, has not; it is taken away.
+func Template(o map[string]any) (map[string]any, error) {
+	spec, ok := o["spec"].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("spec: missing, or not an object")
+	}
+	t, ok := spec["template"].(map[string]any)
+	if !ok {
+		if _, isSpec := spec["containers"].([]any); !isSpec {
+			return nil, fmt.Errorf("spec: has neither template nor containers; give a Deployment or a pod template")
+		}
+		return o, nil
+	}
+	if o["kind"] == "ReplicaSet" {
+		return withoutHashLabel(t), nil
+	}
+	return t, nil
+}
+
+func withoutHashLabel(template map[string]any) map[string]any {
+	metadata, _ := template["metadata"].(map[string]any)
+	labels, _ := metadata["labels"].(map[string]any)
+	if _, ok := labels[templateHashLabel]; !ok {
+		return template
+	}
+	template, metadata, labels = clone(template), clone(metadata), clone(labels)
+	delete(labels, templateHashLabel)
+	metadata["labels"], template["metadata"] = labels, metadata
+	return template
+}
+
+// Missing lists the fields that an API server of r always fills in and that
+// template lacks, as paths. If there are any, the hash is not the controller's.
+func (r *Release) Missing(template map[string]any) []string {
+	var missing []string
+	want := func(o map[string]any, path string, names ...string) {
+		for _, n := range names {
+			if _, ok := o[n]; !ok {
+				missing = append(missing, path+"."+n)
+			}
+		}
+	}
+	spec, _ := template["spec"].(map[string]any)
+	want(spec, "spec", "restartPolicy", "terminationGracePeriodSeconds", "dnsPolicy", "securityContext")
+	if !r.internal {
+		want(spec, "spec", "schedulerName")
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		items, _ := spec[list].([]any)
+		for i, item := range items {
+			c, _ := item.(map[string]any)
+			path := fmt.Sprintf("spec.%s[%d]", list, i)
+			want(c, path, "terminationMessagePath", "imagePullPolicy", "resources")
+			if !r.internal {
+				want(c, path, "terminationMessagePolicy")
+			}
+		}
+	}
+	return missing
+}
+
+// Dump is the text that r's controllers hash for template.
+func (r *Release) Dump(template map[string]any) ([]byte, error) {
+	node, err := r.types()
+	if err != nil {
+		return nil, err
+	}
+	if r.internal {
+		if err := r.initContainers(template); err != nil {
+			return nil, err
+		}
+		template = toInternal(template)
+	}
+	text, err := node.Spew(template, r.layout)
+	if err != nil {
+		return nil, fmt.Errorf("Kubernetes %s: %w", r.Name, err)
+	}
+	return text, nil
+}
+
+// initContainers refuses what 1.3 to 1.5 turn into fields of the internal type.
+func (r *Release) initContainers(template map[string]any) error {
+	metadata, _ := template["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for _, a := range []string{"pod.alpha.kubernetes.io/init-containers", "pod.beta.kubernetes.io/init-containers"} {
+		if _, ok := annotations[a]; ok && r.Name != "1.2" {
+			return fmt.Errorf("Kubernetes %s: metadata.annotations: %s becomes a field there, and how it is dumped is not known", r.Name, a)
+		}
+	}
+	return nil
+}
+
+// toInternal does what the conversion of a v1 pod spec of 1.2 to 1.5 to the internal
+// type does beyond copying fields of the same name.
+func toInternal(template map[string]any) map[string]any {
+	t := clone(template)
+	spec, ok := t["spec"].(map[string]any)
+	if !ok {
+		return t
+	}
+	spec = clone(spec)
+	t["spec"] = spec
+	sc, _ := spec["securityContext"].(map[string]any)
+	sc = clone(sc)
+	for _, f := range []string{"hostNetwork", "hostPID", "hostIPC"} {
+		if v, ok := spec[f]; ok {
+			sc[f] = v
+		}
+	}
+	spec["securityContext"] = sc
+	if name, _ := spec["serviceAccountName"].(string); name == "" && spec["serviceAccount"] != nil {
+		spec["serviceAccountName"] = spec["serviceAccount"]
+	}
+	return t
+}
+
+// clone copies one level; nil becomes an empty map.
+func clone(m map[string]any) map[string]any {
+	c := make(map[string]any, len(m)+1)
+	maps.Copy(c, m)
+	return c
+}
