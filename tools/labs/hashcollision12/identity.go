@@ -118,7 +118,7 @@ type app struct{ ns, name, image string }
 // with a published name each in a namespace of its own, because they select
 // the same labels, and others beside them until there are enough.
 func (c *cluster) createDeployments(ctx context.Context) ([]app, error) {
-	file := filepath.Join(c.e.Root, "bases", base, "overlay", "toolchain", "pkg", "util", "pod", "testdata", "published.json")
+	file := filepath.Join(c.e.Root, "bases", base, "overlay", "pkg", "util", "pod", "testdata", "published.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
