@@ -99,7 +99,7 @@ func (t *Tree) AddGenerated(file, from string) error {
 	old, ok := m.Files[file]
 	if !ok {
 		if have, err := os.ReadFile(filepath.Join(t.Dir(), filepath.FromSlash(file))); err == nil && sha(have) != sha(content) {
-			return exit.Preconditionf("%s/%s is generated, and somebody put another one there: remove it", t.rel(t.Dir()), file)
+			return exit.Preconditionf("%s/%s is generated, and another file of that name was put there: remove it", t.rel(t.Dir()), file)
 		}
 	}
 	e, _, err := put(t.Dir(), file, fromBytes(content), old)

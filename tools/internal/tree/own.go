@@ -1,0 +1,206 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/patch"
+	"holdfast/tools/internal/slugs"
+)
+
+// content is upstream's files, ours and what the patches make of them.
+func (t *Tree) content(own map[string]source, patches []*patch.Patch) (map[string]source, error) {
+	want, err := t.upstream()
+	if err != nil {
+		return nil, err
+	}
+	for path, s := range own {
+		if _, ok := want[path]; ok {
+			return nil, exit.Preconditionf("overlay file %s exists upstream: the overlay only adds files, change upstream's by a patch", path)
+		}
+		want[path] = s
+	}
+	return want, apply(patches, want)
+}
+
+// overlay lists the files of ours that lie in the overlay folders, by their
+// paths in the tree, with their places in the repository. Whose they are, and
+// whether this tree has them, stands in slugs.json.
+func (t *Tree) overlay() (map[string]string, error) {
+	out := map[string]string{}
+	for _, dir := range t.Base.OverlayDirs() {
+		tops := base.SharedOverlay
+		if dir != "." {
+			tops = []string{"."}
+		}
+		for _, top := range tops {
+			from := filepath.Join(t.Base.Root, filepath.FromSlash(dir), top)
+			err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+				if errors.Is(err, fs.ErrNotExist) && path == from {
+					return nil // a base without files of ours in this folder
+				}
+				if err != nil || d.IsDir() {
+					return err
+				}
+				rel, err := filepath.Rel(filepath.Join(t.Base.Root, filepath.FromSlash(dir)), path)
+				if err != nil {
+					return err
+				}
+				rel = filepath.ToSlash(rel)
+				if _, ok := out[rel]; !ok && rel != "go.mod" {
+					out[rel] = path
+				}
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// ownFiles reads the files of ours that the variant's slugs have.
+func (t *Tree) ownFiles() (map[string]source, error) {
+	all, err := t.overlay()
+	if err != nil {
+		return nil, err
+	}
+	have, err := t.Base.SlugsOf(t.Variant)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]source{}
+	for _, rel := range sortedKeys(all) {
+		s := t.Base.Slugs.OfFile(t.Base.Name, rel)
+		if s == nil {
+			if len(t.Base.Slugs.Claims(rel)) > 0 {
+				continue // another base's
+			}
+			return nil, exit.Preconditionf("%s is in no slug: add it to the overlay of one in %s, or remove it", t.rel(all[rel]), slugs.File)
+		}
+		if !slices.Contains(have, s) {
+			continue
+		}
+		info, err := os.Lstat(all[rel])
+		if err != nil {
+			return nil, err
+		}
+		if !info.Mode().IsRegular() {
+			return nil, exit.Preconditionf("overlay file %s is not a regular file", t.rel(all[rel]))
+		}
+		content, err := os.ReadFile(all[rel])
+		if err != nil {
+			return nil, err
+		}
+		f := fromBytes(content)
+		if info.Mode()&0o100 != 0 {
+			f.mode = 0o755
+		}
+		out[rel] = f
+	}
+	return out, nil
+}
+
+// patches loads the variant's patches. Where some of a series are left out,
+// those behind them have their line numbers moved (see patch.Without).
+func (t *Tree) patches() ([]*patch.Patch, error) {
+	have, err := t.Base.SlugsOf(t.Variant)
+	if err != nil {
+		return nil, err
+	}
+	var all []*patch.Patch
+	for _, dir := range t.Base.SeriesOf(t.Variant) {
+		ps, err := patch.LoadSeries(t.Base.Root, dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ps...)
+	}
+	gone := map[*patch.Patch]bool{}
+	for _, p := range all {
+		s := t.Base.Slugs.OfPatch(t.Base.Name, p.Name)
+		if s == nil {
+			return nil, exit.Preconditionf("%s is in no slug of base %s: add it to the patches of one in %s", p.File, t.Base.Name, slugs.File)
+		}
+		gone[p] = !slices.Contains(have, s)
+	}
+	return patch.Without(all, func(p *patch.Patch) bool { return gone[p] })
+}
+
+// apply lays the patches on want, in order.
+func apply(patches []*patch.Patch, want map[string]source) error {
+	for _, p := range patches {
+		err := p.Apply(
+			func(path string) ([]byte, error) {
+				s, ok := want[path]
+				if !ok {
+					return nil, nil
+				}
+				return s.read()
+			},
+			func(path string, content []byte) error {
+				if content == nil {
+					delete(want, path)
+					return nil
+				}
+				want[path] = fromBytes(content)
+				return nil
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Own is the content of the files of the tree that are not upstream's: those of
+// the overlay, and those that the variant's patches change, as they leave them;
+// and of the files also, as far as the tree has them. Nothing is written.
+func (t *Tree) Own(also ...string) (map[string][]byte, error) {
+	if err := t.Base.HasVariant(t.Variant); err != nil {
+		return nil, err
+	}
+	own, err := t.ownFiles()
+	if err != nil {
+		return nil, err
+	}
+	patches, err := t.patches()
+	if err != nil {
+		return nil, err
+	}
+	want, err := t.content(own, patches)
+	if err != nil {
+		return nil, err
+	}
+	paths := append(sortedKeys(own), also...)
+	for _, p := range patches {
+		paths = append(paths, p.Touches()...)
+	}
+	out := map[string][]byte{}
+	for _, path := range paths {
+		if s, ok := want[path]; ok {
+			if out[path], err = s.read(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// OverlayFiles lists the overlay's files by their paths in the tree, sorted.
+func (t *Tree) OverlayFiles() ([]string, error) {
+	own, err := t.ownFiles()
+	if err != nil {
+		return nil, err
+	}
+	return sortedKeys(own), nil
+}
