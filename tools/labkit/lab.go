@@ -40,7 +40,7 @@ type Variant string
 const (
 	// Stock is upstream plus the toolchain series.
 	Stock Variant = "stock"
-	// Ours is stock plus overlay plus the carry series.
+	// Ours is stock plus overlay plus the series security and carry.
 	Ours Variant = "ours"
 	// GateOff is ours with the lab's feature gates set to false.
 	GateOff Variant = "ours-gate-off"

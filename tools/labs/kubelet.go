@@ -8,4 +8,5 @@ import (
 	_ "holdfast/tools/labs/containerhashcompat"
 	_ "holdfast/tools/labs/nodeupgrade"
 	_ "holdfast/tools/labs/readinessacrossrestart"
+	_ "holdfast/tools/labs/security"
 )

@@ -23,8 +23,12 @@ import (
 // The variants a base can be built in.
 const (
 	Stock = "stock" // upstream + toolchain series
-	Ours  = "ours"  // stock + overlay + carry series
+	Ours  = "ours"  // stock + overlay + OwnSeries
 )
+
+// OwnSeries are the series that only the variant Ours has, in the order in which
+// they are applied. A base need not have each.
+var OwnSeries = []string{"security", "carry"}
 
 // The ways a base is built.
 const (
@@ -214,8 +218,10 @@ func (b *Base) HasVariant(variant string) error {
 // which they are applied.
 func (b *Base) SeriesOf(variant string) []string {
 	dirs := []string{b.Series["toolchain"]}
-	if variant == Ours && b.Series["carry"] != "" {
-		dirs = append(dirs, b.Series["carry"])
+	for _, name := range OwnSeries {
+		if variant == Ours && b.Series[name] != "" {
+			dirs = append(dirs, b.Series[name])
+		}
 	}
 	return dirs
 }

@@ -28,6 +28,14 @@ func TestLoad(t *testing.T) {
 	if got := b.SeriesOf(base.Ours); !slices.Equal(got, []string{"patches/v1.9.11/toolchain", testrepo.Carry}) {
 		t.Errorf("series of ours: %q", got)
 	}
+	r.EditBase(t, testrepo.Name, func(b *base.Base) { b.Series["security"] = "patches/v1.9.11/security" })
+	b = r.Base(t, testrepo.Name)
+	if got := b.SeriesOf(base.Ours); !slices.Equal(got, []string{"patches/v1.9.11/toolchain", "patches/v1.9.11/security", testrepo.Carry}) {
+		t.Errorf("series of ours: %q", got)
+	}
+	if got := b.SeriesOf(base.Stock); len(got) != 1 {
+		t.Errorf("series of stock: %q", got)
+	}
 	if got := b.OverlayOf(base.Stock); len(got) != 0 {
 		t.Errorf("overlay of stock: %v", got)
 	}

@@ -211,8 +211,10 @@ func TestSlugs(t *testing.T) {
 	}
 	for _, b := range bases(t, r.root) {
 		gates := gatesOf(r, b)
-		for _, p := range series(t, b)["carry"] {
-			report(t, slugFaults(r, p, gates, labs))
+		for _, name := range base.OwnSeries {
+			for _, p := range series(t, b)[name] {
+				report(t, slugFaults(r, p, gates, labs))
+			}
 		}
 	}
 	folders := map[string]bool{}

@@ -86,21 +86,26 @@ func indent(s string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n    ")
 }
 
-// Touched lists the packages that the overlay or the carry series change: those
+// Touched lists the packages that the overlay or a series of ours change: those
 // that stock has too, and those that are ours alone. Import paths, sorted.
 func Touched(b *base.Base) (both, oursOnly []string, err error) {
 	if err := b.HasVariant(base.Ours); err != nil {
 		return nil, nil, err
 	}
 	dirs := map[string]bool{}
-	patches, err := patch.LoadSeries(b.Root, b.Series["carry"])
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, p := range patches {
-		for _, f := range p.Touches() {
-			if strings.HasSuffix(f, ".go") {
-				dirs[path.Dir(f)] = true
+	for _, name := range base.OwnSeries {
+		if b.Series[name] == "" {
+			continue
+		}
+		patches, err := patch.LoadSeries(b.Root, b.Series[name])
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, p := range patches {
+			for _, f := range p.Touches() {
+				if strings.HasSuffix(f, ".go") {
+					dirs[path.Dir(f)] = true
+				}
 			}
 		}
 	}
