@@ -36,7 +36,7 @@ type outcome struct {
 	saw      string
 }
 
-var rows = []row{gitRepo, healthz, probes}
+var rows = []row{gitRepo, healthz, probes, mountErrors}
 
 // lab is a cluster of one node, whose kubelet is under test.
 type lab struct {
