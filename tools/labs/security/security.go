@@ -36,7 +36,7 @@ type outcome struct {
 	saw      string
 }
 
-var rows = []row{gitRepo, healthz, probes, mountErrors}
+var rows = []row{gitRepo, healthz, probes, mountErrors, localnet}
 
 // lab is a cluster of one node, whose kubelet is under test.
 type lab struct {
