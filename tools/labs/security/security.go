@@ -36,7 +36,8 @@ type outcome struct {
 	saw      string
 }
 
-var rows = []row{gitRepo, healthz, probes, mountErrors, localnet}
+// rows in the order in which they are judged: the probes restart the kubelet.
+var rows = []row{healthz, mountErrors, gitRepo, localnet, probes}
 
 // lab is a cluster of one node, whose kubelet is under test.
 type lab struct {
@@ -74,6 +75,7 @@ func register(name, summary string, rows []row, alone bool) {
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
+			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
 		Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) { return run(ctx, e, rows) },
