@@ -8,7 +8,9 @@ ignore (
 	./bases
 	./pkg/controller
 	./pkg/kubelet
+	./pkg/probe
 	./pkg/util/mount
+	./pkg/volume
 	./staging
 )
 

@@ -16,6 +16,10 @@ import (
 // dockerd; their source is tools/cmd/<name>.
 var ownTools = []string{"labpod", "runcclamp"}
 
+// ToolPath is where the program of that name is, for a lab that runs it outside of
+// a container.
+func ToolPath(root, name string) string { return toolPath(root, name) }
+
 func toolPath(root, name string) string {
 	return filepath.Join(root, "_output", "tools", "bin", name)
 }

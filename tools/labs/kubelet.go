@@ -9,5 +9,6 @@ import (
 	_ "holdfast/tools/labs/nodeupgrade"
 	_ "holdfast/tools/labs/predecessor"
 	_ "holdfast/tools/labs/readinessacrossrestart"
+	_ "holdfast/tools/labs/security"
 	_ "holdfast/tools/labs/subpathrollback"
 )

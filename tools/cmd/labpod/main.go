@@ -9,6 +9,7 @@
 //	/labpod exit CODE         exit with CODE
 //	/labpod probe URL|FILE    exec probe: 0 if the URL answers 200 or the file exists
 //	/labpod write FILE TEXT   write a file
+//	/labpod print BYTES       print so many bytes
 //
 // serve listens on LABPOD_LISTEN (default ":8080", a comma-separated list) and
 // answers
@@ -54,7 +55,7 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want serve, sleep, exit, probe or write")
+		return errors.New("want serve, sleep, exit, probe, write or print")
 	}
 	arg := func(i int) string {
 		if i < len(args) {
@@ -77,6 +78,15 @@ func command(args []string) error {
 		return probe(arg(1))
 	case "write":
 		return os.WriteFile(arg(1), []byte(arg(2)+"\n"), 0o644)
+	case "print":
+		n, err := strconv.Atoi(arg(1))
+		if err != nil {
+			return fmt.Errorf("print %q: want a number", arg(1))
+		}
+		for line := []byte(strings.Repeat("x", 1023) + "\n"); n > 0 && err == nil; n -= len(line) {
+			_, err = os.Stdout.Write(line[:min(n, len(line))])
+		}
+		return err
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }

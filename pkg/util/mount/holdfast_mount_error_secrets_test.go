@@ -1,0 +1,173 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"io/ioutil"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	utilfeaturetesting "k8s.io/apiserver/pkg/util/feature/testing"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+func TestMaskOptions(t *testing.T) {
+	for _, tc := range []struct {
+		options, shown string
+		secrets        []string
+	}{
+		{"", "", nil},
+		{"bind", "bind", nil},
+		{"ro,remount,noatime", "ro,remount,noatime", nil},
+		{"size=50%,mode=0700", "size=50%,mode=0700", nil},
+		{"username=account,password=a2V5Cg==,vers=3.0", "username=account,password=<masked>,vers=3.0", []string{"a2V5Cg=="}},
+		{"name=admin,secret=AQAtTElYAAAAABAAx==,ro", "name=admin,secret=<masked>,ro", []string{"AQAtTElYAAAAABAAx=="}},
+		{"name=admin,secretfile=/etc/ceph/user.secret", "name=admin,secretfile=/etc/ceph/user.secret", nil},
+		{"password=one,two=three,four,ro", "password=<masked>,two=<masked>,<masked>,ro", []string{"one", "three", "four"}},
+		{"pass=,ro", "pass=,ro", nil},
+		{"=x", "=<masked>", []string{"x"}},
+		{",,", ",,", nil},
+		{"PASSWORD=x,Size=1", "PASSWORD=<masked>,Size=<masked>", []string{"x", "1"}},
+	} {
+		shown, secrets := maskOptions(tc.options)
+		if shown != tc.shown || !reflect.DeepEqual(secrets, tc.secrets) {
+			t.Errorf("%q: %q and %q, want %q and %q", tc.options, shown, secrets, tc.shown, tc.secrets)
+		}
+	}
+}
+
+// TestMaskOptionsFuzz: no value of an option that is not known is shown.
+func TestMaskOptionsFuzz(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	keys := []string{"password", "secret", "vers", "size", "ro", "", "x-y", "name"}
+	for i := 0; i < 10000; i++ {
+		var parts, want []string
+		for n := r.Intn(6); n > 0; n-- {
+			key := keys[r.Intn(len(keys))]
+			switch r.Intn(3) {
+			case 0:
+				parts = append(parts, "ro")
+			case 1:
+				parts = append(parts, key+"="+fmt.Sprintf("value%d==", r.Intn(1000)))
+				if !plainOptions[key] {
+					want = append(want, parts[len(parts)-1][len(key)+1:])
+				}
+			default:
+				parts = append(parts, fmt.Sprintf("word%d", r.Intn(1000)))
+				want = append(want, parts[len(parts)-1])
+			}
+		}
+		options := strings.Join(parts, ",")
+		shown, secrets := maskOptions(options)
+		if len(secrets) != len(want) || len(want) > 0 && !reflect.DeepEqual(secrets, want) {
+			t.Fatalf("%q: secrets %q, want %q", options, secrets, want)
+		}
+		if strings.Count(shown, ",") != strings.Count(options, ",") {
+			t.Fatalf("%q became %q", options, shown)
+		}
+		for i, p := range strings.Split(shown, ",") {
+			if p != strings.Split(options, ",")[i] && !strings.HasSuffix(p, masked) {
+				t.Fatalf("%q became %q", options, shown)
+			}
+		}
+	}
+}
+
+func counted(t *testing.T, c prometheus.Counter) float64 {
+	var m dto.Metric
+	if err := c.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
+}
+
+// failingExec is mount(8) that prints its arguments and fails.
+type failingExec struct{ args []string }
+
+func (e *failingExec) Run(cmd string, args ...string) ([]byte, error) {
+	e.args = args
+	return []byte("cannot mount with " + strings.Join(args, " ")), errors.New("exit status 32")
+}
+
+const key, short = "c2VjcmV0LWtleQ==", "pw"
+
+func TestMountErrors(t *testing.T) {
+	dir, err := ioutil.TempDir("", "mount-errors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	// A mount(8) that prints what it is called with.
+	mountPath := filepath.Join(dir, "mount")
+	seen := filepath.Join(dir, "seen")
+	if err := ioutil.WriteFile(mountPath, []byte("#!/bin/sh\necho \"$@\" > "+seen+"\necho \"cannot mount with $@\"\nexit 32\n"), 0755); err != nil {
+		t.Fatal(err)
+	}
+	options := []string{"ro", "username=account,password=" + key, "pin=" + short, "vers=3.0"}
+	for _, on := range []bool{true, false} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.MountErrorsWithoutSecrets, on)()
+			fake := &failingExec{}
+			for name, mount := range map[string]func() error{
+				"Mounter": func() error { return (&Mounter{}).doMount("", mountPath, "//server/share", "/target", "cifs", options) },
+				"execMounter": func() error {
+					return NewExecMounter(fake, &FakeMounter{}).Mount("//server/share", "/target", "cifs", options)
+				},
+			} {
+				masks, would := counted(t, mountErrorsMasked), counted(t, mountErrorsWouldMask)
+				err := mount()
+				masks, would = counted(t, mountErrorsMasked)-masks, counted(t, mountErrorsWouldMask)-would
+				if err == nil {
+					t.Fatalf("%s: no error", name)
+				}
+				if leaks := strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "pin="+short+" ") && name == "Mounter"; leaks == on {
+					t.Errorf("%s, gate %v: %v", name, on, err)
+				}
+				for _, word := range []string{"exit status 32", "//server/share", "/target", "cifs", "username=account", "vers=3.0", "cannot mount with"} {
+					if !strings.Contains(err.Error(), word) {
+						t.Errorf("%s, gate %v: the error does not have %q: %v", name, on, word, err)
+					}
+				}
+				if on && (!strings.Contains(err.Error(), "password=<masked>") || !strings.Contains(err.Error(), "pin=<masked>")) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if (masks == 1) != on || (would == 1) == on {
+					t.Errorf("%s, gate %v: counted %v masked, %v would be", name, on, masks, would)
+				}
+			}
+			// The command gets what it got.
+			got, err := ioutil.ReadFile(seen)
+			if err != nil || !strings.Contains(string(got), "password="+key) {
+				t.Errorf("gate %v: mount was called with %q (%v)", on, got, err)
+			}
+			if !strings.Contains(strings.Join(fake.args, " "), "password="+key) {
+				t.Errorf("gate %v: mount was called with %q", on, fake.args)
+			}
+		}()
+	}
+}
+
+// TestMountErrorWithoutOptions: an error without values is as stock's to the byte.
+func TestMountErrorWithoutOptions(t *testing.T) {
+	var texts []string
+	for _, on := range []bool{true, false} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.MountErrorsWithoutSecrets, on)()
+			err := (&Mounter{}).doMount("", "false", "/dev/sdx", "/target", "ext4", []string{"ro", "noatime", "size=1"})
+			texts = append(texts, err.Error())
+		}()
+	}
+	if texts[0] != texts[1] {
+		t.Errorf("%q and %q", texts[0], texts[1])
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package git_repo
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+var (
+	gitRepoRefused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_gitrepo_hardening_refused_total",
+		Help: "Tries to set up a gitRepo volume that were refused, by the field of the volume that was refused.",
+	}, []string{"field"})
+	gitRepoWouldRefuse = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_gitrepo_hardening_would_refuse_total",
+		Help: "Tries to set up a gitRepo volume that would have been refused if the feature gate GitRepoVolumeHardening were on.",
+	}, []string{"field"})
+)
+
+func init() {
+	prometheus.MustRegister(gitRepoRefused, gitRepoWouldRefuse)
+}
+
+// checkSource says why the volume is not set up. It is asked before anything is
+// written, and not for a volume that is set up already: a pod that runs goes on. The
+// error is shown in the pod's events; it does not repeat the values, of which a
+// repository may hold a password.
+func (b *gitRepoVolumeMounter) checkSource() error {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.GitRepoVolumeDriver) {
+		gitRepoRefused.WithLabelValues("driver").Inc()
+		return fmt.Errorf("gitRepo volumes are switched off on this node (feature gate %s): clone in an init container into an emptyDir volume",
+			features.GitRepoVolumeDriver)
+	}
+	field, rule := refusedField(b.source, b.revision, b.target)
+	if field == "" {
+		return nil
+	}
+	if !utilfeature.DefaultFeatureGate.Enabled(features.GitRepoVolumeHardening) {
+		gitRepoWouldRefuse.WithLabelValues(field).Inc()
+		return nil
+	}
+	gitRepoRefused.WithLabelValues(field).Inc()
+	return fmt.Errorf("gitRepo.%s of volume %q is refused (feature gate %s): %s", field, b.volName, features.GitRepoVolumeHardening, rule)
+}
+
+// cloneArgs are the arguments of git up to and including the repository.
+func (b *gitRepoVolumeMounter) cloneArgs() []string {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.GitRepoVolumeHardening) {
+		return []string{"clone", b.source}
+	}
+	return []string{"clone", "--", b.source}
+}
+
+// refusedField is the field of a gitRepo volume that must not reach git, and the rule
+// that it breaks; both empty if there is none.
+func refusedField(repository, revision, directory string) (field, rule string) {
+	if rule := refusedRepository(repository); rule != "" {
+		return "repository", rule
+	}
+	// "git checkout" has no end of options: what follows "--" are paths.
+	if strings.HasPrefix(revision, "-") {
+		return "revision", "it must not begin with \"-\""
+	}
+	if strings.HasPrefix(directory, "-") {
+		return "directory", "it must not begin with \"-\""
+	}
+	// With a revision git is started once more, in the first folder of the clone's
+	// path. In "x/.git" the cloned files themselves are what it takes for the
+	// repository, hooks included (CVE-2024-10220, kubernetes/kubernetes#124531).
+	if revision != "" && strings.ContainsAny(filepath.Clean(directory), `/\`) {
+		return "directory", "with a revision it must not contain a separator"
+	}
+	return "", ""
+}
+
+// repositorySchemes are the transports of git that read from another machine.
+// "git+ssh" and "ssh+git" are old names of "ssh".
+var repositorySchemes = map[string]bool{"http": true, "https": true, "ssh": true, "git": true, "git+ssh": true, "ssh+git": true}
+
+const remoteOnly = "it must be a URL of the scheme http, https, ssh or git, or host:path"
+
+// refusedRepository is the rule that a repository breaks, "" if none. It goes by
+// git's own reading of the argument (connect.c url_is_local_not_ssh, transport.c
+// transport_get, url.c is_url): a list of what is allowed, as an older or newer git
+// knows other transports, "ext::COMMAND" among them.
+func refusedRepository(repository string) string {
+	if strings.HasPrefix(repository, "-") {
+		return "it must not begin with \"-\""
+	}
+	if strings.IndexFunc(repository, unicode.IsControl) >= 0 {
+		return "it must not contain control characters"
+	}
+	colon := strings.Index(repository, ":")
+	if slash := strings.Index(repository, "/"); colon <= 0 || slash >= 0 && slash < colon {
+		// A path of this node, CVE-2025-1767.
+		return remoteOnly
+	}
+	host := repository[:colon]
+	if rest := repository[colon+1:]; strings.HasPrefix(rest, "//") {
+		if !repositorySchemes[host] {
+			return remoteOnly
+		}
+		if host = authority(rest[2:]); host == "" {
+			return "its URL must have a host"
+		}
+	} else if strings.HasPrefix(rest, ":") && strings.IndexFunc(host, notOfScheme) < 0 {
+		// "helper::address" starts the program git-remote-helper.
+		return remoteOnly
+	}
+	// git before 2.14 hands such a host to ssh as an option. It decodes %2d in a URL,
+	// and takes the brackets off.
+	if host = strings.TrimPrefix(host, "["); strings.HasPrefix(host, "-") || strings.HasPrefix(strings.ToLower(host), "%2d") {
+		return "its host must not begin with \"-\""
+	}
+	return ""
+}
+
+// authority cuts "user@host:port" off what follows the "//" of a URL.
+func authority(rest string) string {
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		return rest[:i]
+	}
+	return rest
+}
+
+// notOfScheme: letters, digits, "+", "-" and "." can be part of a transport's name.
+func notOfScheme(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("+-.", r))
+}
