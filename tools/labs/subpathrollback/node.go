@@ -19,9 +19,16 @@ import (
 	"holdfast/tools/labkit"
 )
 
-// create makes the pod's host directory, if it has one, and the pod, and waits
-// until it is what its kind says.
+// create makes a pod and waits until it is what its kind says.
 func (l *lab) create(ctx context.Context, k kind, name string) error {
+	if err := l.make(ctx, k, name); err != nil {
+		return err
+	}
+	return l.wait(ctx, name)
+}
+
+// make makes the pod's host directory, if it has one, and the pod.
+func (l *lab) make(ctx context.Context, k kind, name string) error {
 	if k.fs != "" {
 		if err := l.node.Run(ctx, "bash", "-euc", `mkdir -p "$1/dir/deep"; for f in dir/a dir/deep/b file rofile; do echo "$f of $2" > "$1/$f"; done`,
 			"-", path.Join(l.root, k.fs, name), name); err != nil {
@@ -37,12 +44,12 @@ func (l *lab) create(ctx context.Context, k kind, name string) error {
 			}
 		}
 	}
-	os, err := l.c.Client.CreateYAML(ctx, ns, k.yaml(name, l.root))
+	made, err := l.c.Client.CreateYAML(ctx, ns, k.yaml(name, l.root))
 	if err != nil {
 		return err
 	}
-	l.pods[name] = &pod{k, string(os[0].GetUID())}
-	return l.wait(ctx, name)
+	l.pods[name] = &pod{k, string(made[0].GetUID())}
+	return nil
 }
 
 // wait waits until the pod is what its kind says.
