@@ -215,14 +215,24 @@ func (l *lab) back(ctx context.Context) ([]judgement, error) {
 		}
 		l.e.Step("start %d kinds of pods under the kubelet under test", len(kinds))
 		for _, k := range kinds {
-			if k.name == "hook" && l.e.Variant == labkit.Stock {
-				continue // v1.7.0 recreates its container, and waits for the hook before it deletes the pod
+			// After a stock v1.9.11 the old kubelet recreates containers, and waits for
+			// the hook before it deletes the pod.
+			if k.name == "hook" && (l.e.Variant == labkit.Stock || l.binder().Variant == string(labkit.Stock)) {
+				continue
 			}
 			name := fmt.Sprintf("%s-%d", k.name, i)
-			if err := l.create(ctx, k, name); err != nil {
+			if err := l.make(ctx, k, name); err != nil {
 				return nil, err
 			}
 			names = append(names, name)
+		}
+		for _, name := range names {
+			if name == "first" || name == "taken" {
+				continue // an other kubelet started them
+			}
+			if err := l.wait(ctx, name); err != nil {
+				return nil, err
+			}
 		}
 		n, err := l.binds(ctx)
 		if err != nil {
