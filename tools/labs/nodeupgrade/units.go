@@ -58,6 +58,7 @@ func init() {
 				"oracle: the runbook's check refuses to go on, as ours does not know the flag",
 				"restart the old kubelet with --kubeconfig=… --require-kubeconfig=true in its place; oracle: the check says yes to both kubelets",
 				"swap v1.7.0 → under test → v1.7.0 → under test with that one unit; oracle: every container is the one from before",
+				"the same unit with a gate of ours; oracle: the check says yes to ours and no to v1.7.0",
 				"swap to the stock kubelets v1.8.15 and v1.9.11 with that unit; oracle: they report the node, and all pods are ready",
 			}
 		},
@@ -234,6 +235,16 @@ func runUnits(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 				return labkit.ReproducedBecause("the check refuses the recommended flags for %s: %s", p.Base, out), nil
 			}
 		}
+	}
+	e.Step("ours with a gate of its own in the unit")
+	if err := r.swap(ctx, ours, append([]string{"--feature-gates=LegacyContainerHashWrite=true,AppArmor=true"}, recommended...)); err != nil {
+		return labkit.Result{}, err
+	}
+	if out, ok := r.check(ctx, ours); !ok {
+		return labkit.ReproducedBecause("the check refuses ours its own gate: %s", out), nil
+	}
+	if out, ok := r.check(ctx, r.program(old)); ok || !strings.Contains(out, "does not know the feature gate LegacyContainerHashWrite") {
+		return labkit.ReproducedBecause("the check does not refuse a gate of ours for %s: %s", old, out), nil
 	}
 	for _, release := range []string{middle, base} {
 		e.Step("stock %s with the recommended flags", release)
