@@ -35,7 +35,7 @@ test: tool kubectl-holdfast test-packages ## everything CI runs: rules, unit tes
 	@$(H) test
 
 check: tool test-packages source ## repository rules and our own unit tests only
-	@$(H) test --part rules,unit
+	@$(H) test --part rules,unit,operators
 
 proofs: all test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
 	@cd tools && HOLDFAST_PROOFS=long go test -count=1 -v -timeout=3h ./internal/proofs
