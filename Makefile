@@ -45,7 +45,7 @@ test: tools kubectl-holdfast install-test-packages ## everything CI runs: rules,
 	@$(H) test
 
 check: tools install-test-packages source ## repository rules and our own unit tests only
-	@$(H) test --part rules,tools,unit
+	@$(H) test --part rules,tools,unit,operators
 
 reproducible: all install-test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
 	@cd tools && HOLDFAST_REPRODUCIBLE=long go test -count=1 -v -timeout=3h ./internal/reproducible

@@ -22,7 +22,8 @@
 //
 // A watch that starts again at the same place without any of this is what a client
 // does when nothing has happened, and is not reported. A watch from resourceVersion 0
-// or none begins with all objects, as a list does, and continues nothing.
+// or none, or with sendInitialEvents, begins with all objects, as a list does, and
+// continues nothing.
 //
 // Which watch continues which is told by the client (user, user agent, first source
 // address) and the request (path and selectors). Where several watches of one client
@@ -126,6 +127,8 @@ type watch struct {
 	rv         string
 	start, end time.Time // end is zero while the watch is open
 	ok         bool      // answered with 200
+	// all: it begins with all objects, as a list does, and so continues nothing.
+	all bool
 
 	// What relate finds out: the watch that this one continues, nil if it follows a
 	// list or is the first; the list, and the watch that was given up for it; and when

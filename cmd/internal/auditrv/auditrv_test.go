@@ -424,6 +424,12 @@ func TestJudge(t *testing.T) {
 				end()
 			}
 		}, "", 0},
+		"a watch that begins with all objects": {func(w *logWriter) {
+			w.list(services)
+			w.watchFor(services, "100", time.Minute)
+			w.do("watch", services+"?resourceVersion=90&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&watch=true", 200, nil, "")
+			w.watchFor(services, "80", time.Minute)
+		}, "back", 1},
 		"watches from 0 and goes on from there": {func(w *logWriter) {
 			end := w.watch(services, "0")
 			w.update("endpoints", "e", "500", "")

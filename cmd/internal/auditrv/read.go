@@ -270,7 +270,7 @@ func (l *Log) line(line []byte) error {
 		return nil
 	case e.verb == "list":
 		key, _, err := streamOf(e)
-		if err == nil && !asks(e.requestURI, "continue") { // a page is no list
+		if err == nil && asks(e.requestURI, "continue") == "" { // a page is no list
 			s := l.stream(key)
 			s.lists = append(s.lists, &list{received: e.received, answered: e.written, rv: e.rv})
 		}
@@ -281,17 +281,20 @@ func (l *Log) line(line []byte) error {
 	}
 }
 
-// asks reports whether a request has a parameter that is not empty.
-func asks(uri, parameter string) bool {
+// asks returns a parameter of a request.
+func asks(uri, parameter string) string {
 	if !strings.Contains(uri, parameter+"=") {
-		return false
+		return ""
 	}
 	u, err := url.ParseRequestURI(uri)
-	return err == nil && u.Query().Get(parameter) != ""
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get(parameter)
 }
 
 func (l *Log) addWrite(e *event) {
-	if e.ref == nil || e.ref.Resource == "" || e.ref.Subresource != "" || asks(e.requestURI, "dryRun") {
+	if e.ref == nil || e.ref.Resource == "" || e.ref.Subresource != "" || asks(e.requestURI, "dryRun") != "" {
 		return // a dry run writes nothing
 	}
 	w := write{resource: e.ref.resource(), namespace: e.ref.Namespace, name: e.ref.Name,
@@ -310,7 +313,7 @@ func (l *Log) addWatch(e *event, complete bool) error {
 		if err != nil {
 			return err
 		}
-		w = &watch{rv: rv, start: e.received}
+		w = &watch{rv: rv, start: e.received, all: rv == "" || rv == "0" || asks(e.requestURI, "sendInitialEvents") == "true"}
 		s := l.stream(key)
 		s.watches = append(s.watches, w)
 		l.observe(key.resource, e.received, rv, w)

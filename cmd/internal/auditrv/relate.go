@@ -47,7 +47,7 @@ func (s *stream) relate(lag time.Duration) {
 		pending = slices.DeleteFunc(pending, func(l *list) bool {
 			return len(ended) > 0 && !slices.ContainsFunc(ended, func(o *watch) bool { return follows(l, o) })
 		})
-		fresh := w.rv == "" || w.rv == "0"
+		fresh := w.all
 		if i := slices.IndexFunc(pending, func(l *list) bool { return l.rv == "" || l.rv == w.rv }); !fresh && i >= 0 {
 			w.list, fresh = pending[i], true
 			pending = slices.Delete(pending, i, i+1)

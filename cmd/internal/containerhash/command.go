@@ -140,7 +140,10 @@ func (o *options) run(cmd *cobra.Command, args []string, do func(w *bufio.Writer
 		return err
 	}
 	o.chosen = o.set.Releases
-	if o.releases != nil {
+	if cmd.Flags().Changed("release") {
+		if len(o.releases) == 0 {
+			return exit.Usagef("--release: name a release, 1.%d to 1.%d", First, Last)
+		}
 		if o.chosen, err = o.set.Find(o.releases); err != nil {
 			return exit.Usagef("--release: %v", err)
 		}

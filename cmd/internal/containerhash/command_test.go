@@ -228,6 +228,7 @@ func TestUsage(t *testing.T) {
 		{nil, 2, "name a FILE"},
 		{[]string{"--mode", "yaml", "-"}, 2, `--mode is "yaml", want proto or json`},
 		{[]string{"--release", "1.5", "-"}, 2, `release "1.5" is not known: there are 1.6 to 1.36`},
+		{[]string{"--release", "", "-"}, 2, "--release: name a release, 1.6 to 1.36"},
 		{[]string{"explain", "-"}, 2, "--recorded: no hash given"},
 		{[]string{"explain", "--recorded", "xyz", "-"}, 2, `--recorded: "xyz" is not a 32 bit number`},
 		{[]string{"explain", "--recorded", "99999999999", "-"}, 2, "is not a 32 bit number"},

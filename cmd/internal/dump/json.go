@@ -163,10 +163,23 @@ func empty(n *Node, v any) bool {
 	switch n.kind {
 	case structKind, intOrStringKind, quantityKind, timeKind:
 		return false
-	case ptrKind:
-		return v == nil
 	}
-	return !isSet(n, v)
+	switch v := v.(type) {
+	case nil:
+		return true
+	case string:
+		return n.kind == stringKind && v == ""
+	case bool:
+		return n.kind == boolKind && !v
+	case []any:
+		return n.kind == sliceKind && len(v) == 0
+	case map[string]any:
+		return n.kind == mapKind && len(v) == 0
+	case json.Number:
+		i, err := v.Int64()
+		return (n.kind == intKind || n.kind == int32Kind) && err == nil && i == 0
+	}
+	return false
 }
 
 // isSet reports whether v says something that is lost where the field is not

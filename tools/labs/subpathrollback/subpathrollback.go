@@ -217,7 +217,7 @@ func (l *lab) back(ctx context.Context) ([]judgement, error) {
 		for _, k := range kinds {
 			// After a stock v1.9.11 the old kubelet recreates containers, and waits for
 			// the hook before it deletes the pod.
-			if k.name == "hook" && (l.e.Variant == labkit.Stock || l.binder().Variant == string(labkit.Stock)) {
+			if k.name == "hook" && (l.e.Variant == labkit.Stock || l.binder().Variant == labkit.Stock) {
 				continue
 			}
 			name := fmt.Sprintf("%s-%d", k.name, i)
