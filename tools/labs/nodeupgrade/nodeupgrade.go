@@ -145,6 +145,12 @@ func rehearse(ctx context.Context, e *labkit.Env, node labkit.NodeConfig) (labki
 	if err := l.start(ctx); err != nil {
 		return labkit.Result{}, err
 	}
+	for _, n := range c.Nodes {
+		// The bridge is made by the plug-in, for the first pod.
+		if err := n.Run(ctx, "ip", "link", "show", "cni0"); (err == nil) != node.CNI {
+			return labkit.Result{}, fmt.Errorf("CNI is %v for this lab, and on %s: ip link show cni0: %v", node.CNI, n.Name, err)
+		}
+	}
 	e.Fact("%-42s %8s %6s %8s %9s %5s", "step", "requests", "failed", "removed", "recreated", "kept")
 	var wrong []string
 	for i, s := range plan {
