@@ -136,12 +136,12 @@ func optionsForLog(options []string) []string {
 }
 
 // outputForLog returns what a mount command printed as it is shown.
-func outputForLog(args []string, output []byte) []byte {
+func outputForLog(args []string, output []byte) string {
 	_, secrets := maskArgs(args)
 	if len(secrets) == 0 || !withoutSecrets() {
-		return output
+		return string(output)
 	}
-	return []byte(maskText(string(output), secrets))
+	return maskText(string(output), secrets)
 }
 
 // failureForLog returns a mount command's error and output as they are shown.
@@ -158,7 +158,7 @@ func failureForLog(err error, args []string, output []byte) (error, []byte) {
 	if text := err.Error(); maskText(text, secrets) != text {
 		err = errors.New(maskText(text, secrets))
 	}
-	return err, outputForLog(args, output)
+	return err, []byte(outputForLog(args, output))
 }
 
 // mountFailure returns what log, error and event say about a mount command that

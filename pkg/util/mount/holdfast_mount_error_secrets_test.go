@@ -157,6 +157,27 @@ func TestMountErrors(t *testing.T) {
 	}
 }
 
+// TestMountLog: what is logged at higher levels.
+func TestMountLog(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.MountErrorsWithoutSecrets, on)()
+			args := []string{"-t", "cifs", "-o", "ro,password=" + key, "//server/share", "/target"}
+			got := []string{fmt.Sprint(argsForLog(args)), fmt.Sprint(optionsForLog(args[3:4])), fmt.Sprint(outputForLog(args, []byte("bad "+key+" here")))}
+			want := []string{"[-t cifs -o ro,password=KEY //server/share /target]", "[ro,password=KEY]", "bad KEY here"}
+			for i := range want {
+				shown := map[bool]string{true: masked, false: key}[on]
+				if w := strings.Replace(want[i], "KEY", shown, 1); got[i] != w {
+					t.Errorf("gate %v: %q, want %q", on, got[i], w)
+				}
+			}
+			if args[3] != "ro,password="+key {
+				t.Errorf("gate %v: the arguments were changed: %q", on, args)
+			}
+		}()
+	}
+}
+
 // TestMountErrorWithoutOptions: an error without values is as stock's to the byte.
 func TestMountErrorWithoutOptions(t *testing.T) {
 	var texts []string

@@ -23,10 +23,10 @@ const (
 	// keeps about three times as much.
 	bodyMiB = 128
 	// execMiB is what a command prints.
-	execMiB = 96
+	execMiB = 64
 	// What a kubelet may grow by. The 16 MiB of a command's output that are kept are
 	// copied several times, through a buffer that doubles and the runtime's socket.
-	bodyBound, execBound = 50 * mib, 300 * mib
+	bodyBound, execBound = 50 * mib, 200 * mib
 )
 
 var probes = row{
@@ -34,7 +34,7 @@ var probes = row{
 	gate:    "ProbeOutputLimits",
 	summary: "a pod with a probe fills the node's memory through the kubelet",
 	plan: []string{
-		fmt.Sprintf("create a pod whose HTTP readiness probe gets %d MiB from a server, then one whose exec probe prints %d MiB; in the long profile also one whose postStart hook gets as much", bodyMiB, execMiB),
+		fmt.Sprintf("create a pod whose HTTP readiness probe gets %d MiB from a server, then one whose postStart hook prints %d MiB; in the long profile also one whose postStart hook gets the HTTP answer", bodyMiB, execMiB),
 		fmt.Sprintf("oracle: by how much the kubelet's peak of resident memory (VmHWM) grows, %d MiB at most for HTTP and %d MiB for exec; absent: the whole answer was fetched and the pods became ready", bodyBound/mib, execBound/mib),
 	},
 	judge: judgeProbes,
@@ -69,10 +69,10 @@ func judgeProbes(ctx context.Context, l *lab) (outcome, error) {
 	}{
 		{"probe-http", "    readinessProbe: {" + get + ", timeoutSeconds: 60, periodSeconds: 2}\n", bodyBound,
 			func(before int64) error { return l.probed(ctx, "probe-http", &whole, before) }},
-		{"probe-exec", fmt.Sprintf("    readinessProbe: {exec: {command: [/labpod, print, '%d']}, timeoutSeconds: 60, periodSeconds: 2}\n", execMiB*mib), execBound,
-			func(int64) error { return l.waitReady(ctx, "probe-exec", 90*time.Second) }},
-		{"probe-hook", "    lifecycle: {postStart: {" + get + "}}\n", bodyBound,
-			func(before int64) error { return l.probed(ctx, "probe-hook", &whole, before) }},
+		{"hook-exec", fmt.Sprintf("    lifecycle: {postStart: {exec: {command: [/labpod, print, '%d']}}}\n", execMiB*mib), execBound,
+			func(int64) error { return l.waitReady(ctx, "hook-exec", 90*time.Second) }},
+		{"hook-http", "    lifecycle: {postStart: {" + get + "}}\n", bodyBound,
+			func(before int64) error { return l.probed(ctx, "hook-http", &whole, before) }},
 	}
 	if l.e.Profile != labkit.Long {
 		steps = steps[:2]
