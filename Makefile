@@ -24,10 +24,10 @@ help: ## show this list
 	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug N=number"
 
 tool: ## build the command that makes everything, _output/tools/holdfast
-	@hack/build-tool.sh holdfast $(MODFLAG)
+	@hack/build-tool.sh tools ./cmd/holdfast _output/tools/holdfast $(MODFLAG)
 
 tools: tool ## build that and the command that runs labs, _output/tools/lab
-	@hack/build-tool.sh lab $(MODFLAG)
+	@hack/build-tool.sh tools ./cmd/lab _output/tools/lab $(MODFLAG)
 
 binaries: tools ## build every binary that the labs run, stock and ours, old releases included
 	@$(H) binaries
