@@ -91,6 +91,9 @@
 //
 // # Rules for authors
 //
+//   - Name the lab in slugs.json: among the labs of the slug that it shows, with
+//     the gates that ours-gate-off switches off, or in "checks" if it shows no
+//     incident.
 //   - Never sleep as an oracle: use Recorder.Wait, Client.WaitFor or
 //     Env.WaitUntil, all of which are bounded.
 //   - Distinguish "the incident did not happen" from "I could not tell": before

@@ -13,11 +13,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,7 +54,7 @@ func run(cold bool, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	m := &measurement{dir: filepath.Join(tmp, "checkout"), env: os.Environ()}
+	m := &measurement{dir: filepath.Join(tmp, "checkout"), env: os.Environ(), out: os.Stdout}
 	if out, err := exec.Command("git", "clone", "--quiet", "--shared", root, m.dir).CombinedOutput(); err != nil {
 		return fmt.Errorf("git clone: %w\n%s", err, out)
 	}
@@ -61,7 +63,9 @@ func run(cold bool, args []string) (err error) {
 		m.env = append(m.env, "GOCACHE="+filepath.Join(tmp, "gocache"))
 		with = " and build cache"
 	}
-	// The measured commands, and what they start, run on two cores.
+	// The measured commands, and what they start, run on two cores. That is a
+	// property of the thread which starts them.
+	runtime.LockOSThread()
 	two := unix.CPUSet{}
 	two.Set(0)
 	two.Set(1)
@@ -92,6 +96,7 @@ func run(cold bool, args []string) (err error) {
 type measurement struct {
 	dir string
 	env []string
+	out io.Writer
 }
 
 // measure runs a command and prints its wall time, and the largest sum of the
@@ -118,7 +123,7 @@ func (m *measurement) measure(label string, command ...string) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w\n%s", label, err, out.Bytes())
 			}
-			fmt.Printf("| %s | %.1f s | %d MiB | `%s` | %s |\n", label, time.Since(start).Seconds(), peak>>20, strings.Join(command, " "), strings.Fields(string(load))[0])
+			fmt.Fprintf(m.out, "| %s | %.1f s | %d MiB | `%s` | %s |\n", label, time.Since(start).Seconds(), peak>>20, strings.Join(command, " "), strings.Fields(string(load))[0])
 			return nil
 		case <-time.After(500 * time.Millisecond):
 			peak = max(peak, resident(cmd.Process.Pid))
