@@ -247,7 +247,7 @@ func (l *lab) inside(ctx context.Context, name string) error {
 	host := path.Join(l.root, p.fs, name)
 	out, err := l.node.Output(ctx, "cat", host+"/dir/written")
 	if err != nil || out != text {
-		return fmt.Errorf("the host's directory has %q, want %q: %w", out, text, err)
+		return fmt.Errorf("the host's directory has %q, want %q: %v", out, text, err)
 	}
 	sums, err := l.sum(ctx)
 	if err != nil {
