@@ -140,13 +140,13 @@ func (kl *Kubelet) makeMountsThenUnbind(pod *v1.Pod, container *v1.Container, ho
 		return makeMounts(pod, podDir, container, hostName, hostDomain, podIP, podVolumes, kl.mounter)
 	}
 	b := newSubpathBinds(kl.mounter)
-	// Also with the gate off: it may have been on.
-	b.unblock(podDir, container.Name)
 	if !utilfeature.DefaultFeatureGate.Enabled(features.SubpathUnbindAfterStart) {
 		subpathsWouldUnbind.Add(float64(paths))
+		b.unblock(podDir, container.Name) // the gate may have been on
 		return makeMounts(pod, podDir, container, hostName, hostDomain, podIP, podVolumes, kl.mounter)
 	}
 	done := theSubpathStarts.begin(subpathKey{pod.UID, container.Name})
+	b.unblock(podDir, container.Name)
 	mounts, cleanup, err := makeMounts(pod, podDir, container, hostName, hostDomain, podIP, podVolumes, kl.mounter)
 	unbind := func() {
 		if cleanup != nil {
@@ -161,7 +161,7 @@ func (kl *Kubelet) makeMountsThenUnbind(pod *v1.Pod, container *v1.Container, ho
 	return mounts, unbind, err
 }
 
-// targets are the mount points of a container's subPaths, mounted or not. They
+// subpathTargets are the mount points of a container's subPaths, mounted or not. They
 // are not looked at: a stat of one could hang.
 func subpathTargets(podDir, container string) []string {
 	var out []string

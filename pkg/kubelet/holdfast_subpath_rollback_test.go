@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
-	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/network/dns"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/util/mount"
 )
@@ -293,6 +293,7 @@ func TestSubpathHooks(t *testing.T) {
 		testKubelet := newTestKubelet(t, false)
 		kl := testKubelet.kubelet
 		kl.mounter, kl.containerRuntimeName = mount.New(""), test.runtime
+		kl.dnsConfigurer = &dns.Configurer{}
 		m := v1.VolumeMount{Name: "missing", MountPath: "/v"}
 		if test.subPath {
 			m.SubPath = "app"
@@ -302,7 +303,7 @@ func TestSubpathHooks(t *testing.T) {
 		c := &v1.Container{Name: "app", VolumeMounts: []v1.VolumeMount{m}}
 		would := subpathCounter(t, subpathsWouldUnbind)
 		// The volume is missing, so that nothing is mounted: the error comes in any case.
-		_, cleanup, err := kl.makeMountsThenUnbind(pod, c, "h", "", "", kubecontainer.VolumeMap{})
+		_, cleanup, err := kl.GenerateRunContainerOptions(pod, c, "")
 		if err == nil {
 			t.Errorf("%s: no error for a missing volume", test.name)
 		}

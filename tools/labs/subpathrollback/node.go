@@ -193,8 +193,11 @@ func (l *lab) insideAll(ctx context.Context) error {
 func (l *lab) inside(ctx context.Context, name string) error {
 	p := l.pods[name]
 	cs, err := l.node.Docker.PodContainers(ctx, ns, name, false)
-	if err != nil || len(cs) != 1 {
-		return fmt.Errorf("%d containers run: %w", len(cs), err)
+	if err == nil && len(cs) != 1 {
+		err = fmt.Errorf("%d containers run", len(cs))
+	}
+	if err != nil {
+		return err
 	}
 	m, err := l.node.Docker.Inspect(ctx, cs[0].ID)
 	if err != nil {
@@ -244,7 +247,7 @@ func (l *lab) inside(ctx context.Context, name string) error {
 	host := path.Join(l.root, p.fs, name)
 	out, err := l.node.Output(ctx, "cat", host+"/dir/written")
 	if err != nil || out != text {
-		return fmt.Errorf("the host's directory has %q, want %q: %w", out, text, err)
+		return fmt.Errorf("the host's directory has %q, want %q: %v", out, text, err)
 	}
 	sums, err := l.sum(ctx)
 	if err != nil {
@@ -259,11 +262,16 @@ func (l *lab) inside(ctx context.Context, name string) error {
 	return nil
 }
 
-// restart kills the pod's container; the kubelet starts another one.
+// restart kills the pod's container; the kubelet starts another one. A kubelet
+// of another release may just be recreating it for its hash.
 func (l *lab) restart(ctx context.Context, name string) error {
-	cs, err := l.node.Docker.PodContainers(ctx, ns, name, false)
-	if err != nil || len(cs) != 1 {
-		return fmt.Errorf("%d containers of pod %s run: %w", len(cs), name, err)
+	var cs []labkit.Container
+	if err := l.e.WaitUntil(ctx, "the container of pod "+name+" runs", 90*time.Second, func(ctx context.Context) (bool, error) {
+		var err error
+		cs, err = l.node.Docker.PodContainers(ctx, ns, name, false)
+		return err == nil && len(cs) == 1, err
+	}); err != nil {
+		return err
 	}
 	if err := l.node.Docker.Call(ctx, http.MethodPost, "/containers/"+cs[0].ID+"/kill", "", nil, nil); err != nil {
 		return err
@@ -275,8 +283,11 @@ func (l *lab) restart(ctx context.Context, name string) error {
 // again, must refuse what it finds, and the kubelet starts another container.
 func (l *lab) byHand(ctx context.Context, name string) error {
 	cs, err := l.node.Docker.PodContainers(ctx, ns, name, false)
-	if err != nil || len(cs) != 1 {
-		return fmt.Errorf("%d containers of pod %s run: %w", len(cs), name, err)
+	if err == nil && len(cs) != 1 {
+		err = fmt.Errorf("%d containers of pod %s run", len(cs), name)
+	}
+	if err != nil {
+		return err
 	}
 	for _, c := range [][2]string{{http.MethodGet, "/archive?path=/dir"}, {http.MethodPost, "/restart?t=1"}} {
 		var refused *labkit.DockerError
