@@ -408,6 +408,7 @@ func TestSyncPodNotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := mountContainer()
+	c.ImagePullPolicy = v1.PullIfNotPresent
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "notes", Name: "notes", Namespace: "ns"}, Spec: v1.PodSpec{Containers: []v1.Container{c}}}
 	backOff := flowcontrol.NewBackOff(time.Second, time.Minute)
 	sync := func(s *kubecontainer.PodStatus) {
