@@ -43,7 +43,7 @@ func smallHouse(t *testing.T) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := strings.Replace(string(raw), "Feature-Gate: none", "Feature-Gate: Louder", 1)
+	s := strings.Replace(string(raw), "Feature-Gate: none", "Feature-Gate: Louder, Shy", 1)
 	p, err := patch.Parse("patches/v1.9.11/carry/0010-much-louder.patch", []byte(strings.Replace(s, "Lab: none", "Lab: loud", 1)))
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +82,11 @@ func TestFindsWhatASlugLacks(t *testing.T) {
 		{"patch of no slug", func(_ *house, _ *slugs.Slug, f *slugs.Form) { f.Patches = nil }, []string{"0010-much-louder.patch is in no slug of base v1.9.11"}},
 		{"patch that is not there", func(_ *house, _ *slugs.Slug, f *slugs.Form) { f.Patches = append(f.Patches, "0011-x.patch") }, []string{"has the patch 0011-x.patch, which no series"}},
 		{"another series", func(_ *house, s *slugs.Slug, _ *slugs.Form) { s.Kind = slugs.Security }, []string{"is in the series carry, but slug much-louder is of kind \"security\""}},
+		{"gate that no trailer names", func(h *house, _ *slugs.Slug, f *slugs.Form) {
+			f.Gates["Loudest"] = true
+			h.files["pkg/features/holdfast_much_louder.go"] = []byte("package features\nconst (\nLouder = \"Louder\"\nLoudest = \"Loudest\"\nShy = \"Shy\"\n)\nvar m = map[string]bool{Louder: true, Loudest: true, Shy: false}\n")
+			h.files["docs/patches/much-louder.md"] = append(h.files["docs/patches/much-louder.md"], "| `Loudest` | true |\n"...)
+		}, []string{"slug much-louder has the gate Loudest, which no patch of base v1.9.11 names in its trailer Feature-Gate"}},
 		{"trailer of another gate", func(_ *house, _ *slugs.Slug, f *slugs.Form) { delete(f.Gates, "Louder") }, []string{"trailer Feature-Gate: slug much-louder has no gate Louder", "its overlay registers map[Louder:true Shy:false]"}},
 		{"trailer of another lab", func(_ *house, _ *slugs.Slug, f *slugs.Form) { f.Labs = nil }, []string{"trailer Lab: no lab of slug much-louder"}},
 		{"file of no slug", func(h *house, _ *slugs.Slug, _ *slugs.Form) { h.files["pkg/new.go"] = []byte("package x\n") }, []string{"pkg/new.go is in no slug"}},

@@ -58,10 +58,13 @@ func TestSlugs(t *testing.T) {
 func (h *house) patchFaults() []string {
 	var bad []string
 	for _, name := range slices.Sorted(maps.Keys(h.series)) {
-		there := map[string]bool{}
+		there, gates := map[string]bool{}, map[string]bool{}
 		for _, series := range slices.Sorted(maps.Keys(h.series[name])) {
 			for _, p := range h.series[name][series] {
 				there[p.Name] = true
+				for _, g := range p.List("Feature-Gate") {
+					gates[g] = true
+				}
 				s := h.table.OfPatch(name, p.Name)
 				if s == nil {
 					bad = append(bad, fmt.Sprintf("%s is in no slug of base %s: add it to \"patches\" of one in %s", p.File, name, slugs.File))
@@ -77,6 +80,11 @@ func (h *house) patchFaults() []string {
 			for _, p := range s.Form(name).Patches {
 				if !there[p] {
 					bad = append(bad, fmt.Sprintf("%s: slug %s has the patch %s, which no series of base %s has", slugs.File, s.Name, p, name))
+				}
+			}
+			for _, g := range slices.Sorted(maps.Keys(s.Form(name).Gates)) {
+				if !gates[g] {
+					bad = append(bad, fmt.Sprintf("%s: slug %s has the gate %s, which no patch of base %s names in its trailer Feature-Gate", slugs.File, s.Name, g, name))
 				}
 			}
 		}
