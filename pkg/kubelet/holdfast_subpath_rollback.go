@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sort"
 	"strings"
 	"sync"
 	"syscall"
@@ -205,10 +206,7 @@ func (b subpathBinds) unbind(podDir, container, who string) {
 		glog.Errorf("subPaths of %s stay mounted: %v", who, err)
 		return
 	}
-	n := 0
-	for _, t := range targets {
-		n += b.unbindOne(t, mounted[t], who)
-	}
+	n := b.unbindAll(targets, mounted, who)
 	if n > 0 {
 		glog.V(2).Infof("Unmounted %d subPath bind mount(s) of %s below %s: the container has its own (feature gate %s)",
 			n, who, filepath.Join(podDir, subpathsDirName), features.SubpathUnbindAfterStart)
@@ -228,55 +226,75 @@ func (b subpathBinds) mounted() (map[string]int, error) {
 	return out, nil
 }
 
+// unbindAll unmounts what is mounted at the targets of one container, blocks one
+// of them, and returns how many mounts that were.
+func (b subpathBinds) unbindAll(targets []string, mounted map[string]int, who string) int {
+	n := 0
+	var free []string
+	for _, t := range targets {
+		if mounted[t] == 0 {
+			continue
+		}
+		if k, ok := b.unbindOne(t, mounted[t], who); ok {
+			n, free = n+k, append(free, t)
+		}
+	}
+	sort.Strings(free)
+	for _, t := range free {
+		if block(t) {
+			break
+		}
+	}
+	return n
+}
+
 // unbindOne unmounts what is mounted at target and returns how many mounts that
-// were, 0 if one stays. The table lists a mount point times times; the second
+// were; false if one stays. The table lists a mount point times times; the second
 // line may be a copy that goes with the first, if the kubelet's root directory is
 // bound to itself.
-func (b subpathBinds) unbindOne(target string, times int, who string) int {
-	if times == 0 {
-		return 0
-	}
-	n := 0
-	for ; n < times; n++ {
+func (b subpathBinds) unbindOne(target string, times int, who string) (int, bool) {
+	for n := 0; n < times; n++ {
 		err := b.unmount(target)
 		if err == syscall.EINVAL {
-			break // Not mounted any more.
+			return n, true // Not mounted any more.
 		}
 		if err != nil {
 			subpathsUnbindFailed.Inc()
 			glog.Warningf("Cannot unmount subPath bind mount %s of %s, will try again: %v", target, who, err)
-			return 0
+			return n, false
 		}
 		subpathsUnbound.Inc()
 	}
-	block(target)
-	return n
+	return times, true
 }
 
 // block leaves in place of an unmounted directory an empty file, and in place
-// of a file an empty directory. docker has the path in the container's
-// configuration. Should it start the container again, by hand or because it was
-// slow, or copy into it, it would find an empty directory where the user's data
-// were; so it finds what it cannot mount and says so.
+// of a file an empty directory, and returns whether it could. docker has the path
+// in the container's configuration. Should it start the container again, by hand
+// or because it was slow, or copy into it, it would find an empty directory where
+// the user's data were; so it finds what it cannot mount, and says so. One mount
+// point of a container is enough.
 //
-// doCleanSubPath removes both, stock's too. doBindSubPath of a stock 1.9 fails
-// once, removes it and succeeds at the next attempt; ours uses unblock.
-func block(target string) {
+// doCleanSubPath removes both, stock's too. doBindSubPath of a stock kubelet fails
+// at such a mount point, removes it, and succeeds at the next attempt; with one
+// for each subPath it would fail as often, with a longer back-off each time. Ours
+// uses unblock.
+func block(target string) bool {
 	info, err := os.Lstat(target)
 	if os.IsNotExist(err) {
-		return // The volume manager was faster, the pod is gone.
+		return true // The volume manager was faster, the pod is gone.
 	} else if err != nil {
 		glog.Errorf("subPath mount point %s: %v", target, err)
-		return
+		return false
 	}
 	if !removable(info) {
 		glog.Warningf("There are data below the unmounted subPath mount point %s; they are left alone", target)
-		return
+		return false
 	}
 	if err := os.Remove(target); err != nil {
 		// It has data, or old kernels: it is mounted in another mount namespace.
 		glog.Warningf("The unmounted subPath mount point %s is left as it is: %v", target, err)
-		return
+		return false
 	}
 	if info.IsDir() {
 		var f *os.File
@@ -289,6 +307,7 @@ func block(target string) {
 	if err != nil {
 		glog.Errorf("Cannot block the unmounted subPath mount point %s: %v", target, err)
 	}
+	return err == nil
 }
 
 // removable is a directory, which os.Remove removes if it is empty, or an empty

@@ -76,10 +76,11 @@ func (b subpathBinds) sweep(podsDir string, getPods func(all bool) ([]*kubeconta
 			continue
 		}
 		theSubpathStarts.unlessStarting(k, func() {
-			n := 0
-			for path, times := range paths {
-				n += b.unbindOne(path, times, fmt.Sprintf("container %q of pod %s", k.container, k.pod))
+			var targets []string
+			for path := range paths {
+				targets = append(targets, path)
 			}
+			n := b.unbindAll(targets, paths, fmt.Sprintf("container %q of pod %s", k.container, k.pod))
 			if n > 0 {
 				glog.Infof("Unmounted %d subPath bind mount(s) of container %q of pod %s that an earlier kubelet left (feature gate %s)",
 					n, k.container, k.pod, features.SubpathUnbindAfterStart)

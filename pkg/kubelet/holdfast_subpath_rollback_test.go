@@ -144,8 +144,8 @@ func TestSubpathGatesAreOn(t *testing.T) {
 	}
 }
 
-// TestSubpathUnbind: only the binds of the one container go, and what docker
-// would mount by the same path later is of the other kind.
+// TestSubpathUnbind: only the binds of the one container go, and one of what
+// docker would mount by the same paths later, the first, is of the other kind.
 func TestSubpathUnbind(t *testing.T) {
 	f := newFakeBinds(t)
 	defer f.done()
@@ -162,7 +162,7 @@ func TestSubpathUnbind(t *testing.T) {
 	if want := []string{other, pod2}; !reflect.DeepEqual(f.mounts, want) {
 		t.Errorf("left mounted %q, want %q", f.mounts, want)
 	}
-	for path, want := range map[string]string{dir: "file", file: "dir", other: "dir", pod2: "dir", idle: "dir"} {
+	for path, want := range map[string]string{dir: "dir", file: "dir", other: "dir", pod2: "dir", idle: "dir"} {
 		if got := f.kind(path); got != want {
 			t.Errorf("%s is a %s, want a %s", f.short(path), got, want)
 		}
