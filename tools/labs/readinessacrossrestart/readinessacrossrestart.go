@@ -9,6 +9,7 @@ package readinessacrossrestart
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -458,6 +459,19 @@ func (l *lab) fasterThanProbes(ctx context.Context) (wrong, err error) {
 // trusted what it had published.
 func (l *lab) away(ctx context.Context) (wrong, err error) {
 	const gone = 45 * time.Second // heartbeats are trusted for 40 s
+	// What an earlier process kept, and no probe has confirmed, is not kept for long.
+	const pod = "web-01"
+	o, err := l.c.Client.Get(ctx, labkit.Pods, ns, pod)
+	if err != nil {
+		return nil, err
+	}
+	records := filepath.Join(l.node.Dir, "kubelet", "pods", string(o.GetUID()), "holdfast_readiness_*.json")
+	if err := l.e.WaitUntil(ctx, "a probe has confirmed the readiness of "+pod, time.Minute, func(context.Context) (bool, error) {
+		left, err := filepath.Glob(records)
+		return len(left) == 0 && kubeletlab.PodReady(l.pods.Latest(ns, pod)), err
+	}); err != nil {
+		return nil, err
+	}
 	l.e.Step("no controller manager, and no kubelet for %v", gone)
 	if err := l.c.ControllerManager.Stop(); err != nil {
 		return nil, err
@@ -473,12 +487,12 @@ func (l *lab) away(ctx context.Context) (wrong, err error) {
 	if err := l.node.StartKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
 		return nil, err
 	}
-	kept, err := l.decided(ctx, "web-01")
+	kept, err := l.decided(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
 	if !kept {
-		return nil, fmt.Errorf("pod web-01 was not ready before")
+		return nil, fmt.Errorf("pod %s was not ready before", pod)
 	}
 	var withdrawn float64
 	err = l.e.WaitUntil(ctx, "the kubelet has given up what it kept", time.Minute, func(ctx context.Context) (bool, error) {
