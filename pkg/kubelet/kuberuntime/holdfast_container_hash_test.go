@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/util/flowcontrol"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -394,6 +396,48 @@ func TestComputePodActionsLegacyHash(t *testing.T) {
 		podStatus.ContainerStatuses[0].Hash, kubecontainer.HashContainer(&pod.Spec.Containers[0]))
 	if kill := got.ContainersToKill[podStatus.ContainerStatuses[0].ID]; kill.message != want {
 		t.Errorf("gate off: %q, want %q", kill.message, want)
+	}
+}
+
+// TestSyncPodNotes: SyncPod counts a container that it keeps, once, and learns
+// from it. Nobody else does: what ContainersToStop asks leaves no trace.
+func TestSyncPodNotes(t *testing.T) {
+	defer setGates(t, true, true)()
+	_, _, m, err := createTestRuntimeManager()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mountContainer()
+	c.ImagePullPolicy = v1.PullIfNotPresent
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "notes", Name: "notes", Namespace: "ns"}, Spec: v1.PodSpec{Containers: []v1.Container{c}}}
+	backOff := flowcontrol.NewBackOff(time.Second, time.Minute)
+	sync := func(s *kubecontainer.PodStatus) {
+		if r := m.SyncPod(pod, v1.PodStatus{}, s, nil, backOff); r.Error() != nil {
+			t.Fatal(r.Error())
+		}
+	}
+	sync(&kubecontainer.PodStatus{})
+	status, err := m.GetPodStatus(pod.UID, pod.Name, pod.Namespace)
+	if err != nil || len(status.ContainerStatuses) != 1 || status.ContainerStatuses[0].Hash != hashOf(t, &c, hashcompat.Gen17) {
+		t.Fatalf("%+v, %v", status, err)
+	}
+	predecessor.Default = predecessor.New() // a restart, and the Node cannot be read
+	before := counter(t, hashCompatKept, "1.7")
+	m.ContainersToStop(pod, status)
+	if got := counter(t, hashCompatKept, "1.7"); got != before {
+		t.Errorf("a question counted %v", got-before)
+	}
+	if _, ok := predecessor.Default.Release(); ok {
+		t.Error("a question was learned from")
+	}
+	for i := 0; i < 3; i++ {
+		sync(status)
+	}
+	if got := counter(t, hashCompatKept, "1.7"); got != before+1 {
+		t.Errorf("counted %v, want 1", got-before)
+	}
+	if r, ok := predecessor.Default.Release(); !ok || r.String() != "1.7" || r.Source != predecessor.Evidence {
+		t.Errorf("learned %v, %v", r, ok)
 	}
 }
 

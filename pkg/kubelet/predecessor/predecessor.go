@@ -62,7 +62,7 @@ type Config struct {
 
 // Predecessor collects knowledge. Its methods may be called by many.
 type Predecessor struct {
-	sync.Mutex
+	mu       sync.Mutex
 	config   Config
 	started  bool
 	override *Release
@@ -94,8 +94,8 @@ func NewKnown(version string) *Predecessor {
 // none is known, or the operator says that there was none; then only Source is
 // set, to Nothing or Operator.
 func (p *Predecessor) Release() (r Release, ok bool) {
-	p.Lock()
-	defer p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p.release()
 }
 
@@ -117,8 +117,8 @@ func (p *Predecessor) release() (Release, bool) {
 // Start reads the files. A file with bad content is named in the log, left as
 // it is, and counts as missing.
 func (p *Predecessor) Start(c Config) {
-	p.Lock()
-	defer p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.config, p.started = c, true
 	file := filepath.Join(c.RootDirectory, OverrideFile)
 	override, err := readOverride(file)
@@ -144,16 +144,16 @@ func (p *Predecessor) Start(c Config) {
 // Report shows the state of knowledge in the metric and the log; from then on
 // each change of it is shown.
 func (p *Predecessor) Report() {
-	p.Lock()
-	defer p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.show(true)
 }
 
 // Observed reports whether the Node at the API server was seen by this process,
 // before anything that this process wrote. True without Start.
 func (p *Predecessor) Observed() bool {
-	p.Lock()
-	defer p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p.observed || !p.started
 }
 
@@ -162,8 +162,8 @@ func (p *Predecessor) Observed() bool {
 // The first call after Start counts, and it has to come before this kubelet's
 // first write; further ones only try again to save what could not be saved.
 func (p *Predecessor) Observe(node *v1.Node) {
-	p.Lock()
-	defer p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if !p.started {
 		return
 	}
@@ -236,24 +236,24 @@ func (p *Predecessor) save() {
 
 // NeedsEvidence reports whether evidence would count: nothing stronger is known.
 func (p *Predecessor) NeedsEvidence() bool {
-	p.Lock()
-	defer p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p.override == nil && p.record == nil
 }
 
 // AddContainer says that the newest container of that key (a pod's UID and a
 // container's name) was recorded by a kubelet from 1.oldest to 1.newest.
 func (p *Predecessor) AddContainer(key string, oldest, newest int) {
-	p.Lock()
-	defer p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.evidence.add(key, minors{oldest, newest})
 	p.show(false)
 }
 
 // SetCheckpoints says of which format the newest sandbox checkpoint was.
 func (p *Predecessor) SetCheckpoints(c Checkpoints) {
-	p.Lock()
-	defer p.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.evidence.checkpoints = c
 	p.show(false)
 }

@@ -118,6 +118,8 @@ type lab struct {
 type cell struct {
 	was   was
 	event string
+	// metric is how holdfast_predecessor_info has what was last there.
+	metric string
 	// wrong is what must not be; empty is what is wanted.
 	wrong []string
 	// looks counts comparisons of a container that found it kept.
@@ -155,7 +157,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		go func() {
 			defer wg.Done()
 			for _, ev := range events {
-				r := &rig{lab: l, node: node, cell: &cell{was: w, event: ev}, pods: map[string]*pod{}}
+				r := &rig{lab: l, node: node, cell: &cell{was: w, event: ev, metric: w.metric}, pods: map[string]*pod{}}
 				err := r.run(ctx)
 				mu.Lock()
 				cells = append(cells, r.cell)
@@ -170,9 +172,6 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		}()
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return labkit.Result{}, err
-	}
 	var wrong []string
 	looks := 0
 	e.Fact("%-13s %-24s %6s  %s", "was there", "then", "looks", "wrong")
@@ -190,6 +189,9 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 			}
 			looks += x.looks
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return labkit.Result{}, err
 	}
 	if len(wrong) > 0 {
 		return labkit.ReproducedBecause("%s", list(wrong)), nil

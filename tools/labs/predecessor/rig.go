@@ -6,6 +6,7 @@ package predecessor
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sort"
@@ -191,7 +192,7 @@ func (r *rig) happens(ctx context.Context) error {
 		if err := r.start(ctx, 2, false); err != nil {
 			return err
 		}
-		r.cell.was.metric = from19.metric
+		r.cell.metric = from19.metric
 		if err := r.swap(ctx, "there again", r.underTest(), false); err != nil {
 			return err
 		}
@@ -249,9 +250,9 @@ func (r *rig) known(ctx context.Context) error {
 	if r.e.Variant == labkit.Stock {
 		return nil
 	}
-	v, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_info{"+r.cell.was.metric+"} 1")
+	v, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_info{"+r.cell.metric+"} 1")
 	if err == nil && v != 1 {
-		r.wrong("holdfast_predecessor_info does not say %s", r.cell.was.metric)
+		r.wrong("holdfast_predecessor_info does not say %s", r.cell.metric)
 	}
 	return err
 }
@@ -272,7 +273,11 @@ func (r *rig) reachAPI(ctx context.Context, yes bool) error {
 	if yes {
 		op = "-D"
 	}
-	return r.node.Run(ctx, "iptables", "-w", op, "OUTPUT", "-d", labkit.MachineIP, "-j", "DROP")
+	u, err := url.Parse(r.c.APIServer.URL)
+	if err != nil {
+		return err
+	}
+	return r.node.Run(ctx, "iptables", "-w", op, "OUTPUT", "-p", "tcp", "-d", u.Hostname(), "--dport", u.Port(), "-j", "DROP")
 }
 
 // swap replaces the kubelet. No container may be recreated, and each host port
