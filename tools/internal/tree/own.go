@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
@@ -164,7 +166,8 @@ func apply(patches []*patch.Patch, want map[string]source) error {
 
 // Own is the content of the files of the tree that are not upstream's: those of
 // the overlay, and those that the variant's patches change, as they leave them;
-// and of the files also, as far as the tree has them. Nothing is written.
+// and of the files also, as far as the tree has them, or else of a file beside them
+// (withSiblings). Nothing is written.
 func (t *Tree) Own(also ...string) (map[string][]byte, error) {
 	if err := t.Base.HasVariant(t.Variant); err != nil {
 		return nil, err
@@ -193,7 +196,34 @@ func (t *Tree) Own(also ...string) (map[string][]byte, error) {
 			}
 		}
 	}
-	return out, nil
+	return out, withSiblings(out, also, want)
+}
+
+// withSiblings adds to out a Go file of upstream's for each folder of also of
+// which nothing is there: a package to which we only add files is still one
+// without them.
+func withSiblings(out map[string][]byte, also []string, want map[string]source) error {
+	empty := map[string]bool{}
+	for _, file := range also {
+		empty[path.Dir(file)] = true
+	}
+	for file := range out {
+		delete(empty, path.Dir(file))
+	}
+	if len(empty) == 0 {
+		return nil
+	}
+	for _, file := range sortedKeys(want) {
+		if dir := path.Dir(file); empty[dir] && path.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go") {
+			text, err := want[file].read()
+			if err != nil {
+				return err
+			}
+			out[file] = text
+			delete(empty, dir)
+		}
+	}
+	return nil
 }
 
 // OverlayFiles lists the overlay's files by their paths in the tree, sorted.
