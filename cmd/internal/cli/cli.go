@@ -15,6 +15,7 @@ import (
 	"holdfast/cmd/internal/containerhash"
 	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/podtemplatehash"
+	"holdfast/cmd/internal/predecessor"
 )
 
 const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
@@ -55,7 +56,7 @@ func Command() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
-	cmd.AddCommand(auditrv.Command(), containerhash.Command(), podtemplatehash.Command())
+	cmd.AddCommand(auditrv.Command(), containerhash.Command(), podtemplatehash.Command(), predecessor.Command())
 	return cmd
 }
 

@@ -1,0 +1,92 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package predecessor
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/manifest"
+	"holdfast/cmd/internal/output"
+)
+
+// Command returns the command predecessor.
+func Command() *cobra.Command {
+	var dirs []string
+	var format output.Format
+	cmd := &cobra.Command{
+		Use:   "predecessor [--root-dir DIR] [METRICS...]",
+		Short: "Which kubelet ours takes for the one before it",
+		Long: `Print which kubelet our kubelet takes for the one before it, and so for which
+kubelet it writes: the release whose hash new containers record, and whether new
+sandbox checkpoints are written so that 1.7 can read them (with all feature gates at
+their defaults).
+
+METRICS is what /metrics of a kubelet answers, in a file, or - for standard input.
+--root-dir reads the files in a kubelet's root directory instead; it serves while the
+kubelet is down, and does not know what the kubelet sees in containers.
+
+Exit status 1 if a file cannot be read, is not of a kubelet of ours, or has content
+that the kubelet ignores.`,
+		Example: `  kubectl get --raw /api/v1/nodes/node1/proxy/metrics | kubectl-holdfast predecessor -
+  kubectl-holdfast predecessor --root-dir /var/lib/kubelet -o json`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args)+len(dirs) == 0 {
+				return exit.Usagef("name a file with a kubelet's metrics, - for standard input, or --root-dir")
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			if format == output.Table {
+				fmt.Fprintln(w, "NODE\tBEFORE\tSOURCE\tHASHES\tCHECKPOINTS\tNOTE")
+			}
+			failed := 0
+			show := func(name string, a Answer, err error) error {
+				switch {
+				case err != nil:
+					failed++
+					fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", name, err)
+				case format == output.JSON:
+					return output.Line(cmd.OutOrStdout(), a)
+				default:
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", a.Node, a.Release, a.Source, a.Hash, a.Checkpoints, a.Note)
+				}
+				return nil
+			}
+			for _, dir := range dirs {
+				a, err := fromRoot(dir)
+				if err := show(dir, a, err); err != nil {
+					return err
+				}
+			}
+			for _, file := range args {
+				a, err := metricsOf(cmd, file)
+				if err := show(file, a, err); err != nil {
+					return err
+				}
+			}
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			if failed > 0 {
+				return exit.Failedf("%d of %d could not be answered", failed, len(args)+len(dirs))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&dirs, "root-dir", nil, "a kubelet's root directory, usually /var/lib/kubelet")
+	output.Flag(cmd, &format, "one object for each node, one a line")
+	return cmd
+}
+
+func metricsOf(cmd *cobra.Command, file string) (Answer, error) {
+	r, err := manifest.Open(file, cmd.InOrStdin())
+	if err != nil {
+		return Answer{}, err
+	}
+	defer r.Close()
+	return fromMetrics(file, r)
+}

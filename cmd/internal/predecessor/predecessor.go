@@ -1,0 +1,176 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package predecessor is the command predecessor: which kubelet our kubelet
+// takes for the one before it, by its metrics or by the files in its root
+// directory. What the files are: pkg/kubelet/predecessor/file.go.
+package predecessor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The kubelet's files and metric, as in pkg/kubelet/predecessor.
+const (
+	overrideFile = "holdfast-predecessor-override"
+	recordFile   = "holdfast-predecessor.json"
+	none         = "none"
+	maxFile      = 64 << 10
+	maxMetrics   = 64 << 20
+)
+
+// Answer is what is known of one node.
+type Answer struct {
+	// Node is the name of the file or folder that was read.
+	Node string `json:"node"`
+	// Release is the kubelet before ours, "1.7.16", "1.8" if the patch release is
+	// not known, or "none".
+	Release string `json:"release"`
+	// Source is operator, api, evidence or none.
+	Source string `json:"source"`
+	// Hash is the release whose container hash new containers record.
+	Hash string `json:"hash"`
+	// Checkpoints is "1.7" if new sandbox checkpoints are written so that 1.7
+	// reads them, else "1.9".
+	Checkpoints string `json:"checkpoints"`
+	// Note is what an operator should know besides.
+	Note string `json:"note,omitempty"`
+}
+
+// writes fills in what follows from Release, with all gates at their defaults.
+func (a Answer) writes(minor int) Answer {
+	a.Hash, a.Checkpoints = "1.9", "1.9"
+	if a.Release != none && minor <= 8 {
+		a.Hash = fmt.Sprintf("1.%d", max(minor, 7))
+	}
+	if a.Release != none && minor <= 7 {
+		a.Checkpoints = "1.7"
+	}
+	return a
+}
+
+var (
+	metric  = regexp.MustCompile(`^holdfast_predecessor_info\{release="([^"]*)",source="([^"]*)"\} 1$`)
+	version = regexp.MustCompile(`^v?1\.(0|[1-9][0-9]{0,3})(?:\.(0|[1-9][0-9]{0,5})([-+.][0-9A-Za-z.+_~-]*)?)?$`)
+)
+
+// parse returns a release as the kubelet's metric has it, and its minor number.
+func parse(s string) (release string, minor int, ok bool) {
+	m := version.FindStringSubmatch(s)
+	if m == nil || strings.Contains(s, "+holdfast") {
+		return "", 0, false
+	}
+	minor, _ = strconv.Atoi(m[1])
+	release = "1." + m[1]
+	if m[2] != "" {
+		release += "." + m[2]
+	}
+	return release, minor, true
+}
+
+// fromMetrics answers from the text of a kubelet's /metrics.
+func fromMetrics(node string, r io.Reader) (Answer, error) {
+	b, err := read(r, maxMetrics)
+	if err != nil {
+		return Answer{}, err
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		m := metric.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		a := Answer{Node: node, Release: m[1], Source: m[2]}
+		if a.Release == none {
+			return a.writes(0), nil
+		}
+		release, minor, ok := parse(a.Release)
+		if !ok {
+			return Answer{}, fmt.Errorf("holdfast_predecessor_info names the release %q, which is none of Kubernetes", a.Release)
+		}
+		a.Release = release
+		return a.writes(minor), nil
+	}
+	return Answer{}, fmt.Errorf("no holdfast_predecessor_info in it: this is not the /metrics of a kubelet of v1.9.11+holdfast.2 or later")
+}
+
+// fromRoot answers from the files in a kubelet's root directory. Whether the
+// record is about this node only the kubelet can tell, so the note has its name.
+func fromRoot(dir string) (Answer, error) {
+	if _, err := os.ReadDir(dir); err != nil {
+		return Answer{}, err
+	}
+	a := Answer{Node: dir, Release: none, Source: none}
+	minor := 0
+	var record struct {
+		KubeletVersion, NodeName string
+		LastHeartbeat            time.Time
+	}
+	file := filepath.Join(dir, recordFile)
+	b, err := readFile(file)
+	if err != nil {
+		return Answer{}, err
+	}
+	if b != nil {
+		if err := json.Unmarshal(b, &record); err != nil {
+			return Answer{}, fmt.Errorf("%s: %w: the kubelet ignores it; remove it, or set %s", file, err, overrideFile)
+		}
+		release, n, ok := parse(record.KubeletVersion)
+		if !ok {
+			return Answer{}, fmt.Errorf("%s: kubeletVersion is %q, which is no release of Kubernetes: the kubelet ignores the file; remove it, or set %s", file, record.KubeletVersion, overrideFile)
+		}
+		a.Release, a.Source, minor = release, "api", n
+		a.Note = fmt.Sprintf("of node %s, last seen %s; another node or machine ignores it", record.NodeName, record.LastHeartbeat.Format(time.RFC3339))
+	} else {
+		a.Note = "no record: the containers and checkpoints on the node decide"
+	}
+	file = filepath.Join(dir, overrideFile)
+	b, err = readFile(file)
+	if err != nil || b == nil {
+		return a.writes(minor), err
+	}
+	s := strings.TrimSpace(string(b))
+	release, n, ok := parse(s)
+	switch {
+	case s == none:
+		release, n = none, 0
+	case !ok:
+		return Answer{}, fmt.Errorf("%s: it says %.60q, and the kubelet ignores it: write one line with a release, such as 1.7, 1.8.15 or v1.9.11, or with the word none", file, s)
+	}
+	a.Release, a.Source, minor = release, "operator", n
+	a.Note = "in effect from the kubelet's next start after it was written"
+	return a.writes(minor), nil
+}
+
+// readFile returns nil without an error if there is no file.
+func readFile(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := read(f, maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return b, nil
+}
+
+// read returns what r has, never nil.
+func read(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("it is larger than %d bytes", limit)
+	}
+	return append([]byte{}, b...), err
+}
