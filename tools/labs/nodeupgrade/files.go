@@ -21,9 +21,18 @@ const filesPod = "files-node1"
 
 func (r *runbook) precious() string { return filepath.Join(r.dir, "host", "app", "precious") }
 
-// startFiles starts a pod with a subPath under the kubelet that runs now, and
-// makes sure that there is a mount that can do harm.
+// startFiles starts a pod with a subPath and makes sure that there is a mount
+// that can do harm: ours keeps it with its gates off. The page's check of the
+// flags came before, as the old kubelet does not know the gates.
 func (r *runbook) startFiles(ctx context.Context) error {
+	r.e.Step("ours keeps the mounts of subPaths from here on")
+	if err := r.node.StopKubelet(); err != nil {
+		return err
+	}
+	keeping := r.node.KubeletProgram().WithGates(map[string]bool{"SubpathUnbindAfterStart": false, "OrphanedPodSubpathUnmount": false})
+	if err := r.node.StartKubelet(ctx, keeping); err != nil {
+		return err
+	}
 	r.e.Step("start pod %s, whose subPath is a directory of the host", filesPod)
 	if err := os.MkdirAll(filepath.Dir(r.precious()), 0o755); err != nil {
 		return err

@@ -32,7 +32,7 @@ func init() {
 			return []string{
 				"start the control plane v1.9.11 and a node with the stock kubelet v1.7.0 and a few pods",
 				"run the page's blocks in order: admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet;",
-				"ours keeps its subPath mounts here (gates off), as a stock 1.9 does, and starts a pod with one before the way back",
+				"before the block that unmounts, ours is started with gates off, so that it keeps subPath mounts as a stock 1.9 does, and starts a pod with one",
 				"oracle: every block succeeds, the node runs what the page says, no container was recreated, and when v1.7.0 has removed that pod its files are there",
 			}
 		},
@@ -265,7 +265,6 @@ func (r *runbook) systemctl(ctx context.Context, verb string) (string, error) {
 		p := labkit.Program{Path: r.kubelet, Base: old}
 		if strings.Contains(string(out), " "+base) {
 			p.Base = base
-			p = p.WithGates(map[string]bool{"SubpathUnbindAfterStart": false, "OrphanedPodSubpathUnmount": false})
 		}
 		return "", r.node.StartKubelet(ctx, p)
 	case "cat":
