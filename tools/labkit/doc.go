@@ -91,6 +91,11 @@
 //
 // # Rules for authors
 //
+//   - Page (README.md), data and code of a lab lie in one folder,
+//     tools/labs/<name>/, or tools/labs/checks/<name>/ if it shows no incident;
+//     <name> is the lab's, or that of the slug whose labs share the folder.
+//     Lab.Folder says so where it is not the lab's name. tools/labs/labs.go or
+//     kubelet.go imports the package.
 //   - Name the lab in slugs.json: among the labs of the slug that it shows, with
 //     the gates that ours-gate-off switches off, or in "checks" if it shows no
 //     incident.

@@ -6,6 +6,7 @@ package labkit
 import (
 	"context"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"sort"
@@ -110,10 +111,11 @@ func (b Binary) String() string { return b.Base + "/" + b.Variant.Dir() + "/" + 
 
 // Lab is one incident as a program. See the package comment for an example.
 type Lab struct {
-	// Name is lower case with dashes; by custom the slug, or slug-something.
+	// Name is lower case with dashes, and dots in versions; by custom the slug, or
+	// slug-something.
 	Name string
-	// Folder below labs/ that has the lab's page and data; empty: Name. Labs of
-	// one folder are also run by its name (see Expand).
+	// Folder is the lab's room below tools/labs/, with its page, data and code;
+	// empty: Name. Labs of one room are also run by its name (see Expand).
 	Folder string
 	// Summary is one line for the list of labs.
 	Summary string
@@ -187,13 +189,13 @@ func (l *Lab) timeout(p Profile) time.Duration {
 	return 5 * time.Minute
 }
 
-var labName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+var labName = regexp.MustCompile(`^[a-z0-9]+([-.][a-z0-9]+)*$`)
 
 // validate has one message per rule.
 func (l *Lab) validate() error {
 	switch {
 	case !labName.MatchString(l.Name):
-		return fmt.Errorf("lab %q: Name must be lower-case words joined by dashes", l.Name)
+		return fmt.Errorf("lab %q: Name must be lower-case words joined by dashes or dots", l.Name)
 	case l.Summary == "" || strings.Contains(l.Summary, "\n"):
 		return fmt.Errorf("lab %s: Summary must be one line", l.Name)
 	case l.Plan == nil:
@@ -245,7 +247,7 @@ func UseTable(t *slugs.Table) error {
 	return nil
 }
 
-// Home is the folder below labs/ that the lab belongs to.
+// Home is the lab's room: a path below tools/labs/, e.g. checks/cluster-smoke.
 func (l *Lab) Home() string {
 	if l.Folder != "" {
 		return l.Folder
@@ -253,16 +255,16 @@ func (l *Lab) Home() string {
 	return l.Name
 }
 
-// Expand replaces the name of a folder by the names of its labs. A lab of that
-// very name goes before the folder. A name that is neither a lab's nor a
-// folder's stays, for Find to complain about.
+// Expand replaces the name of a room, the last part of its path, by the names of
+// its labs. A lab of that very name goes before the room. A name that is neither
+// a lab's nor a room's stays, for Find to complain about.
 func Expand(names []string) []string {
 	var out []string
 	for _, n := range names {
 		var home []string
 		if registry[n] == nil {
 			for _, l := range Labs() {
-				if l.Home() == n {
+				if path.Base(l.Home()) == n {
 					home = append(home, l.Name)
 				}
 			}

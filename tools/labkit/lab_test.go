@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// TestExpand: a name is a lab's, else a folder's, else left for Find.
+// TestExpand: a name is a lab's, else a room's, else left for Find.
 func TestExpand(t *testing.T) {
 	saved := registry
 	defer func() { registry = saved }()
 	registry = map[string]*Lab{}
-	for _, l := range []Lab{{Name: "rv"}, {Name: "rv-old", Folder: "rv"}, {Name: "hash-a", Folder: "hash"}, {Name: "hash-b", Folder: "hash"}} {
+	for _, l := range []Lab{{Name: "rv"}, {Name: "rv-old", Folder: "rv"}, {Name: "hash-a", Folder: "hash"}, {Name: "hash-b", Folder: "hash"}, {Name: "hash-v1.2.0"}, {Name: "fine", Folder: "checks/all"}} {
 		l.Summary, l.Plan = "s", func(Profile) []string { return nil }
 		l.Run = func(context.Context, *Env) (Result, error) { return Result{}, nil }
 		Register(l)
@@ -23,6 +23,7 @@ func TestExpand(t *testing.T) {
 	for _, c := range []struct{ in, want []string }{
 		{[]string{"rv"}, []string{"rv"}},
 		{[]string{"hash"}, []string{"hash-a", "hash-b"}},
+		{[]string{"all", "hash-v1.2.0"}, []string{"fine", "hash-v1.2.0"}},
 		{[]string{"rv-old", "nosuch"}, []string{"rv-old", "nosuch"}},
 	} {
 		if got := Expand(c.in); !slices.Equal(got, c.want) {

@@ -150,7 +150,7 @@ func Up(ctx context.Context, o UpOptions) error {
 	}
 	kubectl := bins.Path(StockBinary(o.Base, "kubectl"))
 	fmt.Fprintf(o.Out, "the cluster is up. Try:\n  export KUBECONFIG=%s\n  %s get nodes\n", filepath.Join(dir, "kubeconfig"), kubectl)
-	fmt.Fprintf(o.Out, "images in it: %s %s (there is no registry; see labs/cluster-smoke)\n", WebImage("v1"), WebImage("v2"))
+	fmt.Fprintf(o.Out, "images in it: %s %s (there is no registry; see tools/labs/checks/cluster-smoke)\n", WebImage("v1"), WebImage("v2"))
 	fmt.Fprintf(o.Out, "logs: %s\nend it with: make down\n", dir)
 	return nil
 }

@@ -4,11 +4,13 @@
 package labs
 
 import (
-	_ "holdfast/tools/labs/checkpointcompat"
-	_ "holdfast/tools/labs/containerhashcompat"
-	_ "holdfast/tools/labs/nodeupgrade"
+	_ "holdfast/tools/labs/checkpoint-compat"
+	_ "holdfast/tools/labs/checks/kubelet-cpu"
+	_ "holdfast/tools/labs/checks/upgrade-runbook"
+	_ "holdfast/tools/labs/container-hash-compat"
+	_ "holdfast/tools/labs/node-upgrade"
 	_ "holdfast/tools/labs/predecessor"
-	_ "holdfast/tools/labs/readinessacrossrestart"
+	_ "holdfast/tools/labs/readiness-across-restart"
 	_ "holdfast/tools/labs/security"
-	_ "holdfast/tools/labs/subpathrollback"
+	_ "holdfast/tools/labs/subpath-rollback"
 )

@@ -215,11 +215,11 @@ func TestCollide(t *testing.T) {
 
 // TestPairData: the pair in the labs' data is one.
 func TestPairData(t *testing.T) {
-	data, err := os.ReadFile("../../../labs/hash-collision/data/fnv32a-pair.txt")
+	data, err := os.ReadFile("../../../tools/labs/hash-collision/data/fnv32a-pair.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, _, err := runWith(string(data), "collide", "--release", "1.9", "--tags", "-", "../../../labs/hash-collision/data/web.json")
+	out, _, err := runWith(string(data), "collide", "--release", "1.9", "--tags", "-", "../../../tools/labs/hash-collision/data/web.json")
 	if err != nil || !strings.Contains(out, "2 tags\n1.9 (fnv32a): 1 pairs") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -160,7 +160,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestSuffix(t *testing.T) {
-	// A ReplicaSet that a 1.9.11 controller manager made (labs/hash-collision).
+	// A ReplicaSet that a 1.9.11 controller manager made (tools/labs/hash-collision).
 	r, _ := Find("1.9")
 	if got := r.Suffix(2552054345); got != "6996498789" {
 		t.Errorf("1.9: %s", got)

@@ -20,7 +20,7 @@ import (
 )
 
 // Two image tags that make one hash, nil collision count, found with
-// "pod-template-hash collide" on labs/hash-collision/data/web.json.
+// "pod-template-hash collide" on tools/labs/hash-collision/data/web.json.
 const (
 	holdfastPairHash = 2552054345
 	holdfastPairOld  = "registry.example/web:v1.34.509"

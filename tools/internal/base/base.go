@@ -102,7 +102,7 @@ type OpenAPI struct {
 // Binary is one program of the base.
 type Binary struct {
 	// Package is relative to the module, e.g. "./cmd/kubelet", or a lab's own
-	// program in the root module, e.g. "holdfast/labs/…", linked with the tree.
+	// program in the root module, e.g. "holdfast/tests/…", linked with the tree.
 	Package string `json:"package"`
 	// Cgo: built with cgo and linked dynamically, as upstream's release was.
 	Cgo bool `json:"cgo"`

@@ -47,7 +47,7 @@ var required = []struct {
 	{"Origin", func(string) string { return "" }},
 	{"Bug", eachOr("none", bugRE, "each is owner/repository#number, or it is none")},
 	{"Feature-Gate", eachOr("none", gateRE, "each is a gate's CamelCase name, or it is none")},
-	{"Lab", eachOr("none", slugRE, "each is a folder of labs/, or it is none")},
+	{"Lab", eachOr("none", slugRE, "each is a room below tools/labs/, or it is none")},
 	{"Applies-To", eachOr("", versionRE, "each is a base, e.g. v1.9.11")},
 	{"Remove-When", func(string) string { return "" }},
 }

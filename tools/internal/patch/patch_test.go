@@ -159,7 +159,7 @@ func TestCheck(t *testing.T) {
 		{"one bad bug of two", "", trailer("Bug", "kubernetes/kubernetes#1, 2"), "owner/repository#number"},
 		{"gate", "", trailer("Feature-Gate", "louder"), "CamelCase"},
 		{"none beside a gate", "", trailer("Feature-Gate", "Louder, none"), "CamelCase"},
-		{"lab", "", trailer("Lab", "Louder"), "folder of labs/"},
+		{"lab", "", trailer("Lab", "Louder"), "room below tools/labs/"},
 		{"base", "", trailer("Applies-To", "1.9"), "v1.9.11"},
 		{"no base", "", trailer("Applies-To", "none"), "v1.9.11"},
 		{"status missing", "", trailer("Upstream-Status", ""), "trailer Upstream-Status is missing"},

@@ -51,7 +51,8 @@ func smallHouse(t *testing.T) *house {
 	return &house{
 		repo: files(
 			"docs/patches/much-louder.md", "# louder\n\nKubelet. Gate `Louder`, on\nby default.\n\n| gate | default |\n|---|---|\n| `Shy` | false |\n",
-			"labs/loud/README.md", "x\n", "labs/loud/data.txt", "x\n",
+			"tools/labs/checks/loud/README.md", "x\n", "tools/labs/checks/loud/data/x.txt", "x\n", "tools/labs/checks/loud/loud.go", "package loud\n",
+			"tools/labs/labs.go", "package labs\n", "tools/labs/internal/kit/kit.go", "package kit\n",
 			"pkg/features/holdfast_much_louder.go", "package features\nconst (\nLouder = \"Louder\"\nShy = \"Shy\"\n)\nvar m = map[string]bool{Louder: true, Shy: false}\n",
 			"pkg/greet/loud/any.go", "package loud\n",
 			"bases/v1.9.11/overlay/go.mod", "module x\n",
@@ -68,7 +69,7 @@ func smallHouse(t *testing.T) *house {
 		}},
 		bases:  map[string]*base.Base{"v1.9.11": {Name: "v1.9.11"}, "v1.2.0": {Name: "v1.2.0"}},
 		series: map[string]map[string][]*patch.Patch{"v1.9.11": {"carry": {p}}, "v1.2.0": {}},
-		homes:  map[string]string{"loud-1": "loud"},
+		homes:  map[string]string{"loud-1": "checks/loud"},
 	}
 }
 
@@ -111,8 +112,19 @@ func TestFindsWhatASlugLacks(t *testing.T) {
 		{"page of no slug", func(h *house, _ *slugs.Slug, _ *slugs.Form) { h.files["docs/patches/x.md"] = []byte("x\n") }, []string{"docs/patches/x.md is the page of no slug"}},
 		{"upstream", func(h *house, s *slugs.Slug, _ *slugs.Form) { s.Upstream = "patches/upstream/x" }, []string{"there is no patches/upstream/x/README.md", "patches/upstream/loud is the \"upstream\" of no slug"}},
 		{"base", func(_ *house, _ *slugs.Slug, f *slugs.Form) { f.Bases = append(f.Bases, "v1.3.0") }, []string{"there is no base v1.3.0"}},
-		{"lab's folder", func(h *house, _ *slugs.Slug, _ *slugs.Form) { delete(h.files, "labs/loud/README.md") }, []string{"lab loud-1: there is no labs/loud/README.md"}},
-		{"folder of no lab", func(h *house, _ *slugs.Slug, _ *slugs.Form) { h.files["labs/lou/README.md"] = []byte("x\n") }, []string{"labs/lou is the folder of no lab"}},
+		{"lab's page", func(h *house, _ *slugs.Slug, _ *slugs.Form) { delete(h.files, "tools/labs/checks/loud/README.md") }, []string{"lab loud-1: there is no tools/labs/checks/loud/README.md"}},
+		{"lab's code", func(h *house, _ *slugs.Slug, _ *slugs.Form) {
+			delete(h.files, "tools/labs/checks/loud/loud.go")
+			h.files["tools/labs/checks/loud/loud_test.go"] = []byte("package loud\n")
+		}, []string{"lab loud-1: its room tools/labs/checks/loud has no code"}},
+		{"room of no lab", func(h *house, _ *slugs.Slug, _ *slugs.Form) { h.files["tools/labs/lou/data/x.json"] = []byte("x\n") }, []string{"tools/labs/lou is the room of no lab"}},
+		{"check of no lab", func(h *house, _ *slugs.Slug, _ *slugs.Form) {
+			h.files["tools/labs/checks/lou/README.md"] = []byte("x\n")
+		}, []string{"tools/labs/checks/lou is the room of no lab"}},
+		{"file of no check", func(h *house, _ *slugs.Slug, _ *slugs.Form) {
+			h.files["tools/labs/checks/README.md"] = []byte("x\n")
+		}, []string{"tools/labs/checks is the room of no lab"}},
+		{"old folder", func(h *house, _ *slugs.Slug, _ *slugs.Form) { h.files["labs/loud/README.md"] = []byte("x\n") }, []string{"labs/loud/README.md: a lab's page, data and code lie in tools/labs/<name>"}},
 		{"incident", func(h *house, _ *slugs.Slug, _ *slugs.Form) { h.table.Find("later").Incident = "" }, []string{`slug later: it has no "incident"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -6,7 +6,10 @@ package rules
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"path"
+	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +28,7 @@ type house struct {
 	bases map[string]*base.Base
 	// series are the patches of a base by its series.
 	series map[string]map[string][]*patch.Patch
-	// homes are the folders below labs/ of the registered labs, by their names.
+	// homes are the rooms below tools/labs/ of the registered labs, by their names.
 	homes map[string]string
 }
 
@@ -51,6 +54,17 @@ func TestSlugs(t *testing.T) {
 	report(t, h.nameFaults())
 	report(t, h.formFaults())
 	report(t, h.folderFaults())
+}
+
+// TestRooms: a lab's code is in the room that has its page. The function that
+// runs it tells its package; the linker escapes dots in a path's last element.
+func TestRooms(t *testing.T) {
+	for _, l := range labkit.Labs() {
+		name, err := url.PathUnescape(runtime.FuncForPC(reflect.ValueOf(l.Run).Pointer()).Name())
+		if want := "holdfast/" + rooms + "/" + l.Home(); err != nil || !strings.HasPrefix(name, want+".") {
+			t.Errorf("lab %s: its code is %s, its room is %s (Lab.Folder): they are one folder", l.Name, name, want)
+		}
+	}
 }
 
 // patchFaults: each patch of a series is in one slug, of the kind that has its
@@ -104,7 +118,7 @@ func (h *house) trailerFaults(p *patch.Patch, s *slugs.Slug) []string {
 		}
 		maps.Copy(gates, f.Gates)
 		for lab := range f.Labs {
-			homes[h.homes[lab]] = true
+			homes[path.Base(h.homes[lab])] = true
 		}
 	}
 	for _, g := range p.List("Feature-Gate") {
@@ -114,7 +128,7 @@ func (h *house) trailerFaults(p *patch.Patch, s *slugs.Slug) []string {
 	}
 	for _, l := range p.List("Lab") {
 		if !homes[l] {
-			say("Lab: no lab of slug %s in %s has the folder labs/%s", s.Name, slugs.File, l)
+			say("Lab: no lab of slug %s in %s has a room of the name %s below %s", s.Name, slugs.File, l, rooms)
 		}
 	}
 	return bad
@@ -249,8 +263,23 @@ func (h *house) formFaults() []string {
 	return bad
 }
 
-// folderFaults: each page, each lab's folder and each folder for upstream is
-// somebody's.
+// rooms has one folder a lab, or one for the labs of a slug.
+const rooms = "tools/labs"
+
+// roomOf is the room below tools/labs/ that a file lies in; "" if it is not in one.
+func roomOf(p string) string {
+	parts := strings.Split(p, "/")
+	if !strings.HasPrefix(p, rooms+"/") || len(parts) < 4 || parts[2] == "internal" {
+		return ""
+	}
+	if parts[2] == "checks" {
+		return strings.Join(parts[2:min(4, len(parts)-1)], "/")
+	}
+	return parts[2]
+}
+
+// folderFaults: each page, each lab's room and each folder for upstream is
+// somebody's. A room has its page and its code.
 func (h *house) folderFaults() []string {
 	var bad []string
 	pages, upstreams, homes := map[string]bool{}, map[string]bool{}, map[string]bool{}
@@ -262,8 +291,13 @@ func (h *house) folderFaults() []string {
 	}
 	for lab, home := range h.homes {
 		homes[home] = true
-		if h.files["labs/"+home+"/README.md"] == nil {
-			bad = append(bad, fmt.Sprintf("lab %s: there is no labs/%s/README.md", lab, home))
+		if h.files[path.Join(rooms, home, "README.md")] == nil {
+			bad = append(bad, fmt.Sprintf("lab %s: there is no %s/%s/README.md", lab, rooms, home))
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(h.files)), func(p string) bool {
+			return path.Dir(p) == path.Join(rooms, home) && strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, "_test.go")
+		}) {
+			bad = append(bad, fmt.Sprintf("lab %s: its room %s/%s has no code", lab, rooms, home))
 		}
 	}
 	said := map[string]bool{}
@@ -275,9 +309,12 @@ func (h *house) folderFaults() []string {
 		case len(parts) > 3 && parts[0] == "patches" && parts[1] == "upstream" && !upstreams[strings.Join(parts[:3], "/")] && !said[parts[2]]:
 			said[parts[2]] = true
 			bad = append(bad, fmt.Sprintf("patches/upstream/%s is the \"upstream\" of no slug in %s", parts[2], slugs.File))
-		case len(parts) > 2 && parts[0] == "labs" && !homes[parts[1]] && !said["labs/"+parts[1]]:
-			said["labs/"+parts[1]] = true
-			bad = append(bad, fmt.Sprintf("labs/%s is the folder of no lab: lab list shows them", parts[1]))
+		case roomOf(p) != "" && !homes[roomOf(p)] && !said[rooms+roomOf(p)]:
+			said[rooms+roomOf(p)] = true
+			bad = append(bad, fmt.Sprintf("%s/%s is the room of no lab: lab without a name lists them", rooms, roomOf(p)))
+		case parts[0] == "labs" && !said["labs"]:
+			said["labs"] = true
+			bad = append(bad, fmt.Sprintf("%s: a lab's page, data and code lie in %s/<name>", p, rooms))
 		}
 	}
 	return bad

@@ -3,7 +3,7 @@
 
 // Package predecessor is the lab predecessor: whatever happens to a node under
 // ours, the kubelet that was there before takes everything over again. See
-// labs/predecessor/README.md.
+// tools/labs/predecessor/README.md.
 package predecessor
 
 import (

@@ -3,7 +3,7 @@
 
 // Package security has the labs of the series security: known vulnerabilities of
 // the kubelet, each tried on one node by what a tenant or a neighbour can do. See
-// labs/security/README.md.
+// tools/labs/security/README.md.
 package security
 
 import (

@@ -1,0 +1,318 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package upgraderunbook holds the checks of the page that operators follow from
+// 1.7 to 1.9: upgrade-runbook runs its command blocks, kubelet-units what it says
+// of a unit's flags. See README.md and kubelet-units.md here.
+package upgraderunbook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+const (
+	base = "v1.9.11"
+	old  = "v1.7.0"
+	ns   = "default"
+)
+
+// runbookPage is the page whose command blocks are run.
+const runbookPage = "docs/user/upgrade-1.7-to-1.9.md"
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Name:    "upgrade-runbook",
+		Folder:  "checks/upgrade-runbook",
+		Summary: "the command blocks of " + runbookPage + " do what the page says",
+		Plan: func(labkit.Profile) []string {
+			return []string{
+				"start the control plane v1.9.11 and a node with the stock kubelet v1.7.0 and a few pods",
+				"run the page's blocks in order: admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet;",
+				"before the block that unmounts, ours is started with gates off, so that it keeps subPath mounts as a stock 1.9 does, and starts a pod with one",
+				"oracle: every block succeeds, the node runs what the page says, no container was recreated, and when v1.7.0 has removed that pod its files are there",
+			}
+		},
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.StockBinary(base, "kube-controller-manager"),
+			labkit.StockBinary(base, "kubectl"),
+			labkit.StockBinary(old, "kubelet"),
+			labkit.BinaryUnderTest(base, "kubelet"),
+		},
+		Variants: []labkit.Variant{labkit.Ours},
+		Run:      runRunbook,
+	})
+}
+
+// block is a fenced block of the page, marked as setup, admin or node.
+type block struct {
+	where, script string
+	line          int
+}
+
+var fence = regexp.MustCompile("^```bash ?([a-z]*)$")
+
+// blocks reads the fenced bash blocks of a page. One without a mark, or without
+// an end, is an error.
+func blocks(text string) ([]block, error) {
+	var out []block
+	var in *block
+	for i, line := range strings.Split(text, "\n") {
+		switch m := fence.FindStringSubmatch(line); {
+		case in == nil && m != nil:
+			if m[1] != "setup" && m[1] != "admin" && m[1] != "node" {
+				return nil, fmt.Errorf("line %d: mark the block setup, admin or node, not %q", i+1, m[1])
+			}
+			in = &block{where: m[1], line: i + 1}
+		case in != nil && line == "```":
+			out, in = append(out, *in), nil
+		case in != nil:
+			in.script += line + "\n"
+		}
+	}
+	if in != nil {
+		return nil, fmt.Errorf("line %d: the block has no end", in.line)
+	}
+	return out, nil
+}
+
+type runbook struct {
+	e       *labkit.Env
+	c       *labkit.Cluster
+	node    *labkit.Node
+	dir     string // of the admin's machine: shims/, and what the blocks write
+	env     []string
+	kubelet string // what the unit file starts
+
+	mu  sync.Mutex
+	err error // of the kubelet's start or stop
+}
+
+func runRunbook(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+	page, err := os.ReadFile(filepath.Join(e.Root, runbookPage))
+	if err != nil {
+		return labkit.Result{}, err
+	}
+	bs, err := blocks(string(page))
+	if err != nil {
+		return labkit.Result{}, fmt.Errorf("%s: %w", runbookPage, err)
+	}
+	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
+		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+		// One unit file for both kubelets, as the page tells to have before the swap.
+		Nodes: []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(old, "kubelet"), Unit: recommended}},
+	})
+	if err != nil {
+		return labkit.Result{}, err
+	}
+	r := newRunbook(e, c)
+	if err := r.pods(ctx); err != nil {
+		return labkit.Result{}, err
+	}
+	if err := r.shims(ctx, old); err != nil {
+		return labkit.Result{}, err
+	}
+	before, err := kubeletlab.Take(ctx, r.node)
+	if err != nil {
+		return labkit.Result{}, err
+	}
+	for _, b := range bs {
+		if b.where == "setup" {
+			continue
+		}
+		if b.where == "node" && strings.Contains(b.script, "umount") {
+			if err := r.startFiles(ctx); err != nil {
+				return labkit.Result{}, err
+			}
+		}
+		e.Step("%s line %d, %s", filepath.Base(runbookPage), b.line, b.where)
+		out, err := r.run(ctx, b)
+		e.Logf("output:\n%s", out)
+		r.mu.Lock()
+		err = errors.Join(err, r.err)
+		r.mu.Unlock()
+		if err != nil {
+			return labkit.ReproducedBecause("the block of line %d (%s) failed: %v\n%s", b.line, b.where, err, out), nil
+		}
+	}
+	if got := r.node.KubeletProgram().Base; got != old {
+		return labkit.ReproducedBecause("at the end the node runs %s, the page goes back to %s", got, old), nil
+	}
+	after, err := kubeletlab.Take(ctx, r.node)
+	if err != nil {
+		return labkit.Result{}, err
+	}
+	d := kubeletlab.Compare(before, after, func(string, kubeletlab.Container) bool { return true })
+	if n := len(d.Recreated) + len(d.Gone); n > 0 {
+		return labkit.ReproducedBecause("%d of %d containers were recreated", n, len(before)), nil
+	}
+	if lost, err := r.deleteFiles(ctx); err != nil {
+		return labkit.Result{}, err
+	} else if lost != "" {
+		return labkit.ReproducedBecause("%s", lost), nil
+	}
+	return labkit.AbsentBecause("%d blocks ran, there and back; all %d containers are the same", len(bs)-1, len(before)), nil
+}
+
+func newRunbook(e *labkit.Env, c *labkit.Cluster) *runbook {
+	return &runbook{e: e, c: c, node: c.Nodes[0], dir: e.Path("admin"), kubelet: e.Path("node1", "usr-bin-kubelet")}
+}
+
+// pods makes three pods with probes and waits until they are ready.
+func (r *runbook) pods(ctx context.Context) error {
+	for i := range 3 {
+		if _, err := r.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: web-%d}
+spec:
+  nodeName: node1
+  containers:
+  - name: web
+    image: %s
+    imagePullPolicy: IfNotPresent
+    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 2}
+`, i, labkit.WebImage("v1"))); err != nil {
+			return err
+		}
+	}
+	return r.ready(ctx)
+}
+
+func (r *runbook) ready(ctx context.Context) error {
+	_, err := r.c.Client.WaitList(ctx, labkit.Pods, ns, "", 2*time.Minute, "ready", func(pods []labkit.Object) (bool, error) {
+		for i := range pods {
+			if !kubeletlab.PodReady(&pods[i]) {
+				return false, nil
+			}
+		}
+		return len(pods) == 3, nil
+	})
+	return err
+}
+
+// shims makes what the blocks find on the two machines: kubectl, systemctl, the
+// kubelet of release at its path, and the names of the setup block.
+func (r *runbook) shims(ctx context.Context, release string) error {
+	shims := filepath.Join(r.dir, "shims")
+	if err := os.MkdirAll(shims, 0o755); err != nil {
+		return err
+	}
+	if err := os.Symlink(r.e.Stock(base, "kubectl").Path, filepath.Join(shims, "kubectl")); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, "cp", r.e.Stock(release, "kubelet").Path, r.kubelet).CombinedOutput(); err != nil {
+		return fmt.Errorf("cp: %w: %s", err, out)
+	}
+	// systemctl asks the lab over HTTP, from inside the node, with nothing but bash.
+	l, err := net.Listen("tcp", labkit.MachineIP+":0")
+	if err != nil {
+		return err
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		out, err := r.systemctl(ctx, strings.TrimPrefix(req.URL.Path, "/"))
+		if err != nil {
+			r.mu.Lock()
+			r.err = err
+			r.mu.Unlock()
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, out)
+	})}
+	go func() { _ = srv.Serve(l) }()
+	r.e.OnStop("systemctl", func(context.Context) error { return srv.Close() })
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return err
+	}
+	shim := fmt.Sprintf(systemctlShim, host, port)
+	if err := os.WriteFile(filepath.Join(shims, "systemctl"), []byte(shim), 0o755); err != nil {
+		return err
+	}
+	r.env = []string{"NODE=node1", "KUBELET=" + r.kubelet, "NEW=" + r.e.UnderTest(base, "kubelet").Path,
+		"ROOT_DIR=/var/lib/kubelet", "KUBECONFIG=" + r.c.APIServer.AdminKubeconfig, "PATH=" + shims + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "LC_ALL=C"}
+	return nil
+}
+
+// systemctlShim takes the verb first and the unit last, and prints the answer.
+const systemctlShim = `#!/bin/bash
+[ "${!#}" = kubelet ] || { echo "systemctl: $*: only kubelet" >&2; exit 1; }
+exec 3<>/dev/tcp/%s/%s
+printf 'GET /%%s HTTP/1.0\r\n\r\n' "$1" >&3
+read -r _ code _ <&3
+while IFS= read -r line <&3 && [ "$line" != $'\r' ]; do :; done
+cat <&3
+[ "$code" = 200 ]
+`
+
+// systemctl starts or stops the node's kubelet, as the unit file would: what is
+// at the path now, with the flags of the node's unit.
+func (r *runbook) systemctl(ctx context.Context, verb string) (string, error) {
+	switch verb {
+	case "stop":
+		return "", r.node.StopKubelet()
+	case "start":
+		out, err := exec.CommandContext(ctx, r.kubelet, "--version").Output()
+		if err != nil {
+			return "", err
+		}
+		p := labkit.Program{Path: r.kubelet, Base: old}
+		if strings.Contains(string(out), " "+base) {
+			p.Base = base
+		}
+		return "", r.node.StartKubelet(ctx, p)
+	case "cat":
+		return "# the lab's unit\nExecStart=" + strings.Join(append([]string{r.kubelet}, r.node.Unit...), " ") + "\n", nil
+	case "show":
+		pid := 0
+		if k := r.node.Kubelet; k != nil && k.Alive() {
+			pid = k.Pid
+		}
+		return fmt.Sprintf("MainPID=%d\n", pid), nil
+	}
+	return "", fmt.Errorf("systemctl %s: the lab knows start, stop, show and cat", verb)
+}
+
+// run runs one block as a script of its own; functions of admin blocks stay, as
+// they do in a person's shell.
+func (r *runbook) run(ctx context.Context, b block) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	env := strings.Join(quoted(r.env), " ")
+	if b.where == "node" {
+		return r.node.Output(ctx, "env", append(append([]string{"-i"}, r.env...), "bash", "-euo", "pipefail", "-c", b.script)...)
+	}
+	keep := filepath.Join(r.dir, "functions")
+	script := fmt.Sprintf("[ ! -f %q ] || . %q\n%s\ndeclare -f > %q\n", keep, keep, b.script, keep)
+	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir, cmd.Env = r.dir, r.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w (%s)", err, env)
+	}
+	return string(out), err
+}
+
+func quoted(l []string) []string {
+	var out []string
+	for _, s := range l {
+		out = append(out, fmt.Sprintf("%q", s))
+	}
+	return out
+}

@@ -1,0 +1,39 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package upgraderunbook
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestRunbookBlocks(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", runbookPage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bs, err := blocks(string(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, b := range bs {
+		count[b.where]++
+	}
+	if want := map[string]int{"setup": 1, "admin": 3, "node": 5}; !reflect.DeepEqual(count, want) {
+		t.Errorf("blocks %v, want %v", count, want)
+	}
+	if got := bs[slices.IndexFunc(bs, func(b block) bool { return b.where == "node" })]; !strings.HasPrefix(got.script, checkBlock) {
+		t.Errorf("the first node block is not the one that writes the check: %s", got.script)
+	}
+	for _, bad := range []string{"```bash\nx\n```\n", "```bash node\nx\n"} {
+		if _, err := blocks(bad); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}

@@ -1,0 +1,306 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hashcollisionv120
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"holdfast/tools/labkit"
+)
+
+const (
+	base    = "v1.2.0"
+	kcm     = "kube-controller-manager"
+	gate    = "HashCollision"
+	gateEnv = "HOLDFAST_FEATURE_GATES" // 1.2 has no --feature-gates
+
+	hashLabel = "pod-template-hash"
+	countKey  = "deployment.kubernetes.io/collision-count"
+)
+
+// cluster is a v1.2.0 control plane without nodes: a stock apiserver, one
+// controller manager at a time, and a loop that reports pods as running and
+// ready, as their kubelets would.
+type cluster struct {
+	e      *labkit.Env
+	api    *labkit.APIServer
+	client *labkit.Client
+	cm     *labkit.ControllerManager
+	starts int
+
+	kubeletDone chan struct{}
+	mu          sync.Mutex
+	kubeletErr  error
+}
+
+// start starts the control plane with the controller manager p. The returned
+// function ends the loop that stands for the kubelets.
+func start(ctx context.Context, e *labkit.Env, p labkit.Program) (*cluster, func(), error) {
+	c := &cluster{e: e, kubeletDone: make(chan struct{})}
+	e.Step("start etcd with its v2 API, and kube-apiserver %s", base)
+	et, err := e.StartEtcd(ctx, labkit.EtcdConfig{V2: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.api, err = e.StartAPIServer(ctx, et, labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")}); err != nil {
+		return nil, nil, err
+	}
+	if c.client, err = labkit.NewClient(c.api); err != nil {
+		return nil, nil, err
+	}
+	e.OnDump(c.client.DumpAll)
+	if err := c.startCM(ctx, p); err != nil {
+		return nil, nil, err
+	}
+	if err := c.namespace(ctx, "default"); err != nil {
+		return nil, nil, err
+	}
+	loop, cancel := context.WithCancel(ctx)
+	go c.kubelets(loop)
+	return c, func() { cancel(); <-c.kubeletDone }, nil
+}
+
+// namespace creates ns if need be and waits until pods can be made in it.
+func (c *cluster) namespace(ctx context.Context, ns string) error {
+	if ns != "default" {
+		if _, err := c.client.CreateYAML(ctx, "", "{apiVersion: v1, kind: Namespace, metadata: {name: "+ns+"}}"); err != nil {
+			return err
+		}
+	}
+	// The service account's token may be there and the admission plug-in not
+	// know it yet; a ReplicaSet whose pods are refused waits for the resync.
+	probe := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
+	err := labkit.WaitUntil(ctx, "a pod in namespace "+ns, 60*time.Second, func(ctx context.Context) (bool, error) {
+		_, err := c.client.CreateYAML(ctx, ns, probe)
+		return err == nil, err
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.client.DeleteNow(ctx, labkit.Pods, ns, "probe"); err != nil {
+		return err
+	}
+	return c.client.WaitGone(ctx, labkit.Pods, ns, "probe", 10*time.Second)
+}
+
+// startCM starts a controller manager. There must be none, or args have an
+// election.
+func (c *cluster) startCM(ctx context.Context, p labkit.Program, args ...string) error {
+	c.starts++
+	var env, gates []string
+	for g, on := range p.Gates {
+		gates = append(gates, fmt.Sprintf("%s=%t", g, on))
+	}
+	if len(gates) > 0 {
+		sort.Strings(gates)
+		env = append(env, gateEnv+"="+strings.Join(gates, ","))
+	}
+	p.Gates = nil
+	c.e.Step("start %s %s (%s) %s", kcm, p.Base, p.Variant, strings.Join(env, " "))
+	var err error
+	c.cm, err = c.e.StartControllerManager(ctx, c.api, labkit.ControllerManagerConfig{
+		Program: p,
+		Name:    fmt.Sprintf("%s-%d", kcm, c.starts),
+		Env:     env,
+		// One process at a time needs no election, and one that was killed
+		// would leave its lease behind for 15 s.
+		ExtraArgs: append([]string{"--leader-elect=false", "--kube-api-qps=200", "--kube-api-burst=400"}, args...),
+	})
+	return err
+}
+
+// swapCM stops the controller manager and starts p in its place.
+func (c *cluster) swapCM(ctx context.Context, p labkit.Program) error {
+	if err := c.cm.Stop(); err != nil {
+		return err
+	}
+	return c.startCM(ctx, p)
+}
+
+// killCM kills the controller manager and starts p in its place.
+func (c *cluster) killCM(ctx context.Context, p labkit.Program) error {
+	if err := c.cm.Kill(); err != nil {
+		return err
+	}
+	return c.startCM(ctx, p)
+}
+
+// kubelets reports every pod as running and ready.
+func (c *cluster) kubelets(ctx context.Context) {
+	defer close(c.kubeletDone)
+	for ctx.Err() == nil {
+		pods, err := c.client.List(ctx, labkit.Pods, "", "")
+		for i := range pods {
+			p := &pods[i]
+			if labkit.Condition(p, "Ready") == "True" || p.GetDeletionTimestamp() != nil {
+				continue
+			}
+			p.Object["status"] = map[string]any{"phase": "Running", "conditions": []any{
+				map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}}
+			// A pod that is gone or changed comes again in the next round.
+			_, _ = c.client.Resource(labkit.Pods).Namespace(p.GetNamespace()).UpdateStatus(ctx, p, metav1.UpdateOptions{})
+		}
+		if err != nil && ctx.Err() == nil {
+			c.mu.Lock()
+			c.kubeletErr = err
+			c.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// manifest reads a Deployment from the lab's folder.
+func manifest(e *labkit.Env, name string) (*labkit.Object, error) {
+	raw, err := os.ReadFile(filepath.Join(e.Root, "tools", "labs", "hash-collision-v1.2.0", name))
+	if err != nil {
+		return nil, err
+	}
+	o := &labkit.Object{}
+	return o, json.Unmarshal(raw, &o.Object)
+}
+
+// image is that of the first container of an object's template.
+func image(o *labkit.Object) string {
+	for _, c := range labkit.Slice(o, "spec", "template", "spec", "containers") {
+		if m, ok := c.(map[string]any); ok {
+			s, _ := m["image"].(string)
+			return s
+		}
+	}
+	return ""
+}
+
+// replicaSets lists a Deployment's, by its name as the prefix of theirs.
+func (c *cluster) replicaSets(ctx context.Context, ns, deployment string) ([]labkit.Object, error) {
+	all, err := c.client.List(ctx, labkit.ReplicaSets, ns, "")
+	var out []labkit.Object
+	for _, rs := range all {
+		if suffix, ok := strings.CutPrefix(rs.GetName(), deployment+"-"); ok && strings.Trim(suffix, "0123456789") == "" {
+			out = append(out, rs)
+		}
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].GetName() < out[j].GetName() })
+	return out, err
+}
+
+// setImage releases an image by a merge of containers by name, as kubectl set
+// image does, and returns the generation.
+func (c *cluster) setImage(ctx context.Context, ns, deployment, container, img string) error {
+	_, err := c.client.PatchStrategic(ctx, labkit.Deployments, ns, deployment,
+		fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q}]}}}}`, container, img))
+	return err
+}
+
+// rolledOut says whether the Deployment has finished with img: its replicas
+// are all in one ReplicaSet of that image, and the status says so. If not, why
+// says what the API has.
+func (c *cluster) rolledOut(ctx context.Context, ns, deployment, img string) (current *labkit.Object, why string, err error) {
+	d, err := c.client.Get(ctx, labkit.Deployments, ns, deployment)
+	if err != nil {
+		return nil, "", err
+	}
+	rss, err := c.replicaSets(ctx, ns, deployment)
+	if err != nil {
+		return nil, "", err
+	}
+	want := labkit.Int(d, "spec", "replicas")
+	var have []string
+	for i := range rss {
+		rs := &rss[i]
+		spec, status := labkit.Int(rs, "spec", "replicas"), labkit.Int(rs, "status", "replicas")
+		if image(rs) == img && spec == want && status == want {
+			current = rs
+		} else if spec == 0 && status == 0 {
+			continue
+		}
+		have = append(have, fmt.Sprintf("%s of %s has %d/%d replicas", rs.GetName(), image(rs), status, spec))
+	}
+	if current == nil || len(have) != 1 {
+		return nil, strings.Join(have, ", "), nil
+	}
+	if image(d) != img || labkit.Int(d, "status", "observedGeneration") < d.GetGeneration() ||
+		labkit.Int(d, "status", "updatedReplicas") != want || labkit.Int(d, "status", "availableReplicas") != want ||
+		d.GetAnnotations()["deployment.kubernetes.io/revision"] != current.GetAnnotations()["deployment.kubernetes.io/revision"] {
+		return nil, fmt.Sprintf("%s; the Deployment's generation is %d and its status %v", strings.Join(have, ", "), d.GetGeneration(), d.Object["status"]), nil
+	}
+	return current, "", nil
+}
+
+// waitRollout waits for rolledOut. The error says what the API has instead.
+func (c *cluster) waitRollout(ctx context.Context, ns, deployment, img string, bound time.Duration) (*labkit.Object, error) {
+	var rs *labkit.Object
+	err := labkit.WaitUntil(ctx, deployment+" rolled out "+img, bound, func(ctx context.Context) (bool, error) {
+		current, why, err := c.rolledOut(ctx, ns, deployment, img)
+		if err == nil && current == nil {
+			err = fmt.Errorf("%s", why)
+		}
+		rs = current
+		return err == nil, err
+	})
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.kubeletErr != nil {
+			err = fmt.Errorf("%w (the loop for the kubelets: %v)", err, c.kubeletErr)
+		}
+	}
+	return rs, err
+}
+
+// census lists name, UID and size of all ReplicaSets and pods.
+func (c *cluster) census(ctx context.Context) (string, error) {
+	var lines []string
+	for _, r := range []labkit.GVR{labkit.ReplicaSets, labkit.Pods} {
+		list, err := c.client.List(ctx, r, "", "")
+		if err != nil {
+			return "", err
+		}
+		for i := range list {
+			o := &list[i]
+			lines = append(lines, fmt.Sprintf("%s %s/%s %s %d", r.Resource, o.GetNamespace(), o.GetName(), o.GetUID(), labkit.Int(o, "spec", "replicas")))
+		}
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "\n"), nil
+}
+
+// kubectl runs the stock kubectl of the base.
+func (c *cluster) kubectl(ctx context.Context, args ...string) (string, error) {
+	args = append([]string{"--server=" + c.api.URL}, args...)
+	cmd := exec.CommandContext(ctx, c.e.Stock(base, "kubectl").Path, args...)
+	cmd.Env = append(os.Environ(), "HOME="+c.e.Path())
+	out, err := cmd.CombinedOutput()
+	c.e.Logf("kubectl %s\n%s", strings.Join(args, " "), out)
+	if err != nil {
+		return "", fmt.Errorf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// events counts a Deployment's events by reason.
+func (c *cluster) events(ctx context.Context, ns, deployment string) (map[string]int, error) {
+	list, err := c.client.List(ctx, labkit.Events, ns, "")
+	out := map[string]int{}
+	for i := range list {
+		ev := &list[i]
+		if labkit.String(ev, "involvedObject", "kind") == "Deployment" && labkit.String(ev, "involvedObject", "name") == deployment {
+			out[labkit.String(ev, "reason")] += int(max(labkit.Int(ev, "count"), 1))
+		}
+	}
+	return out, err
+}
