@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"holdfast/tools/labkit"
 )
@@ -38,8 +39,12 @@ func judgeMetrics(ctx context.Context, l *lab) (outcome, error) {
 				return outcome{}, err
 			}
 			label := fmt.Sprintf(`http_requests_total{code="200",handler="prometheus",method=%q}`, strings.ToLower(m))
-			if n, err := series(ctx, t.url, label); err != nil || n != 1 {
-				return outcome{}, fmt.Errorf("%s has %d series %s, want 1 (%w)", t.name, n, label, err)
+			// A request is counted when it has been answered.
+			if err := l.e.WaitUntil(ctx, t.name+" has a series for "+m, 10*time.Second, func(ctx context.Context) (bool, error) {
+				n, err := series(ctx, t.url, label)
+				return n == 1, err
+			}); err != nil {
+				return outcome{}, err
 			}
 		}
 		before, err := series(ctx, t.url, "http_requests_total{")
@@ -51,8 +56,11 @@ func judgeMetrics(ctx context.Context, l *lab) (outcome, error) {
 				return outcome{}, err
 			}
 		}
-		after, err := series(ctx, t.url, "http_requests_total{")
-		if err != nil {
+		var after int
+		if err := l.e.WaitUntil(ctx, t.name+" has counted the invented methods", 10*time.Second, func(ctx context.Context) (bool, error) {
+			after, err = series(ctx, t.url, "http_requests_total{")
+			return after > before, err
+		}); err != nil {
 			return outcome{}, err
 		}
 		grown = append(grown, fmt.Sprintf("%s %d", t.name, after-before))
