@@ -4,6 +4,9 @@
 package server
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -54,4 +57,43 @@ func TestHealthzHandler(t *testing.T) {
 			}
 		}()
 	}
+}
+
+// TestHealthzHandlerServed: the kubelet listens on its healthz port with HealthzHandler,
+// and nowhere with the default mux. Its run ends with the process, so its source is asked.
+func TestHealthzHandlerServed(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../../cmd/kubelet/app/server.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) != 2 || !isSelector(call.Fun, "http", "ListenAndServe") {
+			return true
+		}
+		switch handler := call.Args[1].(type) {
+		case *ast.CallExpr:
+			if isSelector(handler.Fun, "server", "HealthzHandler") {
+				served++
+			}
+		case *ast.Ident:
+			if handler.Name == "nil" {
+				t.Error("cmd/kubelet/app/server.go serves the default mux")
+			}
+		}
+		return true
+	})
+	if served != 1 {
+		t.Errorf("cmd/kubelet/app/server.go serves server.HealthzHandler() %d times, want 1", served)
+	}
+}
+
+func isSelector(e ast.Expr, pkg, name string) bool {
+	s, ok := e.(*ast.SelectorExpr)
+	if !ok || s.Sel.Name != name {
+		return false
+	}
+	x, ok := s.X.(*ast.Ident)
+	return ok && x.Name == pkg
 }

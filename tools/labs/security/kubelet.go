@@ -50,6 +50,11 @@ func status(ctx context.Context, url string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	return do(req)
+}
+
+// do is the status of the answer to req.
+func do(req *http.Request) (int, error) {
 	resp, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		return 0, err
