@@ -73,7 +73,7 @@ func (n *Node) combinedOutput(cmd *exec.Cmd) ([]byte, error) {
 func (m *mounter) mountForSystemd(hs []hierarchy) {
 	found := false
 	for _, h := range hs {
-		found = found || h.dir == "systemd" && h.options == "none,name=systemd"
+		found = found || h.dir == "systemd" && strings.Contains(","+h.options+",", ",name=systemd,")
 	}
 	if m.err == nil && !found {
 		m.err = fmt.Errorf("no cgroup v1 hierarchy name=systemd in %s/systemd: systemd cannot run here", cgroupRoot)
