@@ -21,9 +21,10 @@ import (
 // a mount namespace once it has threads, and because a namespace's first
 // process must do no more than reap.
 const (
-	hookInit = "labkit:init" // PROGRAM ARGS…: first process of a machine
-	hookNode = "labkit:node" // JSON: keeps a node's namespaces
-	hookJoin = "labkit:join" // PID CGROUP DIR PROGRAM ARGS…: exec inside a node
+	hookInit  = "labkit:init"          // PROGRAM ARGS…: first process of a machine
+	hookNode  = "labkit:node"          // JSON: keeps a node's namespaces
+	hookJoin  = "labkit:join"          // PID CGROUP DIR PROGRAM ARGS…: exec inside a node
+	hookRelay = "labkit:systemd-relay" // inside a node: systemdRelay
 )
 
 // init runs on the main thread, before there is any other goroutine of ours.
@@ -39,6 +40,8 @@ func init() {
 		err = nodeHold(os.Args[2])
 	case hookJoin:
 		err = nodeJoin(os.Args[2:])
+	case hookRelay:
+		err = systemdRelay()
 	default:
 		return
 	}
@@ -123,14 +126,18 @@ func nodeHold(arg string) error {
 		m.mkdir(work)
 		m.mount("overlay", d, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", d, up, work))
 	}
+	if s.Systemd {
+		m.mountForSystemd(hs)
+	}
 	for from, to := range map[string]string{"docker": "/var/lib/docker", "kubelet": "/var/lib/kubelet", "dockershim": "/var/lib/dockershim",
 		"log-pods": "/var/log/pods", "log-containers": "/var/log/containers"} {
 		m.mkdir(to)
 		m.mount(filepath.Join(s.Dir, from), to, "", unix.MS_BIND, "")
 	}
-	// A kubelet sets these for the whole kernel; here it writes a copy.
+	// Who sets these sets them for the whole kernel; here it is a copy.
 	m.mkdir(filepath.Join(s.Dir, "sysctl"))
-	for _, k := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"} {
+	for _, k := range []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+		"fs/file-max", "fs/nr_open"} { // the last two by systemd
 		b, err := os.ReadFile("/proc/sys/" + k)
 		if err != nil {
 			continue // not in this kernel, so nobody can change it
@@ -148,6 +155,9 @@ func nodeHold(arg string) error {
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	if err := os.WriteFile(s.Ready, nil, 0o644); err != nil {
 		return err
+	}
+	if s.Systemd {
+		return execSystemd()
 	}
 	<-stop
 	os.Exit(0)

@@ -34,6 +34,10 @@ type NodeConfig struct {
 	// CNI makes pods' networks by --network-plugin=cni, with the plug-ins of the
 	// Debian package CNIPackage, instead of docker's bridge.
 	CNI bool
+	// CgroupDriver is dockerd's and the kubelet's: Cgroupfs, which "" means, or
+	// Systemd. For that a real systemd, of the Debian package SystemdPackage, is
+	// process 1 of the node. Such a node cannot be powered off.
+	CgroupDriver string
 	// Images are imported after the kit's own (PauseImage, WebImage v1 and v2).
 	Images []Image
 }
@@ -75,6 +79,9 @@ func (e *Env) StartNode(ctx context.Context, a *APIServer, c NodeConfig) (*Node,
 	if c.Name == "" {
 		return nil, errors.New("NodeConfig.Name is missing")
 	}
+	if _, err := c.cgroupDriver(); err != nil {
+		return nil, err
+	}
 	e.mu.Lock()
 	e.nodes++
 	i := e.nodes
@@ -98,6 +105,11 @@ func (e *Env) StartNode(ctx context.Context, a *APIServer, c NodeConfig) (*Node,
 		return nil, fmt.Errorf("node %s: %w", c.Name, err)
 	}
 	e.OnStop(c.Name+" processes", n.killRest)
+	if c.CgroupDriver == Systemd {
+		if err := n.startRelay(ctx); err != nil {
+			return nil, fmt.Errorf("node %s: %w", c.Name, err)
+		}
+	}
 	n.Docker = NewDocker(fmt.Sprintf("/proc/%d/root/run/docker.sock", n.holder.Pid))
 	if err := n.StartDocker(ctx); err != nil {
 		return nil, err
@@ -124,21 +136,28 @@ func (e *Env) StartNode(ctx context.Context, a *APIServer, c NodeConfig) (*Node,
 // nodeSpec is what the holder process is told.
 type nodeSpec struct {
 	Dir, Cgroup, Ready string
+	Systemd            bool
 }
 
 // hold starts the process that keeps the namespaces.
 func (n *Node) hold(ctx context.Context) error {
-	spec := nodeSpec{Dir: n.Dir, Cgroup: n.cgroup, Ready: filepath.Join(n.Dir, "holder.ready")}
+	spec := nodeSpec{Dir: n.Dir, Cgroup: n.cgroup, Ready: filepath.Join(n.Dir, "holder.ready"), Systemd: n.cfg.CgroupDriver == Systemd}
 	b, err := json.Marshal(spec)
 	if err != nil {
 		return err
 	}
-	n.holder, err = n.env.start(ctx, Process{Name: n.Name + "-holder", Path: selfExe(), Args: []string{hookNode, string(b)},
+	p := Process{Name: n.Name + "-holder", Path: selfExe(), Args: []string{hookNode, string(b)},
 		StartTimeout: 15 * time.Second,
 		Health: func(context.Context) error {
 			_, err := os.Stat(spec.Ready)
 			return err
-		}}, unix.CLONE_NEWNET|unix.CLONE_NEWNS)
+		}}
+	var flags uintptr = unix.CLONE_NEWNET | unix.CLONE_NEWNS
+	if spec.Systemd {
+		flags |= unix.CLONE_NEWPID | unix.CLONE_NEWUTS // systemd sets the host name
+		p.StopSignal = unix.SIGKILL                    // SIGTERM has it execute itself again
+	}
+	n.holder, err = n.env.start(ctx, p, flags)
 	return err
 }
 
@@ -189,7 +208,7 @@ func (n *Node) Output(ctx context.Context, name string, args ...string) (string,
 		return "", err
 	}
 	p, a := n.join(path, args)
-	out, err := exec.CommandContext(ctx, p, a...).CombinedOutput()
+	out, err := n.combinedOutput(exec.CommandContext(ctx, p, a...))
 	if err != nil {
 		return string(out), fmt.Errorf("node %s: %s %s: %w: %s", n.Name, name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
@@ -203,13 +222,16 @@ func (n *Node) StartDocker(ctx context.Context) error {
 	}
 	// A killed dockerd leaves its pid file and then refuses to start.
 	_ = os.Remove(fmt.Sprintf("/proc/%d/root/run/docker.pid", n.holder.Pid))
-	args := []string{"--storage-driver=overlay2", "--exec-opt=native.cgroupdriver=cgroupfs", "--live-restore",
+	driver, err := n.cfg.cgroupDriver()
+	if err != nil {
+		return err
+	}
+	args := []string{"--storage-driver=overlay2", "--exec-opt=native.cgroupdriver=" + driver, "--live-restore",
 		"--default-ipc-mode=shareable", // kubelet 1.7 joins the sandbox's IPC namespace
 		"--bip=" + n.dockerBridge(), "--ip-masq=false"}
 	if !hasAllCapabilities() {
 		args = append(args, "--add-runtime=clamp="+toolPath(n.env.Root, "runcclamp"), "--default-runtime=clamp")
 	}
-	var err error
 	n.Dockerd, err = n.env.Start(ctx, Process{Name: n.Name + "-dockerd", Path: "/usr/sbin/dockerd", Args: append(args, n.cfg.DockerArgs...), Node: n,
 		KeepGroup: true, // containers outlive dockerd, as with live-restore they should
 		Health:    n.Docker.Ping, StopTimeout: 30 * time.Second})
@@ -284,6 +306,10 @@ func (n *Node) StartKubelet(ctx context.Context, p Program, extra ...string) err
 	if err != nil {
 		return err
 	}
+	driver, err := n.cfg.cgroupDriver()
+	if err != nil {
+		return err
+	}
 	resolv := filepath.Join(n.Dir, "resolv.conf")
 	if err := os.WriteFile(resolv, []byte("nameserver "+MachineIP+"\n"), 0o644); err != nil {
 		return err
@@ -292,7 +318,7 @@ func (n *Node) StartKubelet(ctx context.Context, p Program, extra ...string) err
 		"--hostname-override=" + n.Name, "--node-ip=" + n.IP, "--address=0.0.0.0", "--port=10250", "--read-only-port=10255", "--cadvisor-port=0",
 		"--healthz-bind-address=0.0.0.0", "--healthz-port=10248",
 		"--client-ca-file=" + pki.CAFile, "--anonymous-auth=false", "--tls-cert-file=" + serving.CertFile, "--tls-private-key-file=" + serving.KeyFile,
-		"--cgroup-driver=cgroupfs", "--container-runtime=docker", "--docker-endpoint=unix:///var/run/docker.sock",
+		"--cgroup-driver=" + driver, "--container-runtime=docker", "--docker-endpoint=unix:///var/run/docker.sock",
 		"--pod-manifest-path=" + filepath.Join(n.Dir, "manifests"), "--volume-plugin-dir=" + filepath.Join(n.Dir, "volume-plugins"),
 		"--pod-infra-container-image=" + PauseImage, "--resolv-conf=" + resolv, "--cluster-dns=" + dnsIP, "--cluster-domain=cluster.local",
 		"--allow-privileged=true", "--cloud-provider=",

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is a component as data. Only Name and Path are required.
@@ -248,10 +250,37 @@ var spawner = sync.OnceValue(func() chan func() {
 	return c
 })
 
-func startCmd(cmd *exec.Cmd) error {
+// startCmd starts cmd in the PID namespace of the file pidNS, or in this one if
+// it is "". The PIDs of cmd are this namespace's in any case.
+func startCmd(cmd *exec.Cmd, pidNS string) error {
 	err := make(chan error)
-	spawner() <- func() { err <- cmd.Start() }
+	spawner() <- func() {
+		if pidNS == "" {
+			err <- cmd.Start()
+		} else {
+			err <- inPIDNS(pidNS, cmd.Start)
+		}
+	}
 	return <-err
+}
+
+// inPIDNS has f's children start in that namespace. It must run on a locked thread.
+func inPIDNS(file string, f func() error) error {
+	enter := func(file string) error {
+		fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Setns(fd, unix.CLONE_NEWPID); err != nil {
+			return fmt.Errorf("enter the PID namespace %s: %w", file, err)
+		}
+		return nil
+	}
+	if err := enter(file); err != nil {
+		return err
+	}
+	return errors.Join(f(), enter("/proc/self/ns/pid"))
 }
 
 // Start starts p in a process group of its own, with a parent-death signal,
@@ -304,7 +333,15 @@ func (s *Supervisor) start(ctx context.Context, p Process, cloneflags uintptr) (
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: cloneflags}
 	proc.Started = time.Now()
-	if err := startCmd(cmd); err != nil {
+	pidNS := ""
+	if p.Node != nil {
+		if pidNS = p.Node.pidNS(); pidNS != "" {
+			// From there Go takes the parent for dead already. The end of the
+			// namespace's process 1, which has the signal, ends this one too.
+			cmd.SysProcAttr.Pdeathsig = 0
+		}
+	}
+	if err := startCmd(cmd, pidNS); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	proc.Pid = cmd.Process.Pid

@@ -18,6 +18,9 @@ import (
 // network devices, packet filter rules. Files on disk stay. Boot ID and host name
 // stay, too: a kubelet logs no event Rebooted.
 func (n *Node) PowerOff(ctx context.Context) error {
+	if n.cfg.CgroupDriver == Systemd {
+		return fmt.Errorf("node %s: PowerOff is not made for NodeConfig.CgroupDriver %q", n.Name, Systemd)
+	}
 	for _, p := range []*Proc{n.Kubelet, n.Dockerd} {
 		if p != nil {
 			if err := p.Kill(); err != nil {

@@ -324,7 +324,7 @@ func runMachine(ctx context.Context, req request, out io.Writer) (Result, []Numb
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL,
 		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
-	if err := startCmd(cmd); err != nil {
+	if err := startCmd(cmd, ""); err != nil {
 		return InconclusiveBecause("make the machine's namespaces: %v", err), nil
 	}
 	done := make(chan error, 1)

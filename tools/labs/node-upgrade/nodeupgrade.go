@@ -150,6 +150,9 @@ func rehearse(ctx context.Context, e *labkit.Env, node labkit.NodeConfig) (labki
 		if err := n.Run(ctx, "ip", "link", "show", "cni0"); (err == nil) != node.CNI {
 			return labkit.Result{}, fmt.Errorf("CNI is %v for this lab, and on %s: ip link show cni0: %v", node.CNI, n.Name, err)
 		}
+		if err := checkScopes(ctx, n, node.CgroupDriver == labkit.Systemd); err != nil {
+			return labkit.Result{}, err
+		}
 	}
 	e.Fact("%-42s %8s %6s %8s %9s %5s", "step", "requests", "failed", "removed", "recreated", "kept")
 	var wrong []string
@@ -179,6 +182,11 @@ func rehearse(ctx context.Context, e *labkit.Env, node labkit.NodeConfig) (labki
 	}
 	for _, ld := range l.loads {
 		ld.Stop()
+	}
+	for _, n := range c.Nodes {
+		if err := checkScopes(ctx, n, node.CgroupDriver == labkit.Systemd); err != nil {
+			return labkit.Result{}, err
+		}
 	}
 	if len(wrong) > 0 {
 		return labkit.ReproducedBecause("%s", strings.Join(wrong, "; ")), nil

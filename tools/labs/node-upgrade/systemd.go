@@ -1,0 +1,71 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeupgrade
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Name:     "node-upgrade-systemd",
+		Folder:   "node-upgrade",
+		LongOnly: true,
+		Summary:  "node-upgrade on nodes where systemd is process 1 and dockerd and kubelet have the cgroup driver systemd",
+		Packages: []string{labkit.SystemdPackage},
+		Plan: func(p labkit.Profile) []string {
+			l, err := labkit.Find("node-upgrade")
+			if err != nil {
+				panic(err) // it is registered beside this one
+			}
+			return append([]string{
+				"as node-upgrade, with systemd as process 1 of both nodes, --cgroup-driver=systemd and native.cgroupdriver=systemd",
+				"before the first and after the last step: each container is in a scope of systemd, in the slice of its pod; then:"}, l.Plan(p)...)
+		},
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.StockBinary(base, "kube-controller-manager"),
+			labkit.StockBinary(old, "kubelet"),
+			labkit.BinaryUnderTest(base, "kubelet"),
+		},
+		Timeout: func(p labkit.Profile) time.Duration {
+			if p == labkit.Long {
+				return 40 * time.Minute
+			}
+			return 10 * time.Minute
+		},
+		Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+			return rehearse(ctx, e, labkit.NodeConfig{CgroupDriver: labkit.Systemd})
+		},
+	})
+}
+
+// checkScopes is an error unless systemd keeps every container of n's pods in a
+// scope of its pod's slice, or, where systemd is false, none.
+func checkScopes(ctx context.Context, n *labkit.Node, systemd bool) error {
+	snap, err := kubeletlab.Take(ctx, n)
+	if err != nil {
+		return err
+	}
+	if len(snap) == 0 {
+		return fmt.Errorf("no container runs on %s", n.Name)
+	}
+	scopes := n.SystemdScopes()
+	for key, c := range snap {
+		slice, found := scopes[c.ID]
+		switch {
+		case !systemd && found:
+			return fmt.Errorf("container %s of %s is in a scope of systemd, in %s", key, n.Name, slice)
+		case systemd && !strings.HasPrefix(slice, "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod"):
+			return fmt.Errorf("container %s of %s is not in the scope of systemd and the slice of its pod, but in %q", key, n.Name, slice)
+		}
+	}
+	return nil
+}
