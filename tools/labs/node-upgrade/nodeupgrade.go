@@ -43,20 +43,36 @@ func init() {
 				"a step to v1.7.0 starts an old kubelet: addresses that it removes are counted and not judged, containers and requests are",
 			}
 		},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(old, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
-		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 40 * time.Minute
-			}
-			return 10 * time.Minute
-		},
+		Needs: needs, Timeout: timeout,
 		Run: run,
 	})
+}
+
+// needs and timeout are those of the rehearsal, on whatever nodes.
+var needs = []labkit.Binary{
+	labkit.StockBinary(base, "kube-apiserver"),
+	labkit.StockBinary(base, "kube-controller-manager"),
+	labkit.StockBinary(old, "kubelet"),
+	labkit.BinaryUnderTest(base, "kubelet"),
+}
+
+func timeout(p labkit.Profile) time.Duration {
+	if p == labkit.Long {
+		return 40 * time.Minute
+	}
+	return 10 * time.Minute
+}
+
+// planAfter is the plan of node-upgrade behind lines of a lab that runs it on
+// other nodes.
+func planAfter(lines ...string) func(labkit.Profile) []string {
+	return func(p labkit.Profile) []string {
+		l, err := labkit.Find("node-upgrade")
+		if err != nil {
+			panic(err) // it is registered beside them
+		}
+		return append(append([]string{}, lines...), l.Plan(p)...)
+	}
 }
 
 func kills(p labkit.Profile) int {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labs/internal/kubeletlab"
@@ -20,27 +19,11 @@ func init() {
 		LongOnly: true,
 		Summary:  "node-upgrade on nodes where systemd is process 1 and dockerd and kubelet have the cgroup driver systemd",
 		Packages: []string{labkit.SystemdPackage},
-		Plan: func(p labkit.Profile) []string {
-			l, err := labkit.Find("node-upgrade")
-			if err != nil {
-				panic(err) // it is registered beside this one
-			}
-			return append([]string{
-				"as node-upgrade, with systemd as process 1 of both nodes, --cgroup-driver=systemd and native.cgroupdriver=systemd",
-				"before the first and after the last step: each container is in a scope of systemd, in the slice of its pod; then:"}, l.Plan(p)...)
-		},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(old, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
-		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 40 * time.Minute
-			}
-			return 10 * time.Minute
-		},
+		Plan: planAfter(
+			"as node-upgrade, with systemd as process 1 of both nodes, --cgroup-driver=systemd and native.cgroupdriver=systemd",
+			"before the first and after the last step: each container is in a scope of systemd, in the slice of its pod; then:",
+		),
+		Needs: needs, Timeout: timeout,
 		Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 			return rehearse(ctx, e, labkit.NodeConfig{CgroupDriver: labkit.Systemd})
 		},
