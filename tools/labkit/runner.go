@@ -84,18 +84,24 @@ type response struct {
 // verdicts. The error is a *Failed, a usage error of package exit, or a failed
 // precondition. The outcomes so far are returned in any case, and kept.
 func RunLabs(ctx context.Context, names []string, o Options) ([]Outcome, error) {
-	root, err := base.FindRoot(o.Root)
+	root, err := openCheckout(o.Root)
 	if err != nil {
-		return nil, err
-	}
-	table, err := slugs.Load(root)
-	if err != nil {
-		return nil, err
-	}
-	if err := UseTable(table); err != nil {
 		return nil, err
 	}
 	return runLabs(ctx, root, names, o)
+}
+
+// openCheckout returns the root of the checkout at or above dir, whose slugs.json
+// is in use from then on.
+func openCheckout(dir string) (root string, err error) {
+	if root, err = base.FindRoot(dir); err != nil {
+		return "", err
+	}
+	table, err := slugs.Load(root)
+	if err != nil {
+		return "", err
+	}
+	return root, UseTable(table)
 }
 
 // runLabs is RunLabs for a checkout whose table is in use.

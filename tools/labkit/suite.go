@@ -14,9 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/slugs"
 )
 
 // atOnce is how many labs run side by side. Each has a machine of its own, and
@@ -47,15 +44,8 @@ func RunSuite(ctx context.Context, o Options) ([]Outcome, error) {
 	if o.Out == nil {
 		o.Out = os.Stdout
 	}
-	root, err := base.FindRoot(o.Root)
+	root, err := openCheckout(o.Root)
 	if err != nil {
-		return nil, err
-	}
-	table, err := slugs.Load(root)
-	if err != nil {
-		return nil, err
-	}
-	if err := UseTable(table); err != nil {
 		return nil, err
 	}
 	names := SuiteNames()
