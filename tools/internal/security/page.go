@@ -32,7 +32,16 @@ Every reason on this page is checked by ` + "`holdfast test --part security`" + 
 
 `
 
-const pageTail = `## Scanners
+const pageTail = `## Going back
+
+A stock binary in ours' place has all of it open again, at once. One thing is left of ours on a node: the firewall rule of
+[localnet-firewall](patches/localnet-firewall.md), until the node is rebooted; its page says how to take it away. Nothing else
+is written anywhere. A stock binary does not start with a gate of ours in its flags: take them out first. Passwords and
+answers that stand in a stock binary's old logs and events stay there.
+
+What each fix counts, logs and shows in events: [decision 0009](decisions/0009-what-a-refusal-tells.md).
+
+## Scanners
 
 [vex.json](../vex.json) says the same as an OpenVEX document. Its products are %s.
 
