@@ -15,7 +15,7 @@ L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help tool tools kubectl-holdfast source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
-	hash-oracle flags security vulncheck measure-build labs lab binaries up down patches-check patches-extract patches-normalise discard-edits clean
+	hash-oracle flags security vulncheck measure-build labs lab outcomes binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug leaves one fix out
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
@@ -85,6 +85,9 @@ labs: tools kubectl-holdfast ## all labs in PROFILE
 
 lab: tools kubectl-holdfast ## one lab: make lab LAB=cluster-smoke PROFILE=long
 	@$(L) $(LAB) --profile $(PROFILE) --seed $(SEED)
+
+outcomes: tools ## take the labs' last outcomes into outcomes.json and README's track record
+	@$(L) outcomes --write $(LAB)
 
 up: tools ## a cluster of our binaries to try things on; prints its kubeconfig
 	@$(L) up

@@ -17,6 +17,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/security"
 	"holdfast/tools/internal/security/openvex"
 	"holdfast/tools/internal/security/vulncheck"
@@ -48,11 +49,15 @@ func write() error {
 	if err != nil {
 		return err
 	}
+	record, err := outcomes.Load(root)
+	if err != nil {
+		return err
+	}
 	vex, err := openvex.Write(t, b.Release)
 	if err != nil {
 		return err
 	}
-	for file, content := range map[string][]byte{security.PageFile: []byte(security.Page(t, b)), security.VexFile: vex} {
+	for file, content := range map[string][]byte{security.PageFile: []byte(security.Page(t, b, record)), security.VexFile: vex} {
 		if err := os.WriteFile(filepath.Join(root, file), content, 0o644); err != nil {
 			return err
 		}

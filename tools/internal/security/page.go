@@ -8,8 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/slugs"
 )
 
@@ -20,12 +22,13 @@ const (
 )
 
 const pageHead = `<!-- Written by make security from security.json. Edit that. -->
+
 # Known vulnerabilities
 
 This is about ` + "`kubelet` and `kube-controller-manager` %s" + `, against stock %s. For 1.2.0 nothing is closed.
 Nothing is said of other components but what [you have to do there](#not-ours-what-you-have-to-do).
 
-In a hurry: swap both binaries, then go through "open" and "not ours". %d numbers are closed, %d stay open.
+In a hurry: swap both binaries, then go through "open" and "not ours". CVE numbers closed: %d, open: %d.
 
 Every reason on this page is checked by ` + "`holdfast test --part security`" + `: a line against the stock tree that
 ` + "`make source`" + ` writes, "not linked" against the symbols of the built binaries (` + "`go tool nm`" + `).
@@ -55,9 +58,8 @@ What neither this page nor vex.json names has not been judged. That is so for mo
 and 2018 that the binaries link. Go's own library is today's.
 `
 
-// Page is docs/security.md. The track record's answers are those that labs must
-// give; a rule of the repository compares them with the labs.
-func Page(t *Table, b *base.Base) string {
+// Page is docs/security.md. The track record's answers are those of record.
+func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	var w strings.Builder
 	count := func(s Status) (n int) {
 		for _, e := range t.Entries {
@@ -86,17 +88,48 @@ func Page(t *Table, b *base.Base) string {
 			return []string{number(e), components(e), e.What, reason(e)}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster; *reproduced* and *absent* are explained in [README](../README.md#track-record).\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. The answers are those of the last full run\n([outcomes.json](../outcomes.json)); [README](../README.md#track-record) says what they mean.\n\n" +
 		"| number | slug | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
-	for _, r := range Record(t, b) {
-		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Slug, Reproduced, Absent, r.GateOff, r.Lab)
+	for _, r := range TrackRecord(t, b, record) {
+		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Slug, r.Stock, r.Ours, r.GateOff, r.Lab)
 	}
 	var products []string
 	for _, c := range Ours {
 		products = append(products, "`"+PURL(c, b.Release)+"`")
 	}
 	fmt.Fprintf(&w, "\n"+pageTail, strings.Join(products, " and "))
-	return w.String()
+	return fill(w.String())
+}
+
+// fill breaks the lines of a page's paragraphs anew, at 100 columns. Tables, headings
+// and comments stay as they are; the page has no lists and no blocks of code.
+func fill(page string) string {
+	blocks := strings.Split(page, "\n\n")
+	for i, block := range blocks {
+		if strings.Contains("|#<", block[:1]) {
+			continue
+		}
+		var b strings.Builder
+		column := 0
+		for _, word := range strings.Fields(block) {
+			n := utf8.RuneCountInString(word)
+			switch {
+			case column == 0:
+			case column+1+n > 100:
+				b.WriteByte('\n')
+				column = 0
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += n
+		}
+		if blocks[i] = b.String(); i == len(blocks)-1 {
+			blocks[i] += "\n"
+		}
+	}
+	return strings.Join(blocks, "\n\n")
 }
 
 // PURL is the package URL of one of the product's programs.
@@ -157,24 +190,19 @@ func slugLink(b *base.Base, slug string) string {
 	return fmt.Sprintf("[%s](%s)", slug, strings.TrimPrefix(s.Form(b.Name).Page, "docs/"))
 }
 
-// The answers of labs, as labkit has them.
-const (
-	Reproduced = "reproduced"
-	Absent     = "absent"
-	noGate     = "no gate"
-)
+// notYet is the verdict of a lab that is not in the record.
+const notYet = "not yet"
 
-// RecordRow is one slug in the track record: a lab answers Reproduced on stock,
-// Absent on ours and GateOff with the gates off.
+// RecordRow is one slug in the track record: what the labs that show it answered in
+// the last recorded run, and the one that shows it alone.
 type RecordRow struct {
-	IDs       []string
-	Slug, Lab string
-	GateOff   string
-	HasGate   bool
+	IDs                  []string
+	Slug, Lab            string
+	Stock, Ours, GateOff string
 }
 
-// Record has a row for each slug that closes something and has a lab.
-func Record(t *Table, b *base.Base) []RecordRow {
+// TrackRecord has a row for each slug that closes something and has a lab.
+func TrackRecord(t *Table, b *base.Base, record *outcomes.Record) []RecordRow {
 	var out []RecordRow
 	for _, e := range t.Entries {
 		if e.Status != Closed {
@@ -189,13 +217,28 @@ func Record(t *Table, b *base.Base) []RecordRow {
 		if lab == "" {
 			continue
 		}
-		r := RecordRow{IDs: []string{e.ID()}, Slug: e.Slug, Lab: lab, GateOff: noGate}
-		if r.HasGate = len(form.Labs[lab]) > 0; r.HasGate {
-			r.GateOff = Reproduced
+		r := RecordRow{IDs: []string{e.ID()}, Slug: e.Slug, Lab: lab, GateOff: "no gate"}
+		r.Stock, r.Ours = verdict(record, form, base.Stock), verdict(record, form, base.Ours)
+		if len(form.Gates) > 0 {
+			r.GateOff = verdict(record, form, "ours-gate-off")
 		}
 		out = append(out, r)
 	}
 	return out
+}
+
+// verdict is what the recorded labs of a form answered in a variant.
+func verdict(record *outcomes.Record, form *slugs.Form, variant base.Variant) string {
+	seen := map[string]bool{}
+	for lab := range form.Labs {
+		if v := record.Verdict(lab, string(variant)); v != "" {
+			seen[v] = true
+		}
+	}
+	if len(seen) == 0 {
+		return notYet
+	}
+	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
 }
 
 // labOf is the lab of the slug's own name, or else the first by name.

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/slugs"
 )
 
@@ -170,16 +171,17 @@ func TestSymbols(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	got, b := parse(t)
-	page := Page(got, b)
+	record := &outcomes.Record{Labs: map[string]*outcomes.Run{"all": {Answers: map[string]string{"stock": "reproduced", "ours": "absent"}}}}
+	page := Page(got, b, record)
 	for _, want := range []string{
-		"1 numbers are closed, 2 stay open",
+		"CVE numbers closed: 1, ",
 		"| breaks | CVE-2020-0001 | kubelet | [fixed](patches/fixed.md) | +holdfast.2 |  |\n",
 		"| breaks too | none (no-number) | kubelet | [fixed](patches/fixed.md) | +holdfast.1 | little |\n",
 		"| leaks | CVE-2020-0002, CVE-2020-0003 | kube-controller-manager | wait |\n",
 		"| CVE-2020-0004 | kubelet | none | fixed. `repaired` at pkg/a.go:2 |\n",
 		"| none | not there. Not linked: `example.com/dns` |\n",
 		"| kube-proxy | forwards | CVE-2020-0005 | block |\n",
-		"| CVE-2020-0001, no-number | fixed | reproduced | absent | reproduced | `make lab LAB=fixed` |\n",
+		"| CVE-2020-0001, no-number | fixed | reproduced | absent | not yet | `make lab LAB=fixed` |\n",
 		"`pkg:generic/kubelet@v1%2Bholdfast.2`",
 	} {
 		if !strings.Contains(page, want) {
@@ -189,8 +191,9 @@ func TestPage(t *testing.T) {
 	if strings.Contains(page, "Not known yet") {
 		t.Error("a section without entries is written")
 	}
-	b.Slugs.Slugs[0].Forms[0].Labs = map[string][]string{"z": nil, "b": nil}
-	if r := Record(got, b); len(r) != 1 || r[0].Lab != "b" || r[0].HasGate || r[0].GateOff != noGate {
+	b.Slugs.Slugs[0].Forms[0].Labs, b.Slugs.Slugs[0].Forms[0].Gates = map[string][]string{"z": nil, "b": nil}, nil
+	record.Labs["z"] = &outcomes.Run{Answers: map[string]string{"stock": "reproduced"}}
+	if r := TrackRecord(got, b, record); len(r) != 1 || r[0].Lab != "b" || r[0].Stock != "reproduced" || r[0].Ours != notYet || r[0].GateOff != "no gate" {
 		t.Errorf("%+v", r)
 	}
 }
