@@ -19,6 +19,7 @@ import (
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/trackrecord"
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
 )
 
 // outcomesCmd prints what the last runs answered, and keeps the record of it.
@@ -41,8 +42,8 @@ compare them with ` + outcomes.File + `.`,
 			if err != nil {
 				return err
 			}
-			if !slices.Contains(labkit.Formats, format) {
-				return exit.Usagef("--format %q: it is one of %s", format, strings.Join(labkit.Formats, ", "))
+			if !slices.Contains(run.Formats, format) {
+				return exit.Usagef("--format %q: it is one of %s", format, strings.Join(run.Formats, ", "))
 			}
 			if p := labkit.Profile(profile); p != labkit.Short && p != labkit.Long {
 				return exit.Usagef("--profile %q: it is short or long", profile)
@@ -61,18 +62,18 @@ compare them with ` + outcomes.File + `.`,
 				}
 			}
 			if all && (write || check) {
-				names = labkit.SuiteNames()
+				names = run.SuiteNames()
 			} else if all {
 				for _, l := range labkit.Labs() {
 					names = append(names, l.Name)
 				}
 			}
-			last, err := labkit.LastOutcomes(root, names, labkit.Profile(profile))
+			last, err := run.LastOutcomes(root, names, labkit.Profile(profile))
 			if err != nil {
 				return err
 			}
 			if !write && !check {
-				return labkit.PrintOutcomes(c.OutOrStdout(), last, format)
+				return run.PrintOutcomes(c.OutOrStdout(), last, format)
 			}
 			fresh, err := forRecord(last)
 			if err != nil {
@@ -93,7 +94,7 @@ compare them with ` + outcomes.File + `.`,
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "short", "short or long")
-	c.Flags().StringVar(&format, "format", "text", strings.Join(labkit.Formats, ", "))
+	c.Flags().StringVar(&format, "format", "text", strings.Join(run.Formats, ", "))
 	c.Flags().BoolVar(&write, "write", false, "take the outcomes into "+outcomes.File+" and "+trackrecord.Page)
 	c.Flags().BoolVar(&check, "check", false, "fail if the outcomes are not what "+outcomes.File+" says")
 	return c
@@ -101,8 +102,8 @@ compare them with ` + outcomes.File + `.`,
 
 // forRecord reads outcomes as the record does, by what both call them in JSON.
 // Those of variants that the labs do not run by themselves are left out.
-func forRecord(last []labkit.Outcome) ([]outcomes.Outcome, error) {
-	var runs []labkit.Outcome
+func forRecord(last []run.Outcome) ([]outcomes.Outcome, error) {
+	var runs []run.Outcome
 	for _, o := range last {
 		l, err := labkit.Find(o.Lab)
 		if err != nil {
