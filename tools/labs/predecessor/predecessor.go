@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
 )
 
 const (
@@ -110,7 +112,7 @@ func init() {
 
 type lab struct {
 	e *labkit.Env
-	c *labkit.Cluster
+	c *node.Cluster
 }
 
 // cell is one node's way there, what happened, and back.
@@ -128,9 +130,9 @@ type cell struct {
 }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer: &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager"),
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager"),
 			ExtraArgs: []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + podNet, "--configure-cloud-routes=false"}},
 	})
 	if err != nil {
@@ -146,7 +148,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		if len(events) == 0 {
 			continue
 		}
-		node, err := e.StartNode(ctx, c.APIServer, labkit.NodeConfig{Name: fmt.Sprintf("node%d", i+1),
+		node, err := e.StartNode(ctx, c.APIServer, node.Config{Name: fmt.Sprintf("node%d", i+1),
 			KubeletArgs: []string{"--network-plugin=kubenet", "--cni-bin-dir=/usr/lib/cni", "--hairpin-mode=none", "--non-masquerade-cidr=0.0.0.0/0", "--v=4"},
 			DockerArgs:  []string{"--live-restore=false"}})
 		if err != nil {

@@ -16,6 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -29,7 +32,7 @@ type pod struct {
 // rig is a node that lives through one cell.
 type rig struct {
 	*lab
-	node *labkit.Node
+	node *node.Node
 	cell *cell
 	pods map[string]*pod
 	next int
@@ -46,7 +49,7 @@ func (r *rig) wrong(format string, a ...any) {
 }
 
 // underTest is the kubelet of the variant.
-func (r *rig) underTest() labkit.Program { return r.e.UnderTest(base, "kubelet") }
+func (r *rig) underTest() kube.Program { return r.e.UnderTest(base, "kubelet") }
 
 func (r *rig) run(ctx context.Context) error {
 	if err := r.clean(ctx); err != nil {
@@ -101,7 +104,7 @@ func (r *rig) clean(ctx context.Context) error {
 	if err := r.node.PowerOff(ctx); err != nil {
 		return err
 	}
-	if err := r.c.Client.Delete(ctx, labkit.Nodes, "", r.node.Name); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.c.Client.Delete(ctx, kube.Nodes, "", r.node.Name); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	for _, pattern := range []string{"kubelet/holdfast-*", "dockershim/sandbox/*"} {
@@ -250,7 +253,7 @@ func (r *rig) noRecord(ctx context.Context) error {
 		return err
 	}
 	r.step("wait until the evidence is kept")
-	if err := r.e.WaitUntil(ctx, "a record by evidence", 5*time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "a record by evidence", 5*time.Minute, func(context.Context) (bool, error) {
 		b, err := os.ReadFile(record)
 		if err != nil {
 			return false, err
@@ -336,7 +339,7 @@ func (r *rig) reachAPI(ctx context.Context, yes bool) error {
 
 // swap replaces the kubelet. No container may be recreated, and each host port
 // answers after it. away: the API server comes back after the kubelet's start.
-func (r *rig) swap(ctx context.Context, what string, p labkit.Program, away bool) error {
+func (r *rig) swap(ctx context.Context, what string, p kube.Program, away bool) error {
 	before, err := kubeletlab.Take(ctx, r.node)
 	if err != nil {
 		return err
