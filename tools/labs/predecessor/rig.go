@@ -252,9 +252,9 @@ func (r *rig) known(ctx context.Context) error {
 	if r.e.Variant == labkit.Stock {
 		return nil
 	}
-	v, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_info{"+r.cell.metric+"} 1")
+	v, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_info", "release", r.cell.metric[0], "source", r.cell.metric[1])
 	if err == nil && v != 1 {
-		r.wrong("holdfast_predecessor_info does not say %s", r.cell.metric)
+		r.wrong("holdfast_predecessor_info does not say %q", r.cell.metric)
 	}
 	return err
 }

@@ -108,7 +108,7 @@ func (l *lab) swap(ctx context.Context, to kube.Program, kill bool) error {
 		if err := end(); err != nil {
 			return err
 		}
-		n, err := l.binds(ctx)
+		n, err := l.binds()
 		if err != nil {
 			return err
 		}
@@ -144,12 +144,12 @@ func (l *lab) describe(p kube.Program) string {
 // binds counts the mount points below volume-subpaths in the node's mount
 // namespace. The kubelet binds its root directory to itself, and a mount in one
 // of the two appears in both.
-func (l *lab) binds(ctx context.Context) (int, error) {
-	out, err := l.node.Output(ctx, "cat", "/proc/mounts")
+func (l *lab) binds() (int, error) {
+	mounts, err := l.node.Mounts()
 	points := map[string]bool{}
-	for _, line := range strings.Split(out, "\n") {
-		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], "/var/lib/kubelet/pods/") && strings.Contains(f[1], "/volume-subpaths/") {
-			points[f[1]] = true
+	for _, m := range mounts {
+		if strings.HasPrefix(m.Mountpoint, "/var/lib/kubelet/pods/") && strings.Contains(m.Mountpoint, "/volume-subpaths/") {
+			points[m.Mountpoint] = true
 		}
 	}
 	return len(points), err
@@ -157,7 +157,7 @@ func (l *lab) binds(ctx context.Context) (int, error) {
 
 func (l *lab) unbound(ctx context.Context) error {
 	return wait.Until(ctx, "no bind below volume-subpaths", 45*time.Second, func(ctx context.Context) (bool, error) {
-		n, err := l.binds(ctx)
+		n, err := l.binds()
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%d are left", n)
 		}

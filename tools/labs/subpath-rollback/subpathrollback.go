@@ -166,7 +166,7 @@ func (l *lab) forced(ctx context.Context) ([]judgement, error) {
 	if err := l.create(ctx, hostKind("", "same"), "taken"); err != nil {
 		return nil, err
 	}
-	if n, err := l.binds(ctx); err != nil {
+	if n, err := l.binds(); err != nil {
 		return nil, err
 	} else if n < 8 { // stock has recreated the first pod too
 		return nil, fmt.Errorf("the kubelet made %d binds for two pods with 4 subPaths each", n)
@@ -236,7 +236,7 @@ func (l *lab) back(ctx context.Context) ([]judgement, error) {
 				return nil, err
 			}
 		}
-		n, err := l.binds(ctx)
+		n, err := l.binds()
 		if err != nil {
 			return nil, err
 		}
