@@ -17,6 +17,9 @@ type Step struct {
 	Text string
 	// Do must honour ctx. Its error makes the run Inconclusive, but Enough.
 	Do func(ctx context.Context) error
+	// Always is for a step that is done after Enough too: one that looks whether the
+	// lab stood on firm ground.
+	Always bool
 }
 
 // Enough is what a step returns when what is recorded decides, and the steps after
@@ -53,13 +56,17 @@ func (l *Lab) Drive(ctx context.Context, e *Env) (Result, error) {
 	if l.Steps == nil {
 		return l.Run(ctx, e)
 	}
-	steps := l.Steps(e)
+	steps, enough := l.Steps(e), false
 	for i, s := range steps {
+		if enough && !s.Always {
+			continue
+		}
 		e.Step("%d of %d: %s", i+1, len(steps), s.Text)
 		err := s.Do(ctx)
-		if errors.Is(err, Enough) {
+		if errors.Is(err, Enough) && ctx.Err() == nil {
 			e.Step("enough is recorded")
-			break
+			enough = true
+			continue
 		}
 		if err != nil {
 			err = fmt.Errorf("step %d: %w", i+1, err)
