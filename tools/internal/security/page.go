@@ -42,7 +42,8 @@ A stock binary in ours' place has all of it open again, at once. One thing is le
 is written anywhere. A stock binary does not start with a gate of ours in its flags: take them out first. Passwords and
 answers that stand in a stock binary's old logs and events stay there.
 
-What each fix counts, logs and shows in events: [decision 0009](decisions/0009-what-a-refusal-tells.md).
+What each fix counts, logs and shows in events: [decision 0009](decisions/0009-what-a-refusal-tells.md). What the limits
+cost, and that legitimate use works as on stock: [security-use](../tools/labs/checks/security-use/README.md).
 
 ## Scanners
 
