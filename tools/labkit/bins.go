@@ -77,3 +77,12 @@ func (b *Binaries) Check(bins []Binary) error {
 	sort.Strings(missing)
 	return fmt.Errorf("missing binaries, build them with make or map them with --bin:\n  %s", strings.Join(missing, "\n  "))
 }
+
+// OurBuild reports whether b comes from _output/bin, that is, whether neither
+// a rule nor HOLDFAST_BIN_DIR names another place for it.
+func (bs *Binaries) OurBuild(b Binary) bool {
+	if os.Getenv("HOLDFAST_BIN_DIR") != "" {
+		return false
+	}
+	return bs.Path(b) == filepath.Join(bs.Dir, b.Base, b.Variant.Dir(), b.Name)
+}

@@ -1,8 +1,22 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package labkit runs labs: programs that start real cluster components,
-// drive one incident, and judge by an oracle whether it was reproduced.
+// Package labkit is what an author of labs sees: programs that start real cluster
+// components, drive one incident, and judge by an oracle whether it was reproduced.
+//
+// # Packages
+//
+// The kit is split by what it touches. Each package knows those before it only:
+//
+//	wait      to poll, bounded
+//	journal   what a run says and keeps: steps, facts, numbers, dumps
+//	process   a program as data, its health, its end
+//	machine   namespaces, network, cgroups, ports, what is left behind
+//	kube      certificates, etcd and the control plane; a client that records
+//	node      dockerd and kubelet in namespaces of their own; a whole cluster
+//	load      HTTP requests
+//	labkit    Lab, and Env, which embeds what is above
+//	run       the runner, outcomes, the cluster of the command up
 //
 // # Words
 //
@@ -34,6 +48,8 @@
 //		"time"
 //
 //		"holdfast/tools/labkit"
+//		"holdfast/tools/labkit/kube"
+//		"holdfast/tools/labkit/node"
 //	)
 //
 //	func init() {
@@ -54,15 +70,15 @@
 //	}
 //
 //	func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-//		c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-//			APIServer:         &labkit.APIServerConfig{Program: e.Stock("v1.9.11", "kube-apiserver")},
-//			ControllerManager: &labkit.ControllerManagerConfig{Program: e.UnderTest("v1.9.11", "kube-controller-manager")},
-//			// Scheduler: …, Nodes: []labkit.NodeConfig{{Name: "node1", Kubelet: e.UnderTest("v1.9.11", "kubelet")}},
+//		c, err := e.StartCluster(ctx, node.ClusterConfig{
+//			APIServer:         &kube.APIServerConfig{Program: e.Stock("v1.9.11", "kube-apiserver")},
+//			ControllerManager: &kube.ControllerManagerConfig{Program: e.UnderTest("v1.9.11", "kube-controller-manager")},
+//			// Scheduler: …, Nodes: []node.Config{{Name: "node1", Kubelet: e.UnderTest("v1.9.11", "kubelet")}},
 //		})
 //		if err != nil {
 //			return labkit.Result{}, err // an error is always Inconclusive
 //		}
-//		pods, err := c.Client.Record(ctx, labkit.Pods, "default") // every event from now on, with its time
+//		pods, err := c.Client.Record(ctx, kube.Pods, "default") // every event from now on, with its time
 //		if err != nil {
 //			return labkit.Result{}, err
 //		}
@@ -70,17 +86,17 @@
 //		if _, err := c.Client.CreateYAML(ctx, "default", rcYAML); err != nil {
 //			return labkit.Result{}, err
 //		}
-//		first, err := pods.Wait(ctx, 30*time.Second, "the first pod", func(ev labkit.RecordedEvent) bool {
+//		first, err := pods.Wait(ctx, 30*time.Second, "the first pod", func(ev kube.RecordedEvent) bool {
 //			return ev.Type == "ADDED"
 //		})
 //		if err != nil {
 //			return labkit.Result{}, err
 //		}
 //		e.Step("delete pod %s", first.Object.GetName())
-//		if err := c.Client.Delete(ctx, labkit.Pods, "default", first.Object.GetName()); err != nil {
+//		if err := c.Client.Delete(ctx, kube.Pods, "default", first.Object.GetName()); err != nil {
 //			return labkit.Result{}, err
 //		}
-//		_, err = pods.Wait(ctx, 30*time.Second, "another pod", func(ev labkit.RecordedEvent) bool {
+//		_, err = pods.Wait(ctx, 30*time.Second, "another pod", func(ev kube.RecordedEvent) bool {
 //			return ev.Type == "ADDED" && ev.Object.GetName() != first.Object.GetName()
 //		})
 //		if err != nil { // here the lack of a pod IS the incident, so it is a verdict and not an error
@@ -99,8 +115,8 @@
 //   - Name the lab in slugs.json: among the labs of the slug that it shows, with
 //     the gates that ours-gate-off switches off, or in "checks" if it shows no
 //     incident.
-//   - Never sleep as an oracle: use Recorder.Wait, Client.WaitFor or
-//     Env.WaitUntil, all of which are bounded.
+//   - Never sleep as an oracle: use kube.Recorder.Wait, kube.Client.WaitFor or
+//     wait.Until, all of which are bounded.
 //   - Distinguish "the incident did not happen" from "I could not tell": before
 //     you answer Absent, prove that the trigger happened (the pod ran, the
 //     kubelet did restart, the watch did close). Else return an error.

@@ -99,8 +99,8 @@ func StockBinary(base, name string) Binary { return Binary{base, Stock, name} }
 // BinaryUnderTest is Name of Base from the build of the variant that runs.
 func BinaryUnderTest(base, name string) Binary { return Binary{base, UnderTest, name} }
 
-// forVariant resolves UnderTest.
-func (b Binary) forVariant(v Variant) Binary {
+// For resolves UnderTest for a run of v.
+func (b Binary) For(v Variant) Binary {
 	if b.Variant == UnderTest {
 		b.Variant = buildOf(v)
 	}
@@ -147,6 +147,12 @@ type Lab struct {
 // Gates are the feature gates that the variant ours-gate-off sets to false.
 func (l *Lab) Gates() []string { return slices.Clone(l.gates) }
 
+// Slugs are those that the lab shows.
+func (l *Lab) Slugs() []string { return slices.Clone(l.slugs) }
+
+// Use says what slugs.json says of the lab, instead of UseTable.
+func (l *Lab) Use(gates, slugs []string) { l.gates, l.slugs = gates, slugs }
+
 // DefaultExpect is what a variant must answer unless the lab overrides it.
 var DefaultExpect = map[Variant]Verdict{Stock: Reproduced, Ours: Absent, GateOff: Reproduced}
 
@@ -166,11 +172,9 @@ func (l *Lab) Expected(v Variant) Verdict {
 }
 
 // Runs lists the variants in which the lab is run, in their order.
-func (l *Lab) Runs() []Variant { return slices.Clone(l.variants()) }
-
-func (l *Lab) variants() []Variant {
+func (l *Lab) Runs() []Variant {
 	if len(l.Variants) > 0 {
-		return l.Variants
+		return slices.Clone(l.Variants)
 	}
 	vs := []Variant{Stock, Ours}
 	if len(l.gates) > 0 {
@@ -179,7 +183,8 @@ func (l *Lab) variants() []Variant {
 	return vs
 }
 
-func (l *Lab) timeout(p Profile) time.Duration {
+// Bound is that of one variant's run.
+func (l *Lab) Bound(p Profile) time.Duration {
 	if l.Timeout != nil {
 		return l.Timeout(p)
 	}
@@ -203,7 +208,7 @@ func (l *Lab) validate() error {
 	case l.Run == nil:
 		return fmt.Errorf("lab %s: Run is missing", l.Name)
 	}
-	for _, v := range l.variants() {
+	for _, v := range l.Runs() {
 		if l.Expected(v) == "" {
 			return fmt.Errorf("lab %s: variant %q has no Expect", l.Name, v)
 		}
@@ -212,9 +217,6 @@ func (l *Lab) validate() error {
 }
 
 var registry = map[string]*Lab{}
-
-// hidden are labs that are in no list.
-var hidden = map[string]*Lab{}
 
 // Register adds a lab; call it from init. It panics on a malformed lab or a
 // second one of the same name, so that the mistake shows at the first run.
@@ -290,9 +292,6 @@ func Labs() []*Lab {
 // Find returns the lab of that name, or an error that lists the names.
 func Find(name string) (*Lab, error) {
 	if l := registry[name]; l != nil {
-		return l, nil
-	}
-	if l := hidden[name]; l != nil {
 		return l, nil
 	}
 	var names []string

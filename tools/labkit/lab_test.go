@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/slugs"
 )
 
 // TestExpand: a name is a lab's, else a room's, else left for Find.
@@ -32,22 +35,114 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// TestFailed: what is not as expected is named, and told apart from what could
-// not tell.
-func TestFailed(t *testing.T) {
-	f := &Failed{}
-	for _, o := range []Outcome{
-		{Variant: Stock, Expected: Reproduced, Verdict: Reproduced},
-		{Variant: Stock, Expected: Reproduced, Verdict: Inconclusive},
-		{Variant: Ours, Expected: Absent, Verdict: Reproduced},
-		{Variant: GateOff, Expected: Reproduced, Verdict: Absent},
+func TestUseTable(t *testing.T) {
+	saved := registry
+	defer func() { registry = saved }()
+	registry = map[string]*Lab{}
+	for _, n := range []string{"a", "b"} {
+		Register(Lab{Name: n, Summary: "s", Plan: func(Profile) []string { return nil }, Run: func(context.Context, *Env) (Result, error) { return Result{}, nil }})
+	}
+	use := func(labs, checks string) error {
+		table, err := slugs.Parse([]byte(`{"slugs": [{"slug": "x", "kind": "fix", "forms": [{"bases": ["v1.9.11"], "gates": {"G": true, "H": false}, "labs": {` + labs + `}}]}], "checks": [` + checks + `]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return UseTable(table)
+	}
+	if err := use(`"a": ["H", "G"]`, `"b"`); err != nil {
+		t.Fatal(err)
+	}
+	if a := registry["a"]; strings.Join(a.Gates(), " ") != "G H" || len(a.Runs()) != 3 || len(registry["b"].Runs()) != 2 {
+		t.Errorf("%+v", a)
+	}
+	if err := use(`"a": []`, ``); exit.Code(err) != 1 || !strings.Contains(err.Error(), "lab b is not in slugs.json") {
+		t.Error(err)
+	}
+	if err := use(`"a": [], "c": []`, `"b"`); exit.Code(err) != 1 || !strings.Contains(err.Error(), "names the lab c") {
+		t.Error(err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	ok := Lab{Name: "a-b", Summary: "s", Plan: func(Profile) []string { return nil }, Run: func(context.Context, *Env) (Result, error) { return Result{}, nil }}
+	if err := ok.validate(); err != nil {
+		t.Error(err)
+	}
+	for want, f := range map[string]func(*Lab){
+		"Name must be":    func(l *Lab) { l.Name = "A" },
+		"Summary must be": func(l *Lab) { l.Summary = "a\nb" },
+		"Plan is missing": func(l *Lab) { l.Plan = nil },
+		"Run is missing":  func(l *Lab) { l.Run = nil },
+		"has no Expect":   func(l *Lab) { l.Variants = []Variant{"x"} },
 	} {
-		f.add("x", o)
+		l := ok
+		f(&l)
+		if err := l.validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
 	}
-	if got, want := strings.Join(f.Labs, ", "), "x (stock), x (ours), x (ours-gate-off)"; got != want {
-		t.Errorf("Labs: %s, want %s", got, want)
+}
+
+func TestExpectedAndVariants(t *testing.T) {
+	l := Lab{}
+	if l.Expected(Stock) != Reproduced || l.Expected(Ours) != Absent || l.Expected(GateOff) != Reproduced {
+		t.Error("defaults")
 	}
-	if got, want := strings.Join(f.Wrong, ", "), "x (ours), x (ours-gate-off)"; got != want {
-		t.Errorf("Wrong: %s, want %s", got, want)
+	if n := len(l.Runs()); n != 2 {
+		t.Errorf("%d variants without gates", n)
+	}
+	for v, want := range map[Variant]Verdict{"ours -a": Reproduced, "ours -b": Absent, "ours -a -b": Reproduced, "stock -a": "", "x": ""} {
+		l := Lab{slugs: []string{"a"}}
+		if got := l.Expected(v); got != want {
+			t.Errorf("%s: %q, want %q", v, got, want)
+		}
+	}
+	l = Lab{gates: []string{"X", "Y"}, Expect: map[Variant]Verdict{Stock: Absent}}
+	if l.Expected(Stock) != Absent || l.Expected(Ours) != Absent || len(l.Runs()) != 3 {
+		t.Error("overridden")
+	}
+	e := &Env{Lab: &l, Variant: GateOff, Bins: &Binaries{Dir: "/b"}}
+	p := e.UnderTest("v1.9.11", "kubelet")
+	if got := strings.Join(p.GateArgs(), " "); got != "--feature-gates=X=false,Y=false" || p.Path != "/b/v1.9.11/ours/kubelet" {
+		t.Errorf("%+v %s", p, got)
+	}
+	if p = e.Stock("v1.8.15", "kubelet"); len(p.GateArgs()) != 0 || p.Path != "/b/v1.8.15/stock/kubelet" || p.Minor() != 8 {
+		t.Errorf("%+v", p)
+	}
+	e.Variant = Ours
+	if p = e.UnderTest("v1.9.11", "kubelet").WithGates(map[string]bool{"Z": true}); strings.Join(p.GateArgs(), "") != "--feature-gates=Z=true" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestBinaries(t *testing.T) {
+	t.Setenv("HOLDFAST_BIN_DIR", "")
+	t.Setenv("HOLDFAST_BIN_MAP", "v1.9.11/stock=/env")
+	b, err := NewBinaries("/repo", []string{"v1.9.11/ours/kubelet=/k", "v1.8.15/stock=/old"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for bin, want := range map[Binary]string{
+		{"v1.9.11", "stock", "kubelet"}: "/env/kubelet",
+		{"v1.9.11", "ours", "kubelet"}:  "/k",
+		{"v1.9.11", "ours", "kcm"}:      "/repo/_output/bin/v1.9.11/ours/kcm",
+		{"v1.8.15", "stock", "kubelet"}: "/old/kubelet",
+	} {
+		if got := b.Path(bin); got != want {
+			t.Errorf("%v: %s, want %s", bin, got, want)
+		}
+	}
+	err = b.Check([]Binary{{"v1.9.11", "ours", "kubelet"}})
+	if err == nil || !strings.Contains(err.Error(), "/k (v1.9.11/ours/kubelet)") {
+		t.Errorf("got %v", err)
+	}
+	t.Setenv("HOLDFAST_BIN_DIR", "/elsewhere")
+	if b, err = NewBinaries("/repo", nil); err != nil || b.Path(Binary{"v1", "ours", "x"}) != "/elsewhere/v1/ours/x" {
+		t.Errorf("%v %v", b, err)
+	}
+	for _, bad := range []string{"x", "x=y", "a/b/c/d=e", "a/b="} {
+		if _, err := NewBinaries("/repo", []string{bad}); err == nil {
+			t.Errorf("accepted %q", bad)
+		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -26,6 +25,7 @@ import (
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
 	_ "holdfast/tools/labs" // every lab registers itself
 )
 
@@ -41,7 +41,7 @@ func Main(args []string) int {
 }
 
 func labCmd() *cobra.Command {
-	o := labkit.Options{}
+	o := run.Options{}
 	var profile string
 	var variants []string
 	var all bool
@@ -81,7 +81,7 @@ func labCmd() *cobra.Command {
 				}
 				o.Only = append(o.Only, v)
 			}
-			needs, err := labkit.NeedsOf(args, o.Only)
+			needs, err := run.NeedsOf(args, o.Only)
 			if err != nil {
 				return exit.Usagef("%v", err)
 			}
@@ -90,7 +90,7 @@ func labCmd() *cobra.Command {
 			if err := build(ctx, c, needs, o.Bins); err != nil {
 				return err
 			}
-			_, err = labkit.RunLabs(ctx, args, o)
+			_, err = run.Labs(ctx, args, o)
 			return err
 		},
 	}
@@ -176,7 +176,7 @@ func needsCmd() *cobra.Command {
 			if err := useTable(c); err != nil {
 				return err
 			}
-			needs, err := labkit.NeedsOf(labkit.SuiteNames(), nil)
+			needs, err := run.NeedsOf(run.SuiteNames(), nil)
 			if err != nil {
 				return err
 			}
@@ -187,49 +187,8 @@ func needsCmd() *cobra.Command {
 	}
 }
 
-// outcomesCmd prints what the last runs answered.
-func outcomesCmd() *cobra.Command {
-	var profile, format string
-	c := &cobra.Command{
-		Use: "outcomes [NAME...]", Short: "Print the last outcomes of labs; without a name of all",
-		Example: `  lab outcomes
-  lab outcomes hash-collision --format markdown`,
-		RunE: func(c *cobra.Command, names []string) error {
-			root, err := base.FindRoot(rootFlag(c))
-			if err != nil {
-				return err
-			}
-			if !slices.Contains(labkit.Formats, format) {
-				return exit.Usagef("--format %q: it is one of %s", format, strings.Join(labkit.Formats, ", "))
-			}
-			if p := labkit.Profile(profile); p != labkit.Short && p != labkit.Long {
-				return exit.Usagef("--profile %q: it is short or long", profile)
-			}
-			names = labkit.Expand(names)
-			for _, n := range names {
-				if _, err := labkit.Find(n); err != nil {
-					return exit.Usagef("%v", err)
-				}
-			}
-			if len(names) == 0 {
-				for _, l := range labkit.Labs() {
-					names = append(names, l.Name)
-				}
-			}
-			outcomes, err := labkit.LastOutcomes(root, names, labkit.Profile(profile))
-			if err != nil {
-				return err
-			}
-			return labkit.PrintOutcomes(c.OutOrStdout(), outcomes, format)
-		},
-	}
-	c.Flags().StringVar(&profile, "profile", "short", "short or long")
-	c.Flags().StringVar(&format, "format", "text", strings.Join(labkit.Formats, ", "))
-	return c
-}
-
 func suiteCmd() *cobra.Command {
-	o := labkit.Options{}
+	o := run.Options{}
 	var profile, results string
 	c := &cobra.Command{
 		Use: "suite", Short: "Run the labs of make test side by side; it builds nothing", Args: exit.NoArgs,
@@ -240,9 +199,9 @@ func suiteCmd() *cobra.Command {
 			o.Out, o.Root, o.Profile = c.OutOrStdout(), rootFlag(c), labkit.Profile(profile)
 			ctx, cancel := signalled()
 			defer cancel()
-			outcomes, err := labkit.RunSuite(ctx, o)
+			outcomes, err := run.Suite(ctx, o)
 			if results != "" {
-				err = errors.Join(err, labkit.WriteOutcomes(results, outcomes))
+				err = errors.Join(err, run.WriteOutcomes(results, outcomes))
 			}
 			return err
 		},
@@ -255,13 +214,13 @@ func suiteCmd() *cobra.Command {
 
 func innerCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: labkit.InnerCommand + " REQUEST", Hidden: true, Args: cobra.ExactArgs(1), SilenceUsage: true,
-		RunE: func(_ *cobra.Command, args []string) error { return labkit.RunInner(args[0]) },
+		Use: run.InnerCommand + " REQUEST", Hidden: true, Args: cobra.ExactArgs(1), SilenceUsage: true,
+		RunE: func(_ *cobra.Command, args []string) error { return run.Inner(args[0]) },
 	}
 }
 
 func upCmd() *cobra.Command {
-	o := labkit.UpOptions{}
+	o := run.UpOptions{}
 	var variant string
 	c := &cobra.Command{
 		Use:   "up",
@@ -278,10 +237,10 @@ func upCmd() *cobra.Command {
 			}
 			ctx, cancel := signalled()
 			defer cancel()
-			if err := build(ctx, c, labkit.UpNeeds(o.Base, o.Variant), o.Bins); err != nil {
+			if err := build(ctx, c, run.UpNeeds(o.Base, o.Variant), o.Bins); err != nil {
 				return err
 			}
-			return labkit.Up(ctx, o)
+			return run.Up(ctx, o)
 		},
 	}
 	c.Flags().StringVar(&variant, "variant", "ours", "whose kube-controller-manager and kubelet: ours or stock")
@@ -297,18 +256,18 @@ func downCmd() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()
-			return labkit.Down(ctx, rootFlag(c), c.OutOrStdout())
+			return run.Down(ctx, rootFlag(c), c.OutOrStdout())
 		},
 	}
 }
 
 func upServeCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: labkit.UpServeCommand + " REQUEST", Hidden: true, Args: cobra.ExactArgs(1), SilenceUsage: true,
+		Use: run.UpServeCommand + " REQUEST", Hidden: true, Args: cobra.ExactArgs(1), SilenceUsage: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			ctx, cancel := signalled()
 			defer cancel()
-			return labkit.UpServe(ctx, args[0])
+			return run.UpServe(ctx, args[0])
 		},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go/token"
 	"hash/maphash"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -442,7 +443,39 @@ var directions = []direction{
 	{"./cmd/holdfast", []string{"holdfast/tools/labkit", "holdfast/tools/labs", "k8s.io", "sigs.k8s.io"}, "the build tool links neither labs nor Kubernetes"},
 	{"./cmd/lab", []string{"holdfast/tools/internal/builder", "holdfast/tools/internal/tree", "holdfast/tools/internal/patch", "holdfast/tools/internal/upstreamtest", "holdfast/tools/internal/ci", "holdfast/tools/internal/cli"},
 		"labs take the build tool's results from the disk"},
-	{"./labkit", []string{"holdfast/tools/labs", "holdfast/tools/internal/labcmd"}, "the kit knows no lab"},
+	{"./labkit/...", []string{"holdfast/tools/labs", "holdfast/tools/internal/labcmd"}, "the kit knows no lab"},
+	{"./labs/...", []string{kit + "/run", "holdfast/tools/internal/labcmd"}, "a lab does not know who runs it"},
+}
+
+const kit = "holdfast/tools/labkit"
+
+// kitLayers are the packages of the kit, by their path below tools/: one may import
+// those that stand before it.
+var kitLayers = []string{"labkit/wait", "labkit/journal", "labkit/process", "labkit/machine", "labkit/kube", "labkit/node",
+	"labkit/load", "labkit", "labkit/run"}
+
+// layerFaults finds imports of a package of the kit by one that stands before it in
+// layers, and packages that are in layers or in imports only. imports are by import
+// path, of each package of the kit.
+func layerFaults(layers []string, imports map[string][]string) []string {
+	var bad []string
+	layer := func(pkg string) int { return slices.Index(layers, strings.TrimPrefix(pkg, "holdfast/tools/")) }
+	for _, pkg := range slices.Sorted(maps.Keys(imports)) {
+		if layer(pkg) < 0 {
+			bad = append(bad, fmt.Sprintf("tools: %s has no place in kitLayers", pkg))
+		}
+		for _, p := range imports[pkg] {
+			if (p == kit || strings.HasPrefix(p, kit+"/")) && layer(p) >= layer(pkg) {
+				bad = append(bad, fmt.Sprintf("tools: %s imports %s, which is above it", pkg, p))
+			}
+		}
+	}
+	for _, l := range layers {
+		if _, ok := imports["holdfast/tools/"+l]; !ok {
+			bad = append(bad, fmt.Sprintf("tools: kitLayers has %s, which is no package", l))
+		}
+	}
+	return bad
 }
 
 // directionFaults finds in what a program links what it must not.

@@ -131,3 +131,12 @@ func TestFindsMakefileFaults(t *testing.T) {
 		}
 	}
 }
+
+func TestFindsUpwardImports(t *testing.T) {
+	layers := []string{"labkit/a", "labkit/b", "labkit"}
+	below := map[string][]string{"holdfast/tools/labkit/a": {"fmt"}, "holdfast/tools/labkit/b": {"holdfast/tools/labkit/a", "holdfast/tools/internal/base"},
+		"holdfast/tools/labkit": {"holdfast/tools/labkit/a"}}
+	found(t, layerFaults(layers, below))
+	found(t, layerFaults(layers, map[string][]string{"holdfast/tools/labkit/a": {"holdfast/tools/labkit"}, "holdfast/tools/labkit": nil, "holdfast/tools/labkit/x": nil}),
+		"labkit/a imports holdfast/tools/labkit, which is above", "labkit/x has no place", "kitLayers has labkit/b")
+}

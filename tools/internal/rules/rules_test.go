@@ -269,3 +269,19 @@ func TestDirections(t *testing.T) {
 		report(t, directionFaults(d, strings.Fields(string(out))))
 	}
 }
+
+// TestLayers: the packages of the kit import downwards only. Test files may know more.
+func TestLayers(t *testing.T) {
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./labkit/...")
+	cmd.Dir = filepath.Join(checkout(t).root, "tools")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list ./labkit/...: %v", err)
+	}
+	imports := map[string][]string{}
+	for _, l := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		f := strings.Fields(l)
+		imports[f[0]] = f[1:]
+	}
+	report(t, layerFaults(kitLayers, imports))
+}

@@ -52,6 +52,8 @@ func TestSlugs(t *testing.T) {
 	report(t, h.patchFaults())
 	report(t, h.overlayFaults())
 	report(t, h.nameFaults())
+	report(t, h.metricFaults())
+	report(t, h.ladderFaults())
 	report(t, h.formFaults())
 	report(t, h.folderFaults())
 }
@@ -196,7 +198,7 @@ func (h *house) nameFaults() []string {
 	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
 		for tree, file := range h.overlayFiles(name) {
 			s := h.table.OfFile(name, tree)
-			if s == nil || !strings.HasSuffix(tree, ".go") || slices.Contains(oldNames, tree) || s.Kind == slugs.Tool ||
+			if s == nil || !strings.HasSuffix(tree, ".go") || slices.Contains(oldNames, tree) ||
 				slices.ContainsFunc(s.Form(name).Overlay, func(p string) bool { return strings.HasSuffix(p, "/**") && slugs.Match(p, tree) }) {
 				continue
 			}
@@ -243,7 +245,7 @@ func (h *house) formFaults() []string {
 					say("its gates are %v, its overlay registers %v in base %s", f.Gates, got, name)
 				}
 			}
-			if s.Kind != slugs.Toolchain && s.Kind != slugs.Tool && f.Page == "" {
+			if s.Kind != slugs.Toolchain && f.Page == "" {
 				say("no \"page\" for %s", strings.Join(f.Bases, ", "))
 			}
 			if f.Page != "" {

@@ -17,6 +17,10 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -57,17 +61,17 @@ func init() {
 
 type lab struct {
 	e    *labkit.Env
-	c    *labkit.Cluster
-	node *labkit.Node
+	c    *node.Cluster
+	node *node.Node
 	ips  map[string]string // the address that a pod has or had first
 }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer: &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager"),
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager"),
 			ExtraArgs: []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + podNet, "--configure-cloud-routes=false"}},
-		Nodes: []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(old, "kubelet"),
+		Nodes: []node.Config{{Name: "node1", Kubelet: e.Stock(old, "kubelet"),
 			KubeletArgs: []string{"--network-plugin=kubenet", "--cni-bin-dir=/usr/lib/cni", "--hairpin-mode=none", "--non-masquerade-cidr=0.0.0.0/0", "--v=4"}}},
 	})
 	if err != nil {
@@ -96,7 +100,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		return labkit.Result{}, err
 	}
 	// kubenet cannot take a pod down before the kubelet knows the node's PodCIDR.
-	if err := l.e.WaitUntil(ctx, "kubenet is ready", time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "kubenet is ready", time.Minute, func(context.Context) (bool, error) {
 		s, err := l.node.Kubelet.LastRunLog()
 		return strings.Contains(s, "CIDR: "), err
 	}); err != nil {
@@ -122,8 +126,8 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	if err := l.removeContainers(ctx, "gone"); err != nil {
 		return labkit.Result{}, err
 	}
-	if _, err := c.Client.WaitFor(ctx, labkit.Pods, ns, "gone", 2*time.Minute, "runs again", func(o *labkit.Object) (bool, error) {
-		return kubeletlab.PodReady(o) && labkit.String(o, "status", "podIP") != l.ips["gone"], nil
+	if _, err := c.Client.WaitFor(ctx, kube.Pods, ns, "gone", 2*time.Minute, "runs again", func(o *kube.Object) (bool, error) {
+		return kubeletlab.PodReady(o) && kube.String(o, "status", "podIP") != l.ips["gone"], nil
 	}); err != nil {
 		return labkit.Result{}, err
 	}
@@ -209,17 +213,17 @@ spec:
     imagePullPolicy: IfNotPresent
     ports: [{containerPort: 8080, hostPort: %d}]
     readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
-`, name, labkit.WebImage("v1"), port))
+`, name, node.WebImage("v1"), port))
 	if err != nil {
 		return err
 	}
-	o, err := l.c.Client.WaitFor(ctx, labkit.Pods, ns, name, 2*time.Minute, "is ready", func(o *labkit.Object) (bool, error) {
+	o, err := l.c.Client.WaitFor(ctx, kube.Pods, ns, name, 2*time.Minute, "is ready", func(o *kube.Object) (bool, error) {
 		return kubeletlab.PodReady(o), nil
 	})
 	if err != nil {
 		return err
 	}
-	l.ips[name] = labkit.String(o, "status", "podIP")
+	l.ips[name] = kube.String(o, "status", "podIP")
 	return nil
 }
 
@@ -228,7 +232,7 @@ func (l *lab) serves(ctx context.Context, name string, port int) []string {
 	url := fmt.Sprintf("http://%s:%d/", l.node.IP, port)
 	var last error
 	for range 3 { // a rule of another pod may take some of the connections
-		body, err := labkit.HTTPGet(ctx, url)
+		body, err := load.Get(ctx, url)
 		if err == nil && !strings.HasSuffix(strings.TrimSpace(body), " "+name) {
 			err = fmt.Errorf("answered by %q", strings.TrimSpace(body))
 		}
@@ -245,13 +249,13 @@ func (l *lab) serves(ctx context.Context, name string, port int) []string {
 // delete deletes a pod, waits until it is gone and its containers have ended,
 // and says what of it is left after that.
 func (l *lab) delete(ctx context.Context, name string) ([]string, error) {
-	if err := l.c.Client.Delete(ctx, labkit.Pods, ns, name); err != nil {
+	if err := l.c.Client.Delete(ctx, kube.Pods, ns, name); err != nil {
 		return nil, err
 	}
-	if err := l.c.Client.WaitGone(ctx, labkit.Pods, ns, name, time.Minute); err != nil {
+	if err := l.c.Client.WaitGone(ctx, kube.Pods, ns, name, time.Minute); err != nil {
 		return nil, err
 	}
-	if err := l.e.WaitUntil(ctx, "no container of pod "+name+" runs", time.Minute, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "no container of pod "+name+" runs", time.Minute, func(ctx context.Context) (bool, error) {
 		s, err := kubeletlab.Take(ctx, l.node)
 		for _, c := range s {
 			if c.Pod == name {
@@ -269,7 +273,7 @@ func (l *lab) delete(ctx context.Context, name string) ([]string, error) {
 // that the pod had, and says which are left.
 func (l *lab) left(ctx context.Context, name string, bound time.Duration) []string {
 	var rules []string
-	if err := l.e.WaitUntil(ctx, "no rule for pod "+name, bound, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "no rule for pod "+name, bound, func(ctx context.Context) (bool, error) {
 		out, err := l.node.Output(ctx, "iptables-save", "-t", "nat")
 		if err != nil {
 			return false, err
@@ -297,7 +301,7 @@ func (l *lab) removeContainers(ctx context.Context, name string) error {
 		return err
 	}
 	for _, c := range cs {
-		if c.Labels[labkit.LabelPod] == name {
+		if c.Labels[node.LabelPod] == name {
 			if err := l.node.Docker.Call(ctx, http.MethodDelete, "/containers/"+c.ID+"?force=1", "", nil, nil); err != nil {
 				return err
 			}

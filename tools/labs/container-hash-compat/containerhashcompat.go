@@ -15,6 +15,10 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -100,8 +104,8 @@ func chain(v labkit.Variant, p labkit.Profile) []step {
 
 type lab struct {
 	e    *labkit.Env
-	c    *labkit.Cluster
-	node *labkit.Node
+	c    *node.Cluster
+	node *node.Node
 	// extra pods were created by ours and must survive going back.
 	extra []string
 	// changes is the restart count that the pod changed must have, one for each step.
@@ -116,10 +120,10 @@ type outcome struct {
 }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock("v1.7.0", "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}}},
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: e.Stock("v1.7.0", "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
@@ -193,7 +197,7 @@ func (l *lab) create(ctx context.Context) error {
 // ready waits until every pod is ready (those without a probe run, then).
 func (l *lab) ready(ctx context.Context, bound time.Duration) error {
 	want := len(kinds) + len(l.extra) + 2
-	_, err := l.c.Client.WaitList(ctx, labkit.Pods, ns, "", bound, "all ready", func(pods []labkit.Object) (bool, error) {
+	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", bound, "all ready", func(pods []kube.Object) (bool, error) {
 		n := 0
 		for i := range pods {
 			if kubeletlab.PodReady(&pods[i]) {
@@ -217,13 +221,13 @@ func (l *lab) agreed(ctx context.Context, bound time.Duration) (kubeletlab.Snaps
 		return nil, err
 	}
 	var s kubeletlab.Snapshot
-	_, err := l.c.Client.WaitList(ctx, labkit.Pods, ns, "", bound, "name the containers that run", func(pods []labkit.Object) (bool, error) {
+	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", bound, "name the containers that run", func(pods []kube.Object) (bool, error) {
 		var err error
 		if s, err = kubeletlab.Take(ctx, l.node); err != nil {
 			return false, err
 		}
 		for i := range pods {
-			for name, id := range labkit.ContainerIDs(&pods[i]) {
+			for name, id := range kube.ContainerIDs(&pods[i]) {
 				if got := s[ns+"/"+pods[i].GetName()+"/"+name].ID; got != id && !strings.HasPrefix(pods[i].GetName(), "static-") {
 					return false, fmt.Errorf("container %s of pod %s: the API has %.12s, docker %.12s", name, pods[i].GetName(), id, got)
 				}
@@ -236,13 +240,13 @@ func (l *lab) agreed(ctx context.Context, bound time.Duration) (kubeletlab.Snaps
 
 // restartCounts of all containers by "pod/container", static pods left out.
 func (l *lab) restartCounts(ctx context.Context) (map[string]int64, error) {
-	pods, err := l.c.Client.List(ctx, labkit.Pods, ns, "")
+	pods, err := l.c.Client.List(ctx, kube.Pods, ns, "")
 	if err != nil {
 		return nil, err
 	}
 	counts := map[string]int64{}
 	for i := range pods {
-		for _, c := range labkit.Slice(&pods[i], "status", "containerStatuses") {
+		for _, c := range kube.Slice(&pods[i], "status", "containerStatuses") {
 			m := c.(map[string]any)
 			n, _ := m["restartCount"].(int64)
 			counts[pods[i].GetName()+"/"+m["name"].(string)] = n
@@ -269,8 +273,8 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, er
 		return o, err
 	}
 	l.changes++
-	image := labkit.WebImage(map[bool]string{true: "v2", false: "v1"}[l.changes%2 == 1])
-	if _, err := l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, changed,
+	image := node.WebImage(map[bool]string{true: "v2", false: "v1"}[l.changes%2 == 1])
+	if _, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, changed,
 		fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image)); err != nil {
 		return o, err
 	}
@@ -358,7 +362,7 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, er
 		if k.hostPort == 0 {
 			continue
 		}
-		if _, err := labkit.HTTPGet(ctx, fmt.Sprintf("http://%s:%d/", l.node.IP, k.hostPort)); err != nil {
+		if _, err := load.Get(ctx, fmt.Sprintf("http://%s:%d/", l.node.IP, k.hostPort)); err != nil {
 			problem("host port %d of %s: %v", k.hostPort, k.name, err)
 		}
 	}
@@ -390,12 +394,12 @@ func (l *lab) more(ctx context.Context, s step, backNext bool) error {
 	}
 	if s.back {
 		for _, name := range l.extra {
-			if err := l.c.Client.Delete(ctx, labkit.Pods, ns, name); err != nil {
+			if err := l.c.Client.Delete(ctx, kube.Pods, ns, name); err != nil {
 				return err
 			}
 		}
 		l.extra = nil
-		if err := l.e.WaitUntil(ctx, "the containers of the deleted pods are gone", time.Minute, func(ctx context.Context) (bool, error) {
+		if err := wait.Until(ctx, "the containers of the deleted pods are gone", time.Minute, func(ctx context.Context) (bool, error) {
 			snap, err := kubeletlab.Take(ctx, l.node)
 			for _, c := range snap {
 				if strings.HasPrefix(c.Pod, "by-ours-") {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/node"
 )
 
 const ns = "default"
@@ -86,9 +86,9 @@ var kinds = []kind{
 
 const changed = "changed"
 
-func (k kind) yaml(node string) string {
+func (k kind) yaml(on string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {app: hash}}\nspec:\n  nodeName: %s\n  terminationGracePeriodSeconds: 2\n", k.name, node)
+	fmt.Fprintf(&b, "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {app: hash}}\nspec:\n  nodeName: %s\n  terminationGracePeriodSeconds: 2\n", k.name, on)
 	if k.pod != "" {
 		fmt.Fprintf(&b, "  %s\n", k.pod)
 	}
@@ -96,7 +96,7 @@ func (k kind) yaml(node string) string {
 	if k.container != "" {
 		fmt.Fprintf(&b, "    %s\n", k.container)
 	}
-	return strings.ReplaceAll(b.String(), "IMAGE", labkit.WebImage("v1"))
+	return strings.ReplaceAll(b.String(), "IMAGE", node.WebImage("v1"))
 }
 
 // daemonSet and staticPod are the two kinds that no one creates through the API.
@@ -112,7 +112,7 @@ spec:
       terminationGracePeriodSeconds: 2
       containers:
       - {name: main, image: %q, imagePullPolicy: IfNotPresent}
-`, labkit.WebImage("v1"))
+`, node.WebImage("v1"))
 }
 
 func staticPod() string {
@@ -124,5 +124,5 @@ spec:
   terminationGracePeriodSeconds: 2
   containers:
   - {name: main, image: %q, imagePullPolicy: IfNotPresent}
-`, ns, labkit.WebImage("v1"))
+`, ns, node.WebImage("v1"))
 }

@@ -17,6 +17,10 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 )
 
 const (
@@ -67,9 +71,9 @@ type wrong struct{ error }
 
 type lab struct {
 	e   *labkit.Env
-	c   *labkit.Cluster
-	cm  *labkit.ControllerManager
-	eps *labkit.Recorder
+	c   *node.Cluster
+	cm  *kube.ControllerManager
+	eps *kube.Recorder
 	n   int // controller managers started so far
 }
 
@@ -120,8 +124,8 @@ func hasFlag(ctx context.Context, program string) (bool, error) {
 
 func (l *lab) start(ctx context.Context) error {
 	var err error
-	l.c, err = l.e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer: &labkit.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
 	})
 	if err != nil {
 		return err
@@ -129,12 +133,12 @@ func (l *lab) start(ctx context.Context) error {
 	if err := l.swap(ctx, ""); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, labkit.ServiceAccounts, ns, "default", 90*time.Second, "with a token", func(o *labkit.Object) (bool, error) {
-		return len(labkit.Slice(o, "secrets")) > 0, nil
+	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, ns, "default", 90*time.Second, "with a token", func(o *kube.Object) (bool, error) {
+		return len(kube.Slice(o, "secrets")) > 0, nil
 	}); err != nil {
 		return err
 	}
-	if l.eps, err = l.c.Client.Record(ctx, labkit.Endpoints, ns); err != nil {
+	if l.eps, err = l.c.Client.Record(ctx, kube.Endpoints, ns); err != nil {
 		return err
 	}
 	if _, err := l.c.Client.CreateYAML(ctx, ns, `
@@ -170,7 +174,7 @@ spec: {nodeName: node1, containers: [{name: web, image: none, ports: [{container
 // set is what a kubelet does that publishes a pod's readiness.
 func (l *lab) set(ctx context.Context, i int, ready bool) error {
 	status := map[bool]string{true: "True", false: "False"}[ready]
-	_, err := l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, pod(i), fmt.Sprintf(
+	_, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, pod(i), fmt.Sprintf(
 		`{"status":{"phase":"Running","podIP":"10.91.1.%d","conditions":[{"type":"Ready","status":%q}]}}`, i+1, status), "status")
 	return err
 }
@@ -195,16 +199,16 @@ func (l *lab) swap(ctx context.Context, period string) error {
 	}
 	l.n++
 	var err error
-	l.cm, err = l.e.StartControllerManager(ctx, l.c.APIServer, labkit.ControllerManagerConfig{
+	l.cm, err = l.e.StartControllerManager(ctx, l.c.APIServer, kube.ControllerManagerConfig{
 		Name: fmt.Sprintf("kube-controller-manager-%d", l.n), Program: l.e.UnderTest(base, "kube-controller-manager"), ExtraArgs: args})
 	return err
 }
 
 // ready waits until so many addresses are ready, and the controller's queue is empty.
 func (l *lab) ready(ctx context.Context, n int) error {
-	return l.e.WaitUntil(ctx, fmt.Sprintf("%d ready addresses", n), time.Minute, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, fmt.Sprintf("%d ready addresses", n), time.Minute, func(ctx context.Context) (bool, error) {
 		ep := l.eps.Latest(ns, "web")
-		if ep == nil || len(labkit.ReadyAddresses(ep)) != n {
+		if ep == nil || len(kube.ReadyAddresses(ep)) != n {
 			return false, nil
 		}
 		return true, nil
@@ -297,7 +301,7 @@ func (l *lab) settled(ctx context.Context, n int) error {
 	if err := l.ready(ctx, n); err != nil {
 		return err
 	}
-	return l.e.WaitUntil(ctx, "no update of the Endpoints for 6 s", time.Minute, func(context.Context) (bool, error) {
+	return wait.Until(ctx, "no update of the Endpoints for 6 s", time.Minute, func(context.Context) (bool, error) {
 		evs := l.eps.Of(ns, "web")
 		return time.Since(evs[len(evs)-1].Time) > 6*time.Second, nil
 	})
@@ -312,7 +316,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // metrics are those of the endpoints controller's queue.
 func (l *lab) metrics(ctx context.Context) (adds, retries float64, err error) {
-	text, err := labkit.HTTPGet(ctx, l.cm.URL+"/metrics")
+	text, err := load.Get(ctx, l.cm.URL+"/metrics")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -384,7 +388,7 @@ func (l *lab) five(ctx context.Context, _ result) error {
 	if r.retries < 1 {
 		return wrong{fmt.Errorf("period 5s: the page says that each wait counts as a retry: %v", r)}
 	}
-	config, err := labkit.HTTPGet(ctx, l.cm.URL+"/configz")
+	config, err := load.Get(ctx, l.cm.URL+"/configz")
 	if err != nil {
 		return err
 	}
@@ -402,11 +406,11 @@ func (l *lab) five(ctx context.Context, _ result) error {
 	}
 	pause(ctx, 500*time.Millisecond)
 	changed := time.Now()
-	if _, err := l.c.Client.PatchMerge(ctx, labkit.Services, ns, "web", `{"spec":{"ports":[{"port":80,"targetPort":8081,"protocol":"TCP"}]}}`); err != nil {
+	if _, err := l.c.Client.PatchMerge(ctx, kube.Services, ns, "web", `{"spec":{"ports":[{"port":80,"targetPort":8081,"protocol":"TCP"}]}}`); err != nil {
 		return err
 	}
-	ev, err := l.eps.Wait(ctx, 20*time.Second, "the Service's new port", func(ev labkit.RecordedEvent) bool {
-		return ev.Time.After(begin) && strings.Contains(fmt.Sprint(labkit.Field(ev.Object, "subsets")), "8081")
+	ev, err := l.eps.Wait(ctx, 20*time.Second, "the Service's new port", func(ev kube.RecordedEvent) bool {
+		return ev.Time.After(begin) && strings.Contains(fmt.Sprint(kube.Field(ev.Object, "subsets")), "8081")
 	})
 	if err != nil {
 		return err
@@ -421,7 +425,7 @@ func (l *lab) five(ctx context.Context, _ result) error {
 		return err
 	}
 	begin = time.Now()
-	if err := l.c.Client.DeleteNow(ctx, labkit.Pods, ns, pod(0)); err != nil {
+	if err := l.c.Client.DeleteNow(ctx, kube.Pods, ns, pod(0)); err != nil {
 		return err
 	}
 	if err := l.ready(ctx, 0); err != nil {
@@ -458,7 +462,7 @@ func (l *lab) killed(ctx context.Context, _ result) error {
 			}
 		}
 		pause(ctx, time.Duration(l.e.Rand.IntN(3000))*time.Millisecond)
-		if n := len(labkit.ReadyAddresses(l.eps.Latest(ns, "web"))); n != pods {
+		if n := len(kube.ReadyAddresses(l.eps.Latest(ns, "web"))); n != pods {
 			return fmt.Errorf("%d addresses are ready before the controller manager is killed: no change waits", n)
 		}
 		if err := l.swap(ctx, ""); err != nil {

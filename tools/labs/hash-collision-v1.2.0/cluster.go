@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/wait"
 )
 
 const (
@@ -35,9 +37,9 @@ const (
 // ready, as their kubelets would.
 type cluster struct {
 	e      *labkit.Env
-	api    *labkit.APIServer
-	client *labkit.Client
-	cm     *labkit.ControllerManager
+	api    *kube.APIServer
+	client *kube.Client
+	cm     *kube.ControllerManager
 	starts int
 
 	kubeletDone chan struct{}
@@ -47,17 +49,17 @@ type cluster struct {
 
 // start starts the control plane with the controller manager p. The returned
 // function ends the loop that stands for the kubelets.
-func start(ctx context.Context, e *labkit.Env, p labkit.Program) (*cluster, func(), error) {
+func start(ctx context.Context, e *labkit.Env, p kube.Program) (*cluster, func(), error) {
 	c := &cluster{e: e, kubeletDone: make(chan struct{})}
 	e.Step("start etcd with its v2 API, and kube-apiserver %s", base)
-	et, err := e.StartEtcd(ctx, labkit.EtcdConfig{V2: true})
+	et, err := e.StartEtcd(ctx, kube.EtcdConfig{V2: true})
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.api, err = e.StartAPIServer(ctx, et, labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")}); err != nil {
+	if c.api, err = e.StartAPIServer(ctx, et, kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")}); err != nil {
 		return nil, nil, err
 	}
-	if c.client, err = labkit.NewClient(c.api); err != nil {
+	if c.client, err = kube.NewClient(c.api); err != nil {
 		return nil, nil, err
 	}
 	e.OnDump(c.client.DumpAll)
@@ -82,22 +84,22 @@ func (c *cluster) namespace(ctx context.Context, ns string) error {
 	// The service account's token may be there and the admission plug-in not
 	// know it yet; a ReplicaSet whose pods are refused waits for the resync.
 	probe := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
-	err := labkit.WaitUntil(ctx, "a pod in namespace "+ns, 60*time.Second, func(ctx context.Context) (bool, error) {
+	err := wait.Until(ctx, "a pod in namespace "+ns, 60*time.Second, func(ctx context.Context) (bool, error) {
 		_, err := c.client.CreateYAML(ctx, ns, probe)
 		return err == nil, err
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.client.DeleteNow(ctx, labkit.Pods, ns, "probe"); err != nil {
+	if err := c.client.DeleteNow(ctx, kube.Pods, ns, "probe"); err != nil {
 		return err
 	}
-	return c.client.WaitGone(ctx, labkit.Pods, ns, "probe", 10*time.Second)
+	return c.client.WaitGone(ctx, kube.Pods, ns, "probe", 10*time.Second)
 }
 
 // startCM starts a controller manager. There must be none, or args have an
 // election.
-func (c *cluster) startCM(ctx context.Context, p labkit.Program, args ...string) error {
+func (c *cluster) startCM(ctx context.Context, p kube.Program, args ...string) error {
 	c.starts++
 	var env, gates []string
 	for g, on := range p.Gates {
@@ -110,7 +112,7 @@ func (c *cluster) startCM(ctx context.Context, p labkit.Program, args ...string)
 	p.Gates = nil
 	c.e.Step("start %s %s (%s) %s", kcm, p.Base, p.Variant, strings.Join(env, " "))
 	var err error
-	c.cm, err = c.e.StartControllerManager(ctx, c.api, labkit.ControllerManagerConfig{
+	c.cm, err = c.e.StartControllerManager(ctx, c.api, kube.ControllerManagerConfig{
 		Program: p,
 		Name:    fmt.Sprintf("%s-%d", kcm, c.starts),
 		Env:     env,
@@ -122,7 +124,7 @@ func (c *cluster) startCM(ctx context.Context, p labkit.Program, args ...string)
 }
 
 // swapCM stops the controller manager and starts p in its place.
-func (c *cluster) swapCM(ctx context.Context, p labkit.Program) error {
+func (c *cluster) swapCM(ctx context.Context, p kube.Program) error {
 	if err := c.cm.Stop(); err != nil {
 		return err
 	}
@@ -130,7 +132,7 @@ func (c *cluster) swapCM(ctx context.Context, p labkit.Program) error {
 }
 
 // killCM kills the controller manager and starts p in its place.
-func (c *cluster) killCM(ctx context.Context, p labkit.Program) error {
+func (c *cluster) killCM(ctx context.Context, p kube.Program) error {
 	if err := c.cm.Kill(); err != nil {
 		return err
 	}
@@ -141,16 +143,16 @@ func (c *cluster) killCM(ctx context.Context, p labkit.Program) error {
 func (c *cluster) kubelets(ctx context.Context) {
 	defer close(c.kubeletDone)
 	for ctx.Err() == nil {
-		pods, err := c.client.List(ctx, labkit.Pods, "", "")
+		pods, err := c.client.List(ctx, kube.Pods, "", "")
 		for i := range pods {
 			p := &pods[i]
-			if labkit.Condition(p, "Ready") == "True" || p.GetDeletionTimestamp() != nil {
+			if kube.Condition(p, "Ready") == "True" || p.GetDeletionTimestamp() != nil {
 				continue
 			}
 			p.Object["status"] = map[string]any{"phase": "Running", "conditions": []any{
 				map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}}
 			// A pod that is gone or changed comes again in the next round.
-			_, _ = c.client.Resource(labkit.Pods).Namespace(p.GetNamespace()).UpdateStatus(ctx, p, metav1.UpdateOptions{})
+			_, _ = c.client.Resource(kube.Pods).Namespace(p.GetNamespace()).UpdateStatus(ctx, p, metav1.UpdateOptions{})
 		}
 		if err != nil && ctx.Err() == nil {
 			c.mu.Lock()
@@ -165,18 +167,18 @@ func (c *cluster) kubelets(ctx context.Context) {
 }
 
 // manifest reads a Deployment from the lab's folder.
-func manifest(e *labkit.Env, name string) (*labkit.Object, error) {
+func manifest(e *labkit.Env, name string) (*kube.Object, error) {
 	raw, err := os.ReadFile(filepath.Join(e.Root, "tools", "labs", "hash-collision-v1.2.0", name))
 	if err != nil {
 		return nil, err
 	}
-	o := &labkit.Object{}
+	o := &kube.Object{}
 	return o, json.Unmarshal(raw, &o.Object)
 }
 
 // image is that of the first container of an object's template.
-func image(o *labkit.Object) string {
-	for _, c := range labkit.Slice(o, "spec", "template", "spec", "containers") {
+func image(o *kube.Object) string {
+	for _, c := range kube.Slice(o, "spec", "template", "spec", "containers") {
 		if m, ok := c.(map[string]any); ok {
 			s, _ := m["image"].(string)
 			return s
@@ -186,9 +188,9 @@ func image(o *labkit.Object) string {
 }
 
 // replicaSets lists a Deployment's, by its name as the prefix of theirs.
-func (c *cluster) replicaSets(ctx context.Context, ns, deployment string) ([]labkit.Object, error) {
-	all, err := c.client.List(ctx, labkit.ReplicaSets, ns, "")
-	var out []labkit.Object
+func (c *cluster) replicaSets(ctx context.Context, ns, deployment string) ([]kube.Object, error) {
+	all, err := c.client.List(ctx, kube.ReplicaSets, ns, "")
+	var out []kube.Object
 	for _, rs := range all {
 		if suffix, ok := strings.CutPrefix(rs.GetName(), deployment+"-"); ok && strings.Trim(suffix, "0123456789") == "" {
 			out = append(out, rs)
@@ -201,7 +203,7 @@ func (c *cluster) replicaSets(ctx context.Context, ns, deployment string) ([]lab
 // setImage releases an image by a merge of containers by name, as kubectl set
 // image does, and returns the generation.
 func (c *cluster) setImage(ctx context.Context, ns, deployment, container, img string) error {
-	_, err := c.client.PatchStrategic(ctx, labkit.Deployments, ns, deployment,
+	_, err := c.client.PatchStrategic(ctx, kube.Deployments, ns, deployment,
 		fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q}]}}}}`, container, img))
 	return err
 }
@@ -209,8 +211,8 @@ func (c *cluster) setImage(ctx context.Context, ns, deployment, container, img s
 // rolledOut says whether the Deployment has finished with img: its replicas
 // are all in one ReplicaSet of that image, and the status says so. If not, why
 // says what the API has.
-func (c *cluster) rolledOut(ctx context.Context, ns, deployment, img string) (current *labkit.Object, why string, err error) {
-	d, err := c.client.Get(ctx, labkit.Deployments, ns, deployment)
+func (c *cluster) rolledOut(ctx context.Context, ns, deployment, img string) (current *kube.Object, why string, err error) {
+	d, err := c.client.Get(ctx, kube.Deployments, ns, deployment)
 	if err != nil {
 		return nil, "", err
 	}
@@ -218,11 +220,11 @@ func (c *cluster) rolledOut(ctx context.Context, ns, deployment, img string) (cu
 	if err != nil {
 		return nil, "", err
 	}
-	want := labkit.Int(d, "spec", "replicas")
+	want := kube.Int(d, "spec", "replicas")
 	var have []string
 	for i := range rss {
 		rs := &rss[i]
-		spec, status := labkit.Int(rs, "spec", "replicas"), labkit.Int(rs, "status", "replicas")
+		spec, status := kube.Int(rs, "spec", "replicas"), kube.Int(rs, "status", "replicas")
 		if image(rs) == img && spec == want && status == want {
 			current = rs
 		} else if spec == 0 && status == 0 {
@@ -233,8 +235,8 @@ func (c *cluster) rolledOut(ctx context.Context, ns, deployment, img string) (cu
 	if current == nil || len(have) != 1 {
 		return nil, strings.Join(have, ", "), nil
 	}
-	if image(d) != img || labkit.Int(d, "status", "observedGeneration") < d.GetGeneration() ||
-		labkit.Int(d, "status", "updatedReplicas") != want || labkit.Int(d, "status", "availableReplicas") != want ||
+	if image(d) != img || kube.Int(d, "status", "observedGeneration") < d.GetGeneration() ||
+		kube.Int(d, "status", "updatedReplicas") != want || kube.Int(d, "status", "availableReplicas") != want ||
 		d.GetAnnotations()["deployment.kubernetes.io/revision"] != current.GetAnnotations()["deployment.kubernetes.io/revision"] {
 		return nil, fmt.Sprintf("%s; the Deployment's generation is %d and its status %v", strings.Join(have, ", "), d.GetGeneration(), d.Object["status"]), nil
 	}
@@ -242,9 +244,9 @@ func (c *cluster) rolledOut(ctx context.Context, ns, deployment, img string) (cu
 }
 
 // waitRollout waits for rolledOut. The error says what the API has instead.
-func (c *cluster) waitRollout(ctx context.Context, ns, deployment, img string, bound time.Duration) (*labkit.Object, error) {
-	var rs *labkit.Object
-	err := labkit.WaitUntil(ctx, deployment+" rolled out "+img, bound, func(ctx context.Context) (bool, error) {
+func (c *cluster) waitRollout(ctx context.Context, ns, deployment, img string, bound time.Duration) (*kube.Object, error) {
+	var rs *kube.Object
+	err := wait.Until(ctx, deployment+" rolled out "+img, bound, func(ctx context.Context) (bool, error) {
 		current, why, err := c.rolledOut(ctx, ns, deployment, img)
 		if err == nil && current == nil {
 			err = fmt.Errorf("%s", why)
@@ -265,14 +267,14 @@ func (c *cluster) waitRollout(ctx context.Context, ns, deployment, img string, b
 // census lists name, UID and size of all ReplicaSets and pods.
 func (c *cluster) census(ctx context.Context) (string, error) {
 	var lines []string
-	for _, r := range []labkit.GVR{labkit.ReplicaSets, labkit.Pods} {
+	for _, r := range []kube.GVR{kube.ReplicaSets, kube.Pods} {
 		list, err := c.client.List(ctx, r, "", "")
 		if err != nil {
 			return "", err
 		}
 		for i := range list {
 			o := &list[i]
-			lines = append(lines, fmt.Sprintf("%s %s/%s %s %d", r.Resource, o.GetNamespace(), o.GetName(), o.GetUID(), labkit.Int(o, "spec", "replicas")))
+			lines = append(lines, fmt.Sprintf("%s %s/%s %s %d", r.Resource, o.GetNamespace(), o.GetName(), o.GetUID(), kube.Int(o, "spec", "replicas")))
 		}
 	}
 	sort.Strings(lines)
@@ -294,12 +296,12 @@ func (c *cluster) kubectl(ctx context.Context, args ...string) (string, error) {
 
 // events counts a Deployment's events by reason.
 func (c *cluster) events(ctx context.Context, ns, deployment string) (map[string]int, error) {
-	list, err := c.client.List(ctx, labkit.Events, ns, "")
+	list, err := c.client.List(ctx, kube.Events, ns, "")
 	out := map[string]int{}
 	for i := range list {
 		ev := &list[i]
-		if labkit.String(ev, "involvedObject", "kind") == "Deployment" && labkit.String(ev, "involvedObject", "name") == deployment {
-			out[labkit.String(ev, "reason")] += int(max(labkit.Int(ev, "count"), 1))
+		if kube.String(ev, "involvedObject", "kind") == "Deployment" && kube.String(ev, "involvedObject", "name") == deployment {
+			out[kube.String(ev, "reason")] += int(max(kube.Int(ev, "count"), 1))
 		}
 	}
 	return out, err

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/wait"
 )
 
 func init() {
@@ -102,7 +104,7 @@ func runCollision(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	oldImage, newImage := image(first), image(second)
 
 	e.Step("create Deployment %s with %s", name, oldImage)
-	if _, err := c.client.Create(ctx, labkit.Deployments, ns, first); err != nil {
+	if _, err := c.client.Create(ctx, kube.Deployments, ns, first); err != nil {
 		return labkit.Result{}, err
 	}
 	oldRS, err := c.waitRollout(ctx, ns, name, oldImage, 60*time.Second)
@@ -114,12 +116,12 @@ func runCollision(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}
 
 	e.Step("release %s", newImage)
-	live, err := c.client.Get(ctx, labkit.Deployments, ns, name)
+	live, err := c.client.Get(ctx, kube.Deployments, ns, name)
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	live.Object["spec"].(map[string]any)["template"] = labkit.Field(second, "spec", "template")
-	if _, err := c.client.Update(ctx, labkit.Deployments, ns, live); err != nil {
+	live.Object["spec"].(map[string]any)["template"] = kube.Field(second, "spec", "template")
+	if _, err := c.client.Update(ctx, kube.Deployments, ns, live); err != nil {
 		return labkit.Result{}, err
 	}
 	newRS, stuck := c.waitRollout(ctx, ns, name, newImage, stuckAfter)
@@ -156,7 +158,7 @@ func runCollision(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}
 	e.Fact("%s: %s for %s", name, newRS.GetName(), newImage)
 
-	steps := []func(context.Context, *labkit.Env, *cluster, labkit.Program) error{told, undo, tags, recreate, leave, gateOff, failover}
+	steps := []func(context.Context, *labkit.Env, *cluster, kube.Program) error{told, undo, tags, recreate, leave, gateOff, failover}
 	for _, step := range steps {
 		if err := step(ctx, e, c, underTest); err != nil {
 			var s *stuckError
@@ -176,7 +178,7 @@ func runCollision(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 // lab.
 type stuckError struct{ error }
 
-func (c *cluster) mustRollOut(ctx context.Context, ns, deployment, img string) (*labkit.Object, error) {
+func (c *cluster) mustRollOut(ctx context.Context, ns, deployment, img string) (*kube.Object, error) {
 	rs, err := c.waitRollout(ctx, ns, deployment, img, bound)
 	if err != nil {
 		return nil, &stuckError{err}
@@ -185,8 +187,8 @@ func (c *cluster) mustRollOut(ctx context.Context, ns, deployment, img string) (
 }
 
 // told checks what an operator can see of the collision.
-func told(ctx context.Context, e *labkit.Env, c *cluster, _ labkit.Program) error {
-	d, err := c.client.Get(ctx, labkit.Deployments, "yce", "yce-test")
+func told(ctx context.Context, e *labkit.Env, c *cluster, _ kube.Program) error {
+	d, err := c.client.Get(ctx, kube.Deployments, "yce", "yce-test")
 	if err != nil {
 		return err
 	}
@@ -203,7 +205,7 @@ func told(ctx context.Context, e *labkit.Env, c *cluster, _ labkit.Program) erro
 		}
 	}
 	var got map[string]int
-	return labkit.WaitUntil(ctx, "the event ReplicaSetNameCollision", 10*time.Second, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, "the event ReplicaSetNameCollision", 10*time.Second, func(ctx context.Context) (bool, error) {
 		got, err = c.events(ctx, "yce", "yce-test")
 		return got["ReplicaSetNameCollision"] == 1, err
 	})
@@ -211,7 +213,7 @@ func told(ctx context.Context, e *labkit.Env, c *cluster, _ labkit.Program) erro
 
 // undo rolls back and forth with the kubectl of the time, and kills the
 // controller manager in between.
-func undo(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) error {
+func undo(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error {
 	before, err := c.replicaSets(ctx, "yce", "yce-test")
 	if err != nil {
 		return err
@@ -245,7 +247,7 @@ func undo(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) erro
 }
 
 // tags releases the tags of tags.txt one after the other.
-func tags(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) error {
+func tags(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error {
 	list, err := readTags(e.Root)
 	if err != nil {
 		return err

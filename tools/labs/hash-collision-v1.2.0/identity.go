@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
 )
 
 const deployments = 20
@@ -138,13 +139,13 @@ func (c *cluster) createDeployments(ctx context.Context) ([]app, error) {
 	c.e.Step("create %d Deployments, %d of them with a published name", deployments, len(known))
 	var apps []app
 	for i, p := range known {
-		o := &labkit.Object{Object: p.Deployment}
+		o := &kube.Object{Object: p.Deployment}
 		a := app{fmt.Sprintf("published-%d", i), o.GetName(), image(o)}
 		if err := c.namespace(ctx, a.ns); err != nil {
 			return nil, err
 		}
 		o.SetNamespace(a.ns)
-		if _, err := c.client.Create(ctx, labkit.Deployments, a.ns, o); err != nil {
+		if _, err := c.client.Create(ctx, kube.Deployments, a.ns, o); err != nil {
 			return nil, err
 		}
 		rs, err := c.waitRollout(ctx, a.ns, a.name, a.image, time.Minute)

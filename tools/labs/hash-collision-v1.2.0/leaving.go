@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/wait"
 )
 
 // The tags of the original report, which collide, and one that does not.
@@ -32,7 +34,7 @@ var recreated = []string{"direct", "older", "undone"}
 
 // recreate brings Deployments of strategy Recreate into each state that a
 // collision leaves them in.
-func recreate(ctx context.Context, e *labkit.Env, c *cluster, _ labkit.Program) error {
+func recreate(ctx context.Context, e *labkit.Env, c *cluster, _ kube.Program) error {
 	if err := c.namespace(ctx, recreateNS); err != nil {
 		return err
 	}
@@ -68,13 +70,13 @@ func recreate(ctx context.Context, e *labkit.Env, c *cluster, _ labkit.Program) 
 	}
 	// What stays exposed: it has a counted name and pods when its strategy
 	// changes.
-	_, err := c.client.PatchMerge(ctx, labkit.Deployments, recreateNS, "switched", `{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}`)
+	_, err := c.client.PatchMerge(ctx, kube.Deployments, recreateNS, "switched", `{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}`)
 	return err
 }
 
 // leave goes back to the stock controller manager, and to ours again; then it
 // switches the gate off, and lets a stock one take over by leader election.
-func leave(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) error {
+func leave(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error {
 	e.Step("find the Deployment that has a counted name and strategy Recreate, pause it, as the page says, and go back to stock")
 	exposed, err := c.pageCommand(ctx, "kubectl get deployments --all-namespaces")
 	if err != nil {
@@ -133,10 +135,10 @@ func releaseWithStock(ctx context.Context, e *labkit.Env, c *cluster) error {
 		return err
 	}
 	taken := "yce-test-" + reported
-	if err := c.client.DeleteNow(ctx, labkit.ReplicaSets, "yce", taken); err != nil {
+	if err := c.client.DeleteNow(ctx, kube.ReplicaSets, "yce", taken); err != nil {
 		return err
 	}
-	err = labkit.WaitUntil(ctx, taken+" of "+image(current), bound, func(ctx context.Context) (bool, error) {
+	err = wait.Until(ctx, taken+" of "+image(current), bound, func(ctx context.Context) (bool, error) {
 		rs, why, err := c.rolledOut(ctx, "yce", "yce-test", image(current))
 		if err == nil && why != "" {
 			err = errors.New(why)
@@ -161,7 +163,7 @@ func releaseWithStock(ctx context.Context, e *labkit.Env, c *cluster) error {
 }
 
 // gateOff collides once more on ours and switches the gate off.
-func gateOff(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) error {
+func gateOff(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error {
 	e.Step("strategy Recreate: collide on ours, then switch the gate off")
 	if err := c.collide(ctx, tagC, tagA); err != nil {
 		return err
@@ -186,7 +188,7 @@ func gateOff(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) e
 
 // failover collides once more on ours, which is the leader, and kills it; a
 // stock controller manager that waits for the lease takes over.
-func failover(ctx context.Context, e *labkit.Env, c *cluster, p labkit.Program) error {
+func failover(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error {
 	e.Step("strategy Recreate: collide on ours, then fail over to stock")
 	// The defaults are 15, 10 and 2 s.
 	elect := []string{"--leader-elect=true", "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}
@@ -253,11 +255,11 @@ func (c *cluster) collide(ctx context.Context, first, second string) error {
 // controller manager that runs has looked at them, and knows them as its own.
 func (c *cluster) scaled(ctx context.Context, n int64) error {
 	for _, name := range recreated {
-		d, err := c.client.Get(ctx, labkit.Deployments, recreateNS, name)
+		d, err := c.client.Get(ctx, kube.Deployments, recreateNS, name)
 		if err != nil {
 			return err
 		}
-		have := labkit.Int(d, "spec", "replicas")
+		have := kube.Int(d, "spec", "replicas")
 		before, _, err := c.rolledOut(ctx, recreateNS, name, image(d))
 		if err != nil {
 			return err
@@ -269,7 +271,7 @@ func (c *cluster) scaled(ctx context.Context, n int64) error {
 		if err != nil {
 			return err
 		}
-		if _, err := c.client.PatchMerge(ctx, labkit.Deployments, recreateNS, name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, n)); err != nil {
+		if _, err := c.client.PatchMerge(ctx, kube.Deployments, recreateNS, name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, n)); err != nil {
 			return err
 		}
 		after, err := c.mustRollOut(ctx, recreateNS, name, image(d))
@@ -295,7 +297,7 @@ func (c *cluster) scaled(ctx context.Context, n int64) error {
 
 // podsOf lists the UIDs of a Deployment's pods.
 func (c *cluster) podsOf(ctx context.Context, name string) ([]string, error) {
-	list, err := c.client.List(ctx, labkit.Pods, recreateNS, "app="+name)
+	list, err := c.client.List(ctx, kube.Pods, recreateNS, "app="+name)
 	var uids []string
 	for i := range list {
 		uids = append(uids, string(list[i].GetUID()))
@@ -309,9 +311,9 @@ func (c *cluster) pause(ctx context.Context, name string) error {
 	if _, err := c.kubectl(ctx, "--namespace="+recreateNS, "rollout", "pause", "deployment/"+name); err != nil {
 		return err
 	}
-	return labkit.WaitUntil(ctx, name+" is observed", bound, func(ctx context.Context) (bool, error) {
-		d, err := c.client.Get(ctx, labkit.Deployments, recreateNS, name)
-		return err == nil && labkit.Int(d, "status", "observedGeneration") >= d.GetGeneration(), err
+	return wait.Until(ctx, name+" is observed", bound, func(ctx context.Context) (bool, error) {
+		d, err := c.client.Get(ctx, kube.Deployments, recreateNS, name)
+		return err == nil && kube.Int(d, "status", "observedGeneration") >= d.GetGeneration(), err
 	})
 }
 
@@ -352,7 +354,7 @@ func (c *cluster) pageCommand(ctx context.Context, start string) (string, error)
 // returns the census. It is taken before a controller manager is swapped.
 func (c *cluster) settled(ctx context.Context) (string, error) {
 	last, since := "", time.Now()
-	err := labkit.WaitUntil(ctx, "ReplicaSets and pods are at rest", bound, func(ctx context.Context) (bool, error) {
+	err := wait.Until(ctx, "ReplicaSets and pods are at rest", bound, func(ctx context.Context) (bool, error) {
 		now, err := c.census(ctx)
 		if now != last {
 			last, since = now, time.Now()
@@ -404,7 +406,7 @@ func difference(before, now string) string {
 func replicaSetLines(census string) string {
 	var out []string
 	for _, l := range strings.Split(census, "\n") {
-		if strings.HasPrefix(l, labkit.ReplicaSets.Resource+" ") {
+		if strings.HasPrefix(l, kube.ReplicaSets.Resource+" ") {
 			out = append(out, l)
 		}
 	}

@@ -23,6 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 const (
@@ -36,16 +40,16 @@ const (
 // cluster is a control plane under test.
 type cluster struct {
 	*labkit.Env
-	*labkit.Client
-	api *labkit.APIServer
-	cm  *labkit.ControllerManager
+	*kube.Client
+	api *kube.APIServer
+	cm  *kube.ControllerManager
 }
 
 // start brings up the control plane.
 func start(ctx context.Context, e *labkit.Env) (*cluster, error) {
-	k, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer: &labkit.APIServerConfig{Program: e.Stock(v1911, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.UnderTest(v1911, "kube-controller-manager"),
+	k, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: e.Stock(v1911, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.UnderTest(v1911, "kube-controller-manager"),
 			ExtraArgs: []string{"--kube-api-qps=500", "--kube-api-burst=500"}},
 	})
 	if err != nil {
@@ -57,7 +61,7 @@ func start(ctx context.Context, e *labkit.Env) (*cluster, error) {
 // alive is nil while the control plane runs; a lab on a dead one proves
 // nothing.
 func (c *cluster) alive() error {
-	for _, p := range []*labkit.Proc{c.api.Proc, c.cm.Proc} {
+	for _, p := range []*process.Proc{c.api.Proc, c.cm.Proc} {
 		if !p.Alive() {
 			return fmt.Errorf("%s ended: %v; log %s", p.Spec.Name, p.Err(), p.LogPath)
 		}
@@ -75,13 +79,13 @@ func needs() []labkit.Binary {
 
 // workload is a Deployment, DaemonSet or StatefulSet of the template in
 // tools/labs/hash-collision/data/web.json.
-func (c *cluster) workload(kind, name, tag string) (*labkit.Object, error) {
+func (c *cluster) workload(kind, name, tag string) (*kube.Object, error) {
 	file := filepath.Join(c.Root, "tools", "labs", "hash-collision", "data", "web.json")
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	o := &labkit.Object{}
+	o := &kube.Object{}
 	if err := json.Unmarshal(data, &o.Object); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -105,8 +109,8 @@ func (c *cluster) workload(kind, name, tag string) (*labkit.Object, error) {
 }
 
 // setTag changes the tag of the first container's image.
-func setTag(o *labkit.Object, tag string) {
-	labkit.Slice(o, "spec", "template", "spec", "containers")[0].(map[string]any)["image"] = "registry.example/web:" + tag
+func setTag(o *kube.Object, tag string) {
+	kube.Slice(o, "spec", "template", "spec", "containers")[0].(map[string]any)["image"] = "registry.example/web:" + tag
 }
 
 // tagPatch is a strategic merge patch to that tag.
@@ -119,7 +123,7 @@ func tagPatch(tag string) string {
 const pairOld, pairNew = "v1.34.509", "v1.342.42"
 
 // set changes a field of a nested object, making what is missing on the way.
-func set(o *labkit.Object, value any, path ...string) {
+func set(o *kube.Object, value any, path ...string) {
 	m := o.Object
 	for _, p := range path[:len(path)-1] {
 		next, ok := m[p].(map[string]any)
@@ -133,7 +137,7 @@ func set(o *labkit.Object, value any, path ...string) {
 }
 
 // controller returns the UID of o's controller, or "".
-func controller(o *labkit.Object) types.UID {
+func controller(o *kube.Object) types.UID {
 	if ref := metav1.GetControllerOf(o); ref != nil {
 		return ref.UID
 	}
@@ -141,12 +145,12 @@ func controller(o *labkit.Object) types.UID {
 }
 
 // owned lists the objects of r that owner controls.
-func (c *cluster) owned(ctx context.Context, r labkit.GVR, owner types.UID) ([]labkit.Object, error) {
+func (c *cluster) owned(ctx context.Context, r kube.GVR, owner types.UID) ([]kube.Object, error) {
 	all, err := c.List(ctx, r, ns, "")
 	if err != nil {
 		return nil, err
 	}
-	var own []labkit.Object
+	var own []kube.Object
 	for _, o := range all {
 		if controller(&o) == owner {
 			own = append(own, o)
@@ -156,9 +160,9 @@ func (c *cluster) owned(ctx context.Context, r labkit.GVR, owner types.UID) ([]l
 }
 
 // waitOwned waits until owner controls n objects of r.
-func (c *cluster) waitOwned(ctx context.Context, r labkit.GVR, owner types.UID, n int, bound time.Duration) ([]labkit.Object, error) {
-	var own []labkit.Object
-	err := c.WaitUntil(ctx, fmt.Sprintf("%d %s of its own", n, r.Resource), bound, func(ctx context.Context) (bool, error) {
+func (c *cluster) waitOwned(ctx context.Context, r kube.GVR, owner types.UID, n int, bound time.Duration) ([]kube.Object, error) {
+	var own []kube.Object
+	err := wait.Until(ctx, fmt.Sprintf("%d %s of its own", n, r.Resource), bound, func(ctx context.Context) (bool, error) {
 		var err error
 		own, err = c.owned(ctx, r, owner)
 		return err == nil && len(own) == n, err
@@ -168,7 +172,7 @@ func (c *cluster) waitOwned(ctx context.Context, r labkit.GVR, owner types.UID, 
 
 // copyOf is o as it could be created again, without what ties it to its
 // present life.
-func copyOf(o *labkit.Object) *labkit.Object {
+func copyOf(o *kube.Object) *kube.Object {
 	n := o.DeepCopy()
 	for _, f := range []string{"uid", "resourceVersion", "creationTimestamp", "selfLink", "generation", "ownerReferences"} {
 		delete(n.Object["metadata"].(map[string]any), f)
@@ -178,7 +182,7 @@ func copyOf(o *labkit.Object) *labkit.Object {
 }
 
 // ownedBy makes owner the controller of o.
-func ownedBy(o, owner *labkit.Object) *labkit.Object {
+func ownedBy(o, owner *kube.Object) *kube.Object {
 	yes := true
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes}})
 	return o
@@ -186,7 +190,7 @@ func ownedBy(o, owner *labkit.Object) *labkit.Object {
 
 // remove deletes an object, waits until it is gone and then until nothing of
 // kinds names it as its owner.
-func (c *cluster) remove(ctx context.Context, r labkit.GVR, o *labkit.Object, kinds ...labkit.GVR) error {
+func (c *cluster) remove(ctx context.Context, r kube.GVR, o *kube.Object, kinds ...kube.GVR) error {
 	if err := c.DeleteNow(ctx, r, ns, o.GetName()); err != nil {
 		return err
 	}
@@ -195,7 +199,7 @@ func (c *cluster) remove(ctx context.Context, r labkit.GVR, o *labkit.Object, ki
 	}
 	// Deleted here, not only by the garbage collector, and until none is left:
 	// a sync that was under way may have created one more.
-	return c.WaitUntil(ctx, "everything that "+o.GetName()+" owned gone", 60*time.Second, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, "everything that "+o.GetName()+" owned gone", 60*time.Second, func(ctx context.Context) (bool, error) {
 		left := 0
 		for _, k := range kinds {
 			own, err := c.owned(ctx, k, o.GetUID())
@@ -218,7 +222,7 @@ func (c *cluster) remove(ctx context.Context, r labkit.GVR, o *labkit.Object, ki
 
 // touch changes nothing but an annotation, so that the object's controller
 // syncs it.
-func (c *cluster) touch(ctx context.Context, r labkit.GVR, name string, i int) error {
+func (c *cluster) touch(ctx context.Context, r kube.GVR, name string, i int) error {
 	_, err := c.PatchMerge(ctx, r, ns, name, fmt.Sprintf(`{"metadata":{"annotations":{"lab.holdfast/touch":"%d"}}}`, i))
 	return err
 }

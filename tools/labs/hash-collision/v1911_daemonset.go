@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/process"
 )
 
 func init() {
@@ -39,34 +41,34 @@ func runDaemonSet(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	if ds, err = c.Create(ctx, labkit.DaemonSets, ns, ds); err != nil {
+	if ds, err = c.Create(ctx, kube.DaemonSets, ns, ds); err != nil {
 		return labkit.Result{}, err
 	}
-	revs, err := c.waitOwned(ctx, labkit.ControllerRevisions, ds.GetUID(), 1, 30*time.Second)
+	revs, err := c.waitOwned(ctx, kube.ControllerRevisions, ds.GetUID(), 1, 30*time.Second)
 	if err != nil {
 		return labkit.Result{}, err
 	}
 	e.Step("update the DaemonSet from %s to %s; revision %s holds the name", pairOld, pairNew, revs[0].GetName())
-	if _, err := c.PatchStrategic(ctx, labkit.DaemonSets, ns, "web", tagPatch(pairNew)); err != nil {
+	if _, err := c.PatchStrategic(ctx, kube.DaemonSets, ns, "web", tagPatch(pairNew)); err != nil {
 		return labkit.Result{}, err
 	}
-	_, wait := c.waitOwned(ctx, labkit.ControllerRevisions, ds.GetUID(), 2, 15*time.Second)
+	_, wait := c.waitOwned(ctx, kube.ControllerRevisions, ds.GetUID(), 2, 15*time.Second)
 	if c.cm.Alive() {
 		if wait != nil {
 			return labkit.Result{}, fmt.Errorf("the controller manager runs, but %w", wait)
 		}
-		live, err := c.WaitFor(ctx, labkit.DaemonSets, ns, "web", 10*time.Second, "collisionCount 1", func(o *labkit.Object) (bool, error) {
-			return labkit.Int(o, "status", "collisionCount") == 1, nil
+		live, err := c.WaitFor(ctx, kube.DaemonSets, ns, "web", 10*time.Second, "collisionCount 1", func(o *kube.Object) (bool, error) {
+			return kube.Int(o, "status", "collisionCount") == 1, nil
 		})
 		if err != nil {
 			return labkit.Result{}, err
 		}
-		return labkit.AbsentBecause("the controller manager runs on; 2 revisions, collisionCount %d", labkit.Int(live, "status", "collisionCount")), c.alive()
+		return labkit.AbsentBecause("the controller manager runs on; 2 revisions, collisionCount %d", kube.Int(live, "status", "collisionCount")), c.alive()
 	}
 	if !c.api.Alive() {
 		return labkit.Result{}, c.alive()
 	}
-	how := func(p *labkit.Proc) (string, error) {
+	how := func(p *process.Proc) (string, error) {
 		if log := p.LogTail(400); !strings.Contains(log, "invalid memory address") || !strings.Contains(log, "syncDaemonSet") {
 			return "", fmt.Errorf("the controller manager ended for another reason: %v; log %s", p.Err(), p.LogPath)
 		}
@@ -81,11 +83,11 @@ func runDaemonSet(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	// It bumped the count before it died, so a restart finds a free name, as
 	// soon as its cache has the count.
 	e.Step("start the controller manager again")
-	again, err := e.StartControllerManager(ctx, c.api, labkit.ControllerManagerConfig{Program: e.UnderTest(v1911, "kube-controller-manager"), Name: "kube-controller-manager-again"})
+	again, err := e.StartControllerManager(ctx, c.api, kube.ControllerManagerConfig{Program: e.UnderTest(v1911, "kube-controller-manager"), Name: "kube-controller-manager-again"})
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	_, wait = c.waitOwned(ctx, labkit.ControllerRevisions, ds.GetUID(), 2, 60*time.Second)
+	_, wait = c.waitOwned(ctx, kube.ControllerRevisions, ds.GetUID(), 2, 60*time.Second)
 	e.Fact("after a restart: alive %t, second revision: %t", again.Alive(), wait == nil)
 	return labkit.ReproducedBecause("the controller manager died in the sync of one DaemonSet"), nil
 }

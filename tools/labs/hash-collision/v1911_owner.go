@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/wait"
 )
 
 func init() {
@@ -43,25 +45,25 @@ func runOwner(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	for _, path := range [][]string{{"metadata", "labels"}, {"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
 		set(other, map[string]any{"app": "other"}, path...)
 	}
-	if other, err = c.Create(ctx, labkit.Deployments, ns, other); err != nil {
+	if other, err = c.Create(ctx, kube.Deployments, ns, other); err != nil {
 		return labkit.Result{}, err
 	}
-	if _, err = c.waitOwned(ctx, labkit.ReplicaSets, other.GetUID(), 1, 30*time.Second); err != nil {
+	if _, err = c.waitOwned(ctx, kube.ReplicaSets, other.GetUID(), 1, 30*time.Second); err != nil {
 		return labkit.Result{}, err
 	}
 
 	bad := []string{}
 	for i, kase := range []struct {
 		what   string
-		change func(rs *labkit.Object)
+		change func(rs *kube.Object)
 		hold   bool
 	}{
-		{what: "another Deployment's", change: func(rs *labkit.Object) {
+		{what: "another Deployment's", change: func(rs *kube.Object) {
 			rs.SetLabels(map[string]string{"app": "other"})
 			ownedBy(rs, other)
 		}},
-		{what: "nobody's, outside the selector", change: func(rs *labkit.Object) { rs.SetLabels(map[string]string{"app": "nobody"}) }},
-		{what: "nobody's, being deleted", change: func(rs *labkit.Object) { rs.SetFinalizers([]string{"lab.holdfast/hold"}) }, hold: true},
+		{what: "nobody's, outside the selector", change: func(rs *kube.Object) { rs.SetLabels(map[string]string{"app": "nobody"}) }},
+		{what: "nobody's, being deleted", change: func(rs *kube.Object) { rs.SetFinalizers([]string{"lab.holdfast/hold"}) }, hold: true},
 	} {
 		own, taken, err := c.preCreated(ctx, fmt.Sprintf("web%d", i), kase.change, kase.hold)
 		if err != nil {
@@ -88,7 +90,7 @@ func runOwner(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 
 // preCreated puts a ReplicaSet in the way of a new Deployment of that name. It
 // returns what came of it, in words, and whether that is the incident.
-func (c *cluster) preCreated(ctx context.Context, name string, change func(*labkit.Object), hold bool) (string, bool, error) {
+func (c *cluster) preCreated(ctx context.Context, name string, change func(*kube.Object), hold bool) (string, bool, error) {
 	d, err := c.workload("Deployment", name, "v2.0.0")
 	if err != nil {
 		return "", false, err
@@ -99,16 +101,16 @@ func (c *cluster) preCreated(ctx context.Context, name string, change func(*labk
 	}
 	set(d, int64(2), "spec", "replicas")
 
-	first, err := c.Create(ctx, labkit.Deployments, ns, d)
+	first, err := c.Create(ctx, kube.Deployments, ns, d)
 	if err != nil {
 		return "", false, err
 	}
-	rss, err := c.waitOwned(ctx, labkit.ReplicaSets, first.GetUID(), 1, 30*time.Second)
+	rss, err := c.waitOwned(ctx, kube.ReplicaSets, first.GetUID(), 1, 30*time.Second)
 	if err != nil {
 		return "", false, err
 	}
 	inTheWay := copyOf(&rss[0])
-	if err := c.remove(ctx, labkit.Deployments, first, labkit.ReplicaSets); err != nil {
+	if err := c.remove(ctx, kube.Deployments, first, kube.ReplicaSets); err != nil {
 		return "", false, err
 	}
 
@@ -116,48 +118,48 @@ func (c *cluster) preCreated(ctx context.Context, name string, change func(*labk
 	inTheWay.SetAnnotations(nil)
 	change(inTheWay)
 	c.Step("create ReplicaSet %s, then the Deployment", inTheWay.GetName())
-	if _, err := c.Create(ctx, labkit.ReplicaSets, ns, inTheWay); err != nil {
+	if _, err := c.Create(ctx, kube.ReplicaSets, ns, inTheWay); err != nil {
 		return "", false, err
 	}
 	if hold {
-		if err := c.Delete(ctx, labkit.ReplicaSets, ns, inTheWay.GetName()); err != nil {
+		if err := c.Delete(ctx, kube.ReplicaSets, ns, inTheWay.GetName()); err != nil {
 			return "", false, err
 		}
 	}
-	second, err := c.Create(ctx, labkit.Deployments, ns, d)
+	second, err := c.Create(ctx, kube.Deployments, ns, d)
 	if err != nil {
 		return "", false, err
 	}
 	// The Deployment is known to have been synced, past the creation, when its
 	// status says so; then it has 10 seconds for the rest.
-	if _, err := c.WaitFor(ctx, labkit.Deployments, ns, name, 30*time.Second, "synced", func(o *labkit.Object) (bool, error) {
-		return labkit.Int(o, "status", "observedGeneration") >= labkit.Int(o, "metadata", "generation") ||
-			labkit.Int(o, "status", "collisionCount") > 0, nil
+	if _, err := c.WaitFor(ctx, kube.Deployments, ns, name, 30*time.Second, "synced", func(o *kube.Object) (bool, error) {
+		return kube.Int(o, "status", "observedGeneration") >= kube.Int(o, "metadata", "generation") ||
+			kube.Int(o, "status", "collisionCount") > 0, nil
 	}); err != nil {
 		return "", false, err
 	}
-	own, wait := c.waitOwned(ctx, labkit.ReplicaSets, second.GetUID(), 1, 10*time.Second)
-	now, err := c.Get(ctx, labkit.ReplicaSets, ns, inTheWay.GetName())
+	own, wait := c.waitOwned(ctx, kube.ReplicaSets, second.GetUID(), 1, 10*time.Second)
+	now, err := c.Get(ctx, kube.ReplicaSets, ns, inTheWay.GetName())
 	if err != nil {
 		return "", false, err
 	}
-	live, err := c.Get(ctx, labkit.Deployments, ns, name)
+	live, err := c.Get(ctx, kube.Deployments, ns, name)
 	if err != nil {
 		return "", false, err
 	}
 	if hold { // let it go, and see whether the Deployment notices
-		if _, err := c.PatchMerge(ctx, labkit.ReplicaSets, ns, inTheWay.GetName(), `{"metadata":{"finalizers":null}}`); err != nil {
+		if _, err := c.PatchMerge(ctx, kube.ReplicaSets, ns, inTheWay.GetName(), `{"metadata":{"finalizers":null}}`); err != nil {
 			return "", false, err
 		}
-		if err := c.WaitGone(ctx, labkit.ReplicaSets, ns, inTheWay.GetName(), 30*time.Second); err != nil {
+		if err := c.WaitGone(ctx, kube.ReplicaSets, ns, inTheWay.GetName(), 30*time.Second); err != nil {
 			return "", false, err
 		}
 		if wait != nil {
-			own, wait = c.waitOwned(ctx, labkit.ReplicaSets, second.GetUID(), 1, 10*time.Second)
+			own, wait = c.waitOwned(ctx, kube.ReplicaSets, second.GetUID(), 1, 10*time.Second)
 		}
 	}
-	scaled := labkit.Int(now, "spec", "replicas") != 0 || labkit.Int(now, "metadata", "generation") > 1+map[bool]int64{true: 1}[hold]
-	words := fmt.Sprintf("collisionCount %d", labkit.Int(live, "status", "collisionCount"))
+	scaled := kube.Int(now, "spec", "replicas") != 0 || kube.Int(now, "metadata", "generation") > 1+map[bool]int64{true: 1}[hold]
+	words := fmt.Sprintf("collisionCount %d", kube.Int(live, "status", "collisionCount"))
 	if wait != nil {
 		words += ", no ReplicaSet of its own"
 		if hold {
@@ -170,7 +172,7 @@ func (c *cluster) preCreated(ctx context.Context, name string, change func(*labk
 	if wait != nil || scaled {
 		return words, true, nil
 	}
-	return fmt.Sprintf("%s, own ReplicaSet %s with %d replicas", words, own[0].GetName(), labkit.Int(&own[0], "spec", "replicas")), false, nil
+	return fmt.Sprintf("%s, own ReplicaSet %s with %d replicas", words, own[0].GetName(), kube.Int(&own[0], "spec", "replicas")), false, nil
 }
 
 // rollPair rolls a Deployment from one template of the colliding pair to the
@@ -180,10 +182,10 @@ func (c *cluster) rollPair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d, err = c.Create(ctx, labkit.Deployments, ns, d); err != nil {
+	if d, err = c.Create(ctx, kube.Deployments, ns, d); err != nil {
 		return err
 	}
-	rss, err := c.waitOwned(ctx, labkit.ReplicaSets, d.GetUID(), 1, 30*time.Second)
+	rss, err := c.waitOwned(ctx, kube.ReplicaSets, d.GetUID(), 1, 30*time.Second)
 	if err != nil {
 		return err
 	}
@@ -192,17 +194,17 @@ func (c *cluster) rollPair(ctx context.Context) error {
 	}
 	for i, tag := range []string{pairNew, pairOld} {
 		c.Step("roll to %s, which has the hash of the template before", tag)
-		if _, err := c.PatchStrategic(ctx, labkit.Deployments, ns, "pair", tagPatch(tag)); err != nil {
+		if _, err := c.PatchStrategic(ctx, kube.Deployments, ns, "pair", tagPatch(tag)); err != nil {
 			return err
 		}
 		want := fmt.Sprint(i + 2)
-		if err := c.WaitUntil(ctx, "a ReplicaSet of revision "+want+" with "+tag, 30*time.Second, func(ctx context.Context) (bool, error) {
-			rss, err := c.owned(ctx, labkit.ReplicaSets, d.GetUID())
+		if err := wait.Until(ctx, "a ReplicaSet of revision "+want+" with "+tag, 30*time.Second, func(ctx context.Context) (bool, error) {
+			rss, err := c.owned(ctx, kube.ReplicaSets, d.GetUID())
 			if err != nil {
 				return false, err
 			}
 			for _, rs := range rss {
-				image := labkit.Slice(&rs, "spec", "template", "spec", "containers")[0].(map[string]any)["image"]
+				image := kube.Slice(&rs, "spec", "template", "spec", "containers")[0].(map[string]any)["image"]
 				if rs.GetAnnotations()["deployment.kubernetes.io/revision"] == want && strings.HasSuffix(image.(string), ":"+tag) {
 					return len(rss) == 2, nil
 				}
@@ -212,11 +214,11 @@ func (c *cluster) rollPair(ctx context.Context) error {
 			return err
 		}
 	}
-	live, err := c.Get(ctx, labkit.Deployments, ns, "pair")
+	live, err := c.Get(ctx, kube.Deployments, ns, "pair")
 	if err != nil {
 		return err
 	}
-	if n := labkit.Int(live, "status", "collisionCount"); n != 1 {
+	if n := kube.Int(live, "status", "collisionCount"); n != 1 {
 		return fmt.Errorf("collisionCount is %d, want 1: the two templates did not collide here", n)
 	}
 	return nil

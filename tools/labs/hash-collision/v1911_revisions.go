@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 )
 
 func init() {
@@ -83,7 +86,7 @@ type revisionProxy struct {
 
 // startProxy starts it on loopback. What carries a token goes on under it,
 // the rest as the cluster's administrator.
-func startProxy(e *labkit.Env, api *labkit.APIServer) (*revisionProxy, error) {
+func startProxy(e *labkit.Env, api *kube.APIServer) (*revisionProxy, error) {
 	port, err := e.FreePort()
 	if err != nil {
 		return nil, err
@@ -139,7 +142,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func runConflicts(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	k, err := e.StartCluster(ctx, labkit.ClusterConfig{APIServer: &labkit.APIServerConfig{Program: e.Stock(v1911, "kube-apiserver")}})
+	k, err := e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: e.Stock(v1911, "kube-apiserver")}})
 	if err != nil {
 		return labkit.Result{}, err
 	}
@@ -149,14 +152,14 @@ func runConflicts(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}
 	proxy.hold.Store(true)
 	e.Step("start the controller manager behind the proxy")
-	cm, err := e.StartControllerManager(ctx, k.APIServer, labkit.ControllerManagerConfig{Program: e.UnderTest(v1911, "kube-controller-manager"),
+	cm, err := e.StartControllerManager(ctx, k.APIServer, kube.ControllerManagerConfig{Program: e.UnderTest(v1911, "kube-controller-manager"),
 		ExtraArgs: []string{"--master=" + proxy.URL, "--kube-api-qps=1000", "--kube-api-burst=1000"}})
 	if err != nil {
 		return labkit.Result{}, err
 	}
 	c := &cluster{e, k.Client, k.APIServer, cm}
-	if _, err := c.WaitFor(ctx, labkit.ServiceAccounts, ns, "default", 60*time.Second, "with a token", func(o *labkit.Object) (bool, error) {
-		return len(labkit.Slice(o, "secrets")) > 0, nil
+	if _, err := c.WaitFor(ctx, kube.ServiceAccounts, ns, "default", 60*time.Second, "with a token", func(o *kube.Object) (bool, error) {
+		return len(kube.Slice(o, "secrets")) > 0, nil
 	}); err != nil {
 		return labkit.Result{}, err
 	}
@@ -165,14 +168,14 @@ func runConflicts(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	if set, err = c.Create(ctx, labkit.StatefulSets, ns, set); err != nil {
+	if set, err = c.Create(ctx, kube.StatefulSets, ns, set); err != nil {
 		return labkit.Result{}, err
 	}
 	want, i := conflicts(e.Profile), 0
 	e.Step("touch the StatefulSet until %d creations met AlreadyExists", want)
-	if err := e.WaitUntil(ctx, fmt.Sprintf("%d conflicts", want), 3*time.Minute, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, fmt.Sprintf("%d conflicts", want), 3*time.Minute, func(ctx context.Context) (bool, error) {
 		for before := proxy.conflict.Load(); proxy.conflict.Load() == before && ctx.Err() == nil; {
-			if err := c.touch(ctx, labkit.StatefulSets, "db", i); err != nil {
+			if err := c.touch(ctx, kube.StatefulSets, "db", i); err != nil {
 				return false, err
 			}
 			i++
@@ -181,23 +184,23 @@ func runConflicts(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}); err != nil {
 		return labkit.Result{}, err
 	}
-	revs, err := c.owned(ctx, labkit.ControllerRevisions, set.GetUID())
+	revs, err := c.owned(ctx, kube.ControllerRevisions, set.GetUID())
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	live, err := c.Get(ctx, labkit.StatefulSets, ns, "db")
+	live, err := c.Get(ctx, kube.StatefulSets, ns, "db")
 	if err != nil {
 		return labkit.Result{}, err
 	}
 	left := len(revs)
 	e.Fact("StatefulSet: %d creations met AlreadyExists; %d ControllerRevisions of one template, collisionCount %d",
-		proxy.conflict.Load(), left, labkit.Int(live, "status", "collisionCount"))
+		proxy.conflict.Load(), left, kube.Int(live, "status", "collisionCount"))
 	if left == 0 {
 		return labkit.Result{}, fmt.Errorf("there is no revision at all")
 	}
 
 	e.Step("let the events through")
-	if err := c.remove(ctx, labkit.StatefulSets, live, labkit.ControllerRevisions); err != nil {
+	if err := c.remove(ctx, kube.StatefulSets, live, kube.ControllerRevisions); err != nil {
 		return labkit.Result{}, err
 	}
 	proxy.hold.Store(false)
@@ -207,8 +210,8 @@ func runConflicts(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}
 	for _, kind := range []struct {
 		name string
-		gvr  labkit.GVR
-	}{{"DaemonSet", labkit.DaemonSets}, {"StatefulSet", labkit.StatefulSets}} {
+		gvr  kube.GVR
+	}{{"DaemonSet", kube.DaemonSets}, {"StatefulSet", kube.StatefulSets}} {
 		words, taken, err := c.foreignRevision(ctx, kind.name, kind.gvr)
 		if err != nil {
 			return labkit.Result{}, fmt.Errorf("revision of another owner, %s: %w", kind.name, err)
@@ -230,13 +233,13 @@ func runConflicts(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 // foreignRevision puts a ControllerRevision of another owner in the way of a
 // new object of kind. It returns what came of it, in words, and whether that
 // is the incident.
-func (c *cluster) foreignRevision(ctx context.Context, kind string, r labkit.GVR) (string, bool, error) {
+func (c *cluster) foreignRevision(ctx context.Context, kind string, r kube.GVR) (string, bool, error) {
 	name := "foreign-" + strings.ToLower(kind)
 	o, err := c.workload(kind, name, "v3.0.0")
 	if err != nil {
 		return "", false, err
 	}
-	owner, err := c.Create(ctx, labkit.ConfigMaps, ns, &labkit.Object{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}})
+	owner, err := c.Create(ctx, kube.ConfigMaps, ns, &kube.Object{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}}})
 	if err != nil {
 		return "", false, err
 	}
@@ -244,15 +247,15 @@ func (c *cluster) foreignRevision(ctx context.Context, kind string, r labkit.GVR
 	if err != nil {
 		return "", false, err
 	}
-	revs, err := c.waitOwned(ctx, labkit.ControllerRevisions, first.GetUID(), 1, 30*time.Second)
+	revs, err := c.waitOwned(ctx, kube.ControllerRevisions, first.GetUID(), 1, 30*time.Second)
 	if err != nil {
 		return "", false, err
 	}
 	foreign := copyOf(&revs[0])
-	if err := c.remove(ctx, r, first, labkit.ControllerRevisions); err != nil {
+	if err := c.remove(ctx, r, first, kube.ControllerRevisions); err != nil {
 		return "", false, err
 	}
-	foreign, err = c.Create(ctx, labkit.ControllerRevisions, ns, ownedBy(foreign, owner))
+	foreign, err = c.Create(ctx, kube.ControllerRevisions, ns, ownedBy(foreign, owner))
 	if err != nil {
 		return "", false, err
 	}
@@ -260,18 +263,18 @@ func (c *cluster) foreignRevision(ctx context.Context, kind string, r labkit.GVR
 	if err != nil {
 		return "", false, err
 	}
-	if _, err := c.WaitFor(ctx, r, ns, name, 30*time.Second, "synced", func(o *labkit.Object) (bool, error) {
-		return labkit.Int(o, "status", "observedGeneration") > 0 || labkit.Int(o, "status", "collisionCount") > 0, nil
+	if _, err := c.WaitFor(ctx, r, ns, name, 30*time.Second, "synced", func(o *kube.Object) (bool, error) {
+		return kube.Int(o, "status", "observedGeneration") > 0 || kube.Int(o, "status", "collisionCount") > 0, nil
 	}); err != nil {
 		return "", false, err
 	}
-	var own []labkit.Object
-	wait := c.WaitUntil(ctx, "a revision of its own", 10*time.Second, func(ctx context.Context) (bool, error) {
+	var own []kube.Object
+	wait := wait.Until(ctx, "a revision of its own", 10*time.Second, func(ctx context.Context) (bool, error) {
 		var err error
-		own, err = c.owned(ctx, labkit.ControllerRevisions, second.GetUID())
+		own, err = c.owned(ctx, kube.ControllerRevisions, second.GetUID())
 		return len(own) > 0, err
 	})
-	after, err := c.Get(ctx, labkit.ControllerRevisions, ns, foreign.GetName())
+	after, err := c.Get(ctx, kube.ControllerRevisions, ns, foreign.GetName())
 	if err != nil {
 		return "", false, err
 	}
@@ -285,7 +288,7 @@ func (c *cluster) foreignRevision(ctx context.Context, kind string, r labkit.GVR
 	if err != nil {
 		return "", false, err
 	}
-	return fmt.Sprintf("%d revision(s) of its own, collisionCount %d", len(own), labkit.Int(live, "status", "collisionCount")), false, nil
+	return fmt.Sprintf("%d revision(s) of its own, collisionCount %d", len(own), kube.Int(live, "status", "collisionCount")), false, nil
 }
 
 func runEqualLabel(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
@@ -312,10 +315,10 @@ func runEqualLabel(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		for _, path := range [][]string{{"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
 			set(o, map[string]any{"app": name}, path...)
 		}
-		if o, err = c.Create(ctx, labkit.StatefulSets, ns, o); err != nil {
+		if o, err = c.Create(ctx, kube.StatefulSets, ns, o); err != nil {
 			return labkit.Result{}, err
 		}
-		revs, err := c.waitOwned(ctx, labkit.ControllerRevisions, o.GetUID(), 1, 30*time.Second)
+		revs, err := c.waitOwned(ctx, kube.ControllerRevisions, o.GetUID(), 1, 30*time.Second)
 		if err != nil {
 			return labkit.Result{}, err
 		}
@@ -342,20 +345,20 @@ func runEqualLabel(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	for _, below := range []bool{true, false} {
 		for _, name := range chosen[below] {
 			pod := name + "-0"
-			if err := c.WaitUntil(ctx, pod+" ready and the rollout complete", 60*time.Second, func(ctx context.Context) (bool, error) {
-				o, err := c.Get(ctx, labkit.StatefulSets, ns, name)
-				return err == nil && labkit.Int(o, "status", "readyReplicas") == 1, err
+			if err := wait.Until(ctx, pod+" ready and the rollout complete", 60*time.Second, func(ctx context.Context) (bool, error) {
+				o, err := c.Get(ctx, kube.StatefulSets, ns, name)
+				return err == nil && kube.Int(o, "status", "readyReplicas") == 1, err
 			}); err != nil {
 				return labkit.Result{}, err
 			}
-			before, err := c.Get(ctx, labkit.Pods, ns, pod)
+			before, err := c.Get(ctx, kube.Pods, ns, pod)
 			if err != nil {
 				return labkit.Result{}, err
 			}
-			if _, err := c.PatchMerge(ctx, labkit.StatefulSets, ns, name, `{"status":{"collisionCount":1}}`, "status"); err != nil {
+			if _, err := c.PatchMerge(ctx, kube.StatefulSets, ns, name, `{"status":{"collisionCount":1}}`, "status"); err != nil {
 				return labkit.Result{}, err
 			}
-			o, err := c.Get(ctx, labkit.StatefulSets, ns, name)
+			o, err := c.Get(ctx, kube.StatefulSets, ns, name)
 			if err != nil {
 				return labkit.Result{}, err
 			}
@@ -363,7 +366,7 @@ func runEqualLabel(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 			if err := c.settle(ctx, name, 3); err != nil {
 				return labkit.Result{}, err
 			}
-			revs, err := c.owned(ctx, labkit.ControllerRevisions, o.GetUID())
+			revs, err := c.owned(ctx, kube.ControllerRevisions, o.GetUID())
 			if err != nil {
 				return labkit.Result{}, err
 			}
@@ -387,8 +390,8 @@ func runEqualLabel(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 
 // readyPods makes every pod of a StatefulSet ready as soon as it is there, as
 // a node would, and records all pods.
-func (c *cluster) readyPods(ctx context.Context) (*labkit.Recorder, error) {
-	rec, err := c.Record(ctx, labkit.Pods, ns)
+func (c *cluster) readyPods(ctx context.Context) (*kube.Recorder, error) {
+	rec, err := c.Record(ctx, kube.Pods, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -401,7 +404,7 @@ func (c *cluster) readyPods(ctx context.Context) (*labkit.Recorder, error) {
 					now := time.Now().UTC().Format(time.RFC3339)
 					status, _ := json.Marshal(map[string]any{"status": map[string]any{"phase": "Running", "startTime": now,
 						"conditions": []any{map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": now}}}})
-					c.PatchMerge(ctx, labkit.Pods, ns, o.GetName(), string(status), "status") // one that is gone by now needs none
+					c.PatchMerge(ctx, kube.Pods, ns, o.GetName(), string(status), "status") // one that is gone by now needs none
 				}
 			}
 			select {
@@ -418,14 +421,14 @@ func (c *cluster) readyPods(ctx context.Context) (*labkit.Recorder, error) {
 func (c *cluster) settle(ctx context.Context, name string, n int) error {
 	for i := 0; i < n; i++ {
 		for _, replicas := range []int64{2, 1} {
-			if err := c.touch(ctx, labkit.StatefulSets, name, i); err != nil {
+			if err := c.touch(ctx, kube.StatefulSets, name, i); err != nil {
 				return err
 			}
-			if _, err := c.PatchMerge(ctx, labkit.StatefulSets, ns, name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)); err != nil {
+			if _, err := c.PatchMerge(ctx, kube.StatefulSets, ns, name, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas)); err != nil {
 				return err
 			}
-			if _, err := c.WaitFor(ctx, labkit.StatefulSets, ns, name, 60*time.Second, fmt.Sprintf("with %d replicas", replicas), func(o *labkit.Object) (bool, error) {
-				return labkit.Int(o, "status", "replicas") == replicas && labkit.Int(o, "status", "readyReplicas") == replicas, nil
+			if _, err := c.WaitFor(ctx, kube.StatefulSets, ns, name, 60*time.Second, fmt.Sprintf("with %d replicas", replicas), func(o *kube.Object) (bool, error) {
+				return kube.Int(o, "status", "replicas") == replicas && kube.Int(o, "status", "readyReplicas") == replicas, nil
 			}); err != nil {
 				return err
 			}
@@ -448,26 +451,26 @@ func runOrder(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	if o, err = c.Create(ctx, labkit.StatefulSets, ns, o); err != nil {
+	if o, err = c.Create(ctx, kube.StatefulSets, ns, o); err != nil {
 		return labkit.Result{}, err
 	}
-	revs, err := c.waitOwned(ctx, labkit.ControllerRevisions, o.GetUID(), 1, 30*time.Second)
+	revs, err := c.waitOwned(ctx, kube.ControllerRevisions, o.GetUID(), 1, 30*time.Second)
 	if err != nil {
 		return labkit.Result{}, err
 	}
-	if _, err := c.WaitFor(ctx, labkit.StatefulSets, ns, "db", 60*time.Second, "ready", func(o *labkit.Object) (bool, error) {
-		return labkit.Int(o, "status", "readyReplicas") == 1, nil
+	if _, err := c.WaitFor(ctx, kube.StatefulSets, ns, "db", 60*time.Second, "ready", func(o *kube.Object) (bool, error) {
+		return kube.Int(o, "status", "readyReplicas") == 1, nil
 	}); err != nil {
 		return labkit.Result{}, err
 	}
-	sets, err := c.Record(ctx, labkit.StatefulSets, ns)
+	sets, err := c.Record(ctx, kube.StatefulSets, ns)
 	if err != nil {
 		return labkit.Result{}, err
 	}
 	twin := copyOf(&revs[0])
 	twin.SetName(revs[0].GetName() + "-twin")
-	e.Step("create %s, a twin of %s with the same data and Revision %d", twin.GetName(), revs[0].GetName(), labkit.Int(&revs[0], "revision"))
-	if _, err := c.Create(ctx, labkit.ControllerRevisions, ns, ownedBy(twin, o)); err != nil {
+	e.Step("create %s, a twin of %s with the same data and Revision %d", twin.GetName(), revs[0].GetName(), kube.Int(&revs[0], "revision"))
+	if _, err := c.Create(ctx, kube.ControllerRevisions, ns, ownedBy(twin, o)); err != nil {
 		return labkit.Result{}, err
 	}
 	// The roll to the younger of the two, which both variants may do, is over
@@ -479,7 +482,7 @@ func runOrder(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	podsBegan := len(pods.Events())
 	e.Step("%d syncs", syncs)
 	for i := 0; i < syncs; i++ {
-		if err := c.touch(ctx, labkit.StatefulSets, "db", 1000+i); err != nil {
+		if err := c.touch(ctx, kube.StatefulSets, "db", 1000+i); err != nil {
 			return labkit.Result{}, err
 		}
 		time.Sleep(50 * time.Millisecond) // so that the controller's queue does not merge two touches; no oracle
@@ -492,7 +495,7 @@ func runOrder(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		if ev.Object == nil {
 			continue
 		}
-		update := labkit.String(ev.Object, "status", "updateRevision")
+		update := kube.String(ev.Object, "status", "updateRevision")
 		if seen != "" && update != seen {
 			changes++
 		}

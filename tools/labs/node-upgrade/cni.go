@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/node"
 )
 
 func init() {
@@ -15,13 +16,13 @@ func init() {
 		Folder:   "node-upgrade",
 		LongOnly: true,
 		Summary:  "node-upgrade on nodes whose pods have their networks from CNI plug-ins (bridge, host-local, portmap)",
-		Packages: []string{labkit.CNIPackage},
+		Packages: []string{node.CNIPackage},
 		Plan: planAfter(
 			"as node-upgrade, with --network-plugin=cni on both nodes:",
 		),
 		Needs: needs, Timeout: timeout,
 		Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-			return rehearse(ctx, e, labkit.NodeConfig{CNI: true})
+			return rehearse(ctx, e, node.Config{CNI: true})
 		},
 	})
 }

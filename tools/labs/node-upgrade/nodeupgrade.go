@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -123,9 +127,9 @@ func makePlan(r *rand.Rand, p labkit.Profile) []step {
 
 type lab struct {
 	e         *labkit.Env
-	c         *labkit.Cluster
-	pods, eps *labkit.Recorder
-	loads     []*labkit.Load
+	c         *node.Cluster
+	pods, eps *kube.Recorder
+	loads     []*load.Load
 }
 
 // row is what one step did.
@@ -136,22 +140,22 @@ type row struct {
 }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	return rehearse(ctx, e, labkit.NodeConfig{})
+	return rehearse(ctx, e, node.Config{})
 }
 
 // rehearse runs the lab on nodes like this one.
-func rehearse(ctx context.Context, e *labkit.Env, node labkit.NodeConfig) (labkit.Result, error) {
+func rehearse(ctx context.Context, e *labkit.Env, on node.Config) (labkit.Result, error) {
 	plan := makePlan(e.Rand, e.Profile)
 	for i, s := range plan {
 		e.Step("plan %2d: %v", i+1, s)
 	}
-	cc := labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+	cc := node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
 	}
-	node.Kubelet, node.KubeletArgs = e.Stock(old, "kubelet"), []string{kubeletlab.LogComparisons}
-	for _, node.Name = range nodeNames {
-		cc.Nodes = append(cc.Nodes, node)
+	on.Kubelet, on.KubeletArgs = e.Stock(old, "kubelet"), []string{kubeletlab.LogComparisons}
+	for _, on.Name = range nodeNames {
+		cc.Nodes = append(cc.Nodes, on)
 	}
 	c, err := e.StartCluster(ctx, cc)
 	if err != nil {
@@ -163,10 +167,10 @@ func rehearse(ctx context.Context, e *labkit.Env, node labkit.NodeConfig) (labki
 	}
 	for _, n := range c.Nodes {
 		// The bridge is made by the plug-in, for the first pod.
-		if err := n.Run(ctx, "ip", "link", "show", "cni0"); (err == nil) != node.CNI {
-			return labkit.Result{}, fmt.Errorf("CNI is %v for this lab, and on %s: ip link show cni0: %v", node.CNI, n.Name, err)
+		if err := n.Run(ctx, "ip", "link", "show", "cni0"); (err == nil) != on.CNI {
+			return labkit.Result{}, fmt.Errorf("CNI is %v for this lab, and on %s: ip link show cni0: %v", on.CNI, n.Name, err)
 		}
-		if err := checkScopes(ctx, n, node.CgroupDriver == labkit.Systemd); err != nil {
+		if err := checkScopes(ctx, n, on.CgroupDriver == node.Systemd); err != nil {
 			return labkit.Result{}, err
 		}
 	}
@@ -200,7 +204,7 @@ func rehearse(ctx context.Context, e *labkit.Env, node labkit.NodeConfig) (labki
 		ld.Stop()
 	}
 	for _, n := range c.Nodes {
-		if err := checkScopes(ctx, n, node.CgroupDriver == labkit.Systemd); err != nil {
+		if err := checkScopes(ctx, n, on.CgroupDriver == node.Systemd); err != nil {
 			return labkit.Result{}, err
 		}
 	}
@@ -222,7 +226,7 @@ spec: {selector: {app: %s}, ports: [{port: 80, targetPort: 8080}]}
 `, name, name)); err != nil {
 			return err
 		}
-		for _, node := range nodeNames {
+		for _, on := range nodeNames {
 			for i := range perNode {
 				// Half of them with what a kubelet of 1.7 does not know the fields of.
 				security := ""
@@ -242,13 +246,13 @@ spec:
     image: %s
     imagePullPolicy: IfNotPresent
     readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 3}%s
-`, name, node, i, name, node, labkit.WebImage("v1"), security)); err != nil {
+`, name, on, i, name, on, node.WebImage("v1"), security)); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	for _, node := range nodeNames {
+	for _, on := range nodeNames {
 		if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
@@ -258,13 +262,13 @@ spec:
   terminationGracePeriodSeconds: 2
   containers:
   - {name: main, image: %q, imagePullPolicy: IfNotPresent, ports: [{containerPort: 8080, hostPort: %d}]}
-`, control(node), node, labkit.WebImage("v1"), controlPort)); err != nil {
+`, control(on), on, node.WebImage("v1"), controlPort)); err != nil {
 			return err
 		}
 	}
 	for s := range services {
-		if _, err := l.c.Client.WaitFor(ctx, labkit.Endpoints, ns, fmt.Sprintf("svc%d", s+1), 3*time.Minute, "has all addresses", func(ep *labkit.Object) (bool, error) {
-			if n := len(labkit.ReadyAddresses(ep)); n != perNode*len(nodeNames) {
+		if _, err := l.c.Client.WaitFor(ctx, kube.Endpoints, ns, fmt.Sprintf("svc%d", s+1), 3*time.Minute, "has all addresses", func(ep *kube.Object) (bool, error) {
+			if n := len(kube.ReadyAddresses(ep)); n != perNode*len(nodeNames) {
 				return false, fmt.Errorf("%d of %d", n, perNode*len(nodeNames))
 			}
 			return true, nil
@@ -273,15 +277,15 @@ spec:
 		}
 	}
 	var err error
-	if l.pods, err = l.c.Client.Record(ctx, labkit.Pods, ns); err != nil {
+	if l.pods, err = l.c.Client.Record(ctx, kube.Pods, ns); err != nil {
 		return err
 	}
-	if l.eps, err = l.c.Client.Record(ctx, labkit.Endpoints, ns); err != nil {
+	if l.eps, err = l.c.Client.Record(ctx, kube.Endpoints, ns); err != nil {
 		return err
 	}
 	for s := range services {
 		name := fmt.Sprintf("svc%d", s+1)
-		l.loads = append(l.loads, labkit.StartLoad(ctx, labkit.LoadConfig{Interval: 50 * time.Millisecond, Targets: func() []string {
+		l.loads = append(l.loads, load.Start(ctx, load.Config{Interval: 50 * time.Millisecond, Targets: func() []string {
 			return kubeletlab.RecentAddresses(l.eps, ns, name, time.Second, func(string) bool { return true })
 		}}))
 	}
@@ -348,8 +352,8 @@ func (l *lab) do(ctx context.Context, s step) (row, error) {
 	if before[key].ID == after[key].ID {
 		return r, fmt.Errorf("the container whose image changed was not replaced: nothing says that containers were compared")
 	}
-	r.noHostPort = labkit.WaitUntil(ctx, "the host port answers", 15*time.Second, func(ctx context.Context) (bool, error) {
-		_, err := labkit.HTTPGet(ctx, fmt.Sprintf("http://%s:%d/", n.IP, controlPort))
+	r.noHostPort = wait.Until(ctx, "the host port answers", 15*time.Second, func(ctx context.Context) (bool, error) {
+		_, err := load.Get(ctx, fmt.Sprintf("http://%s:%d/", n.IP, controlPort))
 		return err == nil, err
 	})
 	d := kubeletlab.Compare(before, after, func(k string, _ kubeletlab.Container) bool { return k != key }) // sandboxes too
@@ -368,28 +372,28 @@ func (l *lab) do(ctx context.Context, s step) (row, error) {
 
 // control is the pod of a node whose image is changed in each step. It is in no
 // Service and has a host port.
-func control(node string) string { return "control-" + node }
+func control(on string) string { return "control-" + on }
 
 const controlPort = 18080
 
-func (l *lab) changeControl(ctx context.Context, node string) error {
-	pod, err := l.c.Client.Get(ctx, labkit.Pods, ns, control(node))
+func (l *lab) changeControl(ctx context.Context, on string) error {
+	pod, err := l.c.Client.Get(ctx, kube.Pods, ns, control(on))
 	if err != nil {
 		return err
 	}
-	image := labkit.WebImage("v1")
-	if c := labkit.Slice(pod, "spec", "containers"); c[0].(map[string]any)["image"] == image {
-		image = labkit.WebImage("v2")
+	image := node.WebImage("v1")
+	if c := kube.Slice(pod, "spec", "containers"); c[0].(map[string]any)["image"] == image {
+		image = node.WebImage("v2")
 	}
-	_, err = l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, control(node), fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image))
+	_, err = l.c.Client.PatchStrategic(ctx, kube.Pods, ns, control(on), fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image))
 	return err
 }
 
 // agreed waits until every pod is ready and in its Endpoints and the API names
 // the containers that run on n, and returns these.
-func (l *lab) agreed(ctx context.Context, n *labkit.Node) (kubeletlab.Snapshot, error) {
+func (l *lab) agreed(ctx context.Context, n *node.Node) (kubeletlab.Snapshot, error) {
 	var snap kubeletlab.Snapshot
-	_, err := l.c.Client.WaitList(ctx, labkit.Pods, ns, "", 2*time.Minute, "ready, in Endpoints, with the containers that run", func(pods []labkit.Object) (bool, error) {
+	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", 2*time.Minute, "ready, in Endpoints, with the containers that run", func(pods []kube.Object) (bool, error) {
 		var err error
 		if snap, err = kubeletlab.Take(ctx, n); err != nil {
 			return false, err
@@ -399,10 +403,10 @@ func (l *lab) agreed(ctx context.Context, n *labkit.Node) (kubeletlab.Snapshot, 
 			if !kubeletlab.PodReady(o) {
 				return false, fmt.Errorf("pod %s is not ready", o.GetName())
 			}
-			if labkit.String(o, "spec", "nodeName") != n.Name {
+			if kube.String(o, "spec", "nodeName") != n.Name {
 				continue
 			}
-			for name, id := range labkit.ContainerIDs(o) {
+			for name, id := range kube.ContainerIDs(o) {
 				if got := snap[ns+"/"+o.GetName()+"/"+name].ID; got != id {
 					return false, fmt.Errorf("container %s of pod %s: the API has %.12s, docker %.12s", name, o.GetName(), id, got)
 				}
@@ -410,11 +414,11 @@ func (l *lab) agreed(ctx context.Context, n *labkit.Node) (kubeletlab.Snapshot, 
 		}
 		for s := range services {
 			name := fmt.Sprintf("svc%d", s+1)
-			ep, err := l.c.Client.Get(ctx, labkit.Endpoints, ns, name)
+			ep, err := l.c.Client.Get(ctx, kube.Endpoints, ns, name)
 			if err != nil {
 				return false, err
 			}
-			if got, want := len(labkit.ReadyAddresses(ep)), perNode*len(nodeNames); got != want {
+			if got, want := len(kube.ReadyAddresses(ep)), perNode*len(nodeNames); got != want {
 				return false, fmt.Errorf("%s has %d of %d addresses", name, got, want)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/node"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -18,21 +19,21 @@ func init() {
 		Folder:   "node-upgrade",
 		LongOnly: true,
 		Summary:  "node-upgrade on nodes where systemd is process 1 and dockerd and kubelet have the cgroup driver systemd",
-		Packages: []string{labkit.SystemdPackage},
+		Packages: []string{node.SystemdPackage},
 		Plan: planAfter(
 			"as node-upgrade, with systemd as process 1 of both nodes, --cgroup-driver=systemd and native.cgroupdriver=systemd",
 			"before the first and after the last step: each container is in a scope of systemd, in the slice of its pod; then:",
 		),
 		Needs: needs, Timeout: timeout,
 		Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-			return rehearse(ctx, e, labkit.NodeConfig{CgroupDriver: labkit.Systemd})
+			return rehearse(ctx, e, node.Config{CgroupDriver: node.Systemd})
 		},
 	})
 }
 
 // checkScopes is an error unless systemd keeps every container of n's pods in a
 // scope of its pod's slice, or, where systemd is false, none.
-func checkScopes(ctx context.Context, n *labkit.Node, systemd bool) error {
+func checkScopes(ctx context.Context, n *node.Node, systemd bool) error {
 	snap, err := kubeletlab.Take(ctx, n)
 	if err != nil {
 		return err

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -18,7 +21,7 @@ import (
 // release from 1.7 to 1.9 computes another hash.
 func (r *rig) start(ctx context.Context, n int, gatesOff bool) error {
 	// kubenet cannot make a sandbox before the kubelet knows the node's PodCIDR.
-	if err := r.e.WaitUntil(ctx, "kubenet is ready", time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "kubenet is ready", time.Minute, func(context.Context) (bool, error) {
 		s, err := r.node.Kubelet.LastRunLog()
 		return strings.Contains(s, "CIDR: "), err
 	}); err != nil {
@@ -48,7 +51,7 @@ spec:
     image: %s
     imagePullPolicy: IfNotPresent
     readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}%s%s
-`, name, r.node.Name, labkit.WebImage("v1"), port, user)); err != nil {
+`, name, r.node.Name, node.WebImage("v1"), port, user)); err != nil {
 			return err
 		}
 		r.pods[name] = p
@@ -67,15 +70,15 @@ func letters(c rune) rune {
 // each host port.
 func (r *rig) ready(ctx context.Context) error {
 	for _, name := range r.names() {
-		if _, err := r.c.Client.WaitFor(ctx, labkit.Pods, ns, name, 3*time.Minute, "is ready as it runs", func(o *labkit.Object) (bool, error) {
+		if _, err := r.c.Client.WaitFor(ctx, kube.Pods, ns, name, 3*time.Minute, "is ready as it runs", func(o *kube.Object) (bool, error) {
 			if !kubeletlab.PodReady(o) {
-				return false, fmt.Errorf("Ready is %q", labkit.Condition(o, "Ready"))
+				return false, fmt.Errorf("Ready is %q", kube.Condition(o, "Ready"))
 			}
 			s, err := kubeletlab.Take(ctx, r.node)
 			if err != nil {
 				return false, err
 			}
-			for container, id := range labkit.ContainerIDs(o) {
+			for container, id := range kube.ContainerIDs(o) {
 				if s[ns+"/"+name+"/"+container].ID != id {
 					return false, fmt.Errorf("the API has another container than docker")
 				}
@@ -87,7 +90,7 @@ func (r *rig) ready(ctx context.Context) error {
 	}
 	for _, name := range r.names() {
 		if port := r.pods[name].hostPort; port != 0 {
-			body, err := labkit.HTTPGet(ctx, fmt.Sprintf("http://%s:%d/", r.node.IP, port))
+			body, err := load.Get(ctx, fmt.Sprintf("http://%s:%d/", r.node.IP, port))
 			if err == nil && !strings.HasSuffix(strings.TrimSpace(body), " "+name) {
 				err = fmt.Errorf("answered by %q", strings.TrimSpace(body))
 			}
@@ -103,11 +106,11 @@ func (r *rig) ready(ctx context.Context) error {
 func (r *rig) restarts(ctx context.Context) (map[string]int64, error) {
 	counts := map[string]int64{}
 	for _, name := range r.names() {
-		o, err := r.c.Client.Get(ctx, labkit.Pods, ns, name)
+		o, err := r.c.Client.Get(ctx, kube.Pods, ns, name)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range labkit.Slice(o, "status", "containerStatuses") {
+		for _, c := range kube.Slice(o, "status", "containerStatuses") {
 			counts[name], _ = c.(map[string]any)["restartCount"].(int64)
 		}
 	}
@@ -116,7 +119,7 @@ func (r *rig) restarts(ctx context.Context) (map[string]int64, error) {
 
 // restarted waits until each pod runs anew: proof that the event ended it.
 func (r *rig) restarted(ctx context.Context, before map[string]int64) error {
-	if err := r.e.WaitUntil(ctx, "all pods run anew", 3*time.Minute, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "all pods run anew", 3*time.Minute, func(ctx context.Context) (bool, error) {
 		now, err := r.restarts(ctx)
 		for name, n := range before {
 			if now[name] <= n {
@@ -136,19 +139,19 @@ func (r *rig) restarted(ctx context.Context, before map[string]int64) error {
 // remove deletes pods and waits until their containers are gone.
 func (r *rig) remove(ctx context.Context, names []string) error {
 	for _, name := range names {
-		if err := r.c.Client.Delete(ctx, labkit.Pods, ns, name); err != nil {
+		if err := r.c.Client.Delete(ctx, kube.Pods, ns, name); err != nil {
 			return err
 		}
 	}
 	gone := map[string]bool{}
 	for _, name := range names {
 		gone[name] = true
-		if err := r.c.Client.WaitGone(ctx, labkit.Pods, ns, name, 2*time.Minute); err != nil {
+		if err := r.c.Client.WaitGone(ctx, kube.Pods, ns, name, 2*time.Minute); err != nil {
 			return err
 		}
 		delete(r.pods, name)
 	}
-	return r.e.WaitUntil(ctx, "no container of the deleted pods runs", 2*time.Minute, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, "no container of the deleted pods runs", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		s, err := kubeletlab.Take(ctx, r.node)
 		for _, c := range s {
 			if gone[c.Pod] {
@@ -167,7 +170,7 @@ func (r *rig) delete(ctx context.Context) error {
 	if err := r.remove(ctx, names); err != nil {
 		return err
 	}
-	if err := r.e.WaitUntil(ctx, "kubenet took each sandbox down", time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "kubenet took each sandbox down", time.Minute, func(context.Context) (bool, error) {
 		log, err := r.node.Kubelet.LastRunLog()
 		for _, name := range names {
 			if !strings.Contains(log, " for "+ns+"/"+name+"\n") && err == nil {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
 )
 
 const (
@@ -61,8 +63,8 @@ func plan(v labkit.Variant, p labkit.Profile) map[was][]string {
 	}
 	all := []string{"swap", "reboot", "drain", "docker restart", "gates off and on", "churn"}
 	return map[was][]string{
-		from17:    append(append([]string{}, all...), "API away", "stock 1.9.11 in between"),
-		from18:    append(append([]string{}, all...), "API away"),
+		from17:    append(append([]string{}, all...), "API away", "no record", "stock 1.9.11 in between"),
+		from18:    append(append([]string{}, all...), "API away", "no record"),
 		from19:    append(append([]string{}, all...), "API away", "bad override"),
 		fromEmpty: all,
 	}
@@ -110,7 +112,7 @@ func init() {
 
 type lab struct {
 	e *labkit.Env
-	c *labkit.Cluster
+	c *node.Cluster
 }
 
 // cell is one node's way there, what happened, and back.
@@ -128,9 +130,9 @@ type cell struct {
 }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer: &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager"),
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager"),
 			ExtraArgs: []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + podNet, "--configure-cloud-routes=false"}},
 	})
 	if err != nil {
@@ -146,7 +148,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		if len(events) == 0 {
 			continue
 		}
-		node, err := e.StartNode(ctx, c.APIServer, labkit.NodeConfig{Name: fmt.Sprintf("node%d", i+1),
+		node, err := e.StartNode(ctx, c.APIServer, node.Config{Name: fmt.Sprintf("node%d", i+1),
 			KubeletArgs: []string{"--network-plugin=kubenet", "--cni-bin-dir=/usr/lib/cni", "--hairpin-mode=none", "--non-masquerade-cidr=0.0.0.0/0", "--v=4"},
 			DockerArgs:  []string{"--live-restore=false"}})
 		if err != nil {

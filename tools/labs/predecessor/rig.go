@@ -16,6 +16,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -29,7 +32,7 @@ type pod struct {
 // rig is a node that lives through one cell.
 type rig struct {
 	*lab
-	node *labkit.Node
+	node *node.Node
 	cell *cell
 	pods map[string]*pod
 	next int
@@ -46,7 +49,7 @@ func (r *rig) wrong(format string, a ...any) {
 }
 
 // underTest is the kubelet of the variant.
-func (r *rig) underTest() labkit.Program { return r.e.UnderTest(base, "kubelet") }
+func (r *rig) underTest() kube.Program { return r.e.UnderTest(base, "kubelet") }
 
 func (r *rig) run(ctx context.Context) error {
 	if err := r.clean(ctx); err != nil {
@@ -101,7 +104,7 @@ func (r *rig) clean(ctx context.Context) error {
 	if err := r.node.PowerOff(ctx); err != nil {
 		return err
 	}
-	if err := r.c.Client.Delete(ctx, labkit.Nodes, "", r.node.Name); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.c.Client.Delete(ctx, kube.Nodes, "", r.node.Name); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	for _, pattern := range []string{"kubelet/holdfast-*", "dockershim/sandbox/*"} {
@@ -181,6 +184,8 @@ func (r *rig) happens(ctx context.Context) error {
 			}
 		}
 		return nil
+	case "no record":
+		return r.noRecord(ctx)
 	case "stock 1.9.11 in between":
 		if err := r.node.SwapKubelet(ctx, r.e.Stock(base, "kubelet")); err != nil {
 			return err
@@ -212,6 +217,13 @@ func (r *rig) happens(ctx context.Context) error {
 		if !strings.Contains(log, `holdfast-predecessor-override is ignored: it says "1.7 or so"; allowed is`) {
 			r.wrong("the log does not refuse the bad override")
 		}
+		refused, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_override_refused ")
+		if err != nil {
+			return err
+		}
+		if refused != 1 {
+			r.wrong("holdfast_predecessor_override_refused is %v", refused)
+		}
 		return r.start(ctx, 1, false)
 	}
 	return fmt.Errorf("no such event")
@@ -227,6 +239,51 @@ func (r *rig) reboot(ctx context.Context) error {
 		return err
 	}
 	return r.restarted(ctx, before)
+}
+
+// noRecord makes the node one on which v1.9.11+holdfast.1 ran: the Node names
+// ours, and there is no record. What the containers say must be kept before a
+// drain ends them.
+func (r *rig) noRecord(ctx context.Context) error {
+	record := filepath.Join(r.node.Dir, "kubelet", "holdfast-predecessor.json")
+	if err := os.Remove(record); err != nil {
+		return err
+	}
+	if err := r.swap(ctx, "a restart without the record", r.underTest(), false); err != nil {
+		return err
+	}
+	r.step("wait until the evidence is kept")
+	if err := wait.Until(ctx, "a record by evidence", 5*time.Minute, func(context.Context) (bool, error) {
+		b, err := os.ReadFile(record)
+		if err != nil {
+			return false, err
+		}
+		if !strings.Contains(string(b), `"source": "evidence"`) {
+			return false, fmt.Errorf("the record is %s", b)
+		}
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	r.step("drain, reboot")
+	if err := r.remove(ctx, r.names()); err != nil {
+		return err
+	}
+	if err := r.node.PowerOff(ctx); err != nil {
+		return err
+	}
+	if err := r.node.StartDocker(ctx); err != nil {
+		return err
+	}
+	if err := r.node.Docker.RemoveAll(ctx); err != nil {
+		return err
+	}
+	if err := r.node.StartKubelet(ctx, r.underTest()); err != nil {
+		return err
+	}
+	minor := strings.Join(strings.Split(r.cell.was.name, ".")[:2], ".")
+	r.cell.metric = fmt.Sprintf(`release=%q,source="evidence"`, minor)
+	return r.start(ctx, 3, false)
 }
 
 // gates turns both gates off, starts a pod, and turns them on again.
@@ -282,7 +339,7 @@ func (r *rig) reachAPI(ctx context.Context, yes bool) error {
 
 // swap replaces the kubelet. No container may be recreated, and each host port
 // answers after it. away: the API server comes back after the kubelet's start.
-func (r *rig) swap(ctx context.Context, what string, p labkit.Program, away bool) error {
+func (r *rig) swap(ctx context.Context, what string, p kube.Program, away bool) error {
 	before, err := kubeletlab.Take(ctx, r.node)
 	if err != nil {
 		return err

@@ -14,6 +14,10 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -92,7 +96,7 @@ spec:
     image: %s
     imagePullPolicy: IfNotPresent
     env: [{name: LABPOD_READY_FILE, value: /tmp/ready}%s]
-%s%s`, name, labkit.WebImage("v1"), env, probe, more)
+%s%s`, name, node.WebImage("v1"), env, probe, more)
 	}
 	// What is kept ends after failureThreshold periods and one more. On a busy machine
 	// a probe that works may take a few periods; the pods that fail have less time.
@@ -101,7 +105,7 @@ spec:
 		return fmt.Sprintf("    readinessProbe: {%s, periodSeconds: %d, failureThreshold: %d%s}\n", handler, int(period.Seconds()), threshold, more)
 	}
 	http := "httpGet: {path: /ready, port: 8080}"
-	second := fmt.Sprintf("  - name: second\n    image: %s\n    imagePullPolicy: IfNotPresent\n    env: [{name: LABPOD_LISTEN, value: ':8081'}]\n", labkit.WebImage("v1"))
+	second := fmt.Sprintf("  - name: second\n    image: %s\n    imagePullPolicy: IfNotPresent\n    env: [{name: LABPOD_LISTEN, value: ':8081'}]\n", node.WebImage("v1"))
 	for i := range probed {
 		if threshold = 6; i%5 == 0 {
 			threshold = stuckThreshold
@@ -129,20 +133,20 @@ const allPods = probed + 2
 
 type lab struct {
 	e         *labkit.Env
-	c         *labkit.Cluster
-	node      *labkit.Node
-	pods, eps *labkit.Recorder
-	load      *labkit.Load
-	control   *labkit.Load // requests that must fail
-	alive     int          // pods on the node
+	c         *node.Cluster
+	node      *node.Node
+	pods, eps *kube.Recorder
+	load      *load.Load
+	control   *load.Load // requests that must fail
+	alive     int        // pods on the node
 	gone      map[string]bool
 }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(base, "kubelet")}},
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: e.Stock(base, "kubelet")}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
@@ -227,8 +231,8 @@ func (l *lab) start(ctx context.Context) error {
 	if _, err := l.c.Client.CreateYAML(ctx, ns, pods()); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, labkit.Endpoints, ns, "web", 3*time.Minute, "has all addresses", func(ep *labkit.Object) (bool, error) {
-		n := len(labkit.ReadyAddresses(ep))
+	if _, err := l.c.Client.WaitFor(ctx, kube.Endpoints, ns, "web", 3*time.Minute, "has all addresses", func(ep *kube.Object) (bool, error) {
+		n := len(kube.ReadyAddresses(ep))
 		if n < allPods-1 {
 			return false, fmt.Errorf("%d of %d", n, allPods-1)
 		}
@@ -237,20 +241,20 @@ func (l *lab) start(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if l.pods, err = l.c.Client.Record(ctx, labkit.Pods, ns); err != nil {
+	if l.pods, err = l.c.Client.Record(ctx, kube.Pods, ns); err != nil {
 		return err
 	}
-	if l.eps, err = l.c.Client.Record(ctx, labkit.Endpoints, ns); err != nil {
+	if l.eps, err = l.c.Client.Record(ctx, kube.Endpoints, ns); err != nil {
 		return err
 	}
-	l.load = labkit.StartLoad(ctx, labkit.LoadConfig{Interval: 50 * time.Millisecond, Targets: func() []string {
+	l.load = load.Start(ctx, load.Config{Interval: 50 * time.Millisecond, Targets: func() []string {
 		// Not the pods that the lab itself deletes or changes: what their requests
 		// meet is not the kubelet's doing.
 		return kubeletlab.RecentAddresses(l.eps, ns, "web", time.Second, func(pod string) bool { return pod != deleted && pod != imaged && pod != failing })
 	}})
 	// The same, but for a client that learns so late that it cannot miss that the
 	// container is replaced.
-	l.control = labkit.StartLoad(ctx, labkit.LoadConfig{Interval: 20 * time.Millisecond, Workers: 1, Targets: func() []string {
+	l.control = load.Start(ctx, load.Config{Interval: 20 * time.Millisecond, Workers: 1, Targets: func() []string {
 		return kubeletlab.RecentAddresses(l.eps, ns, "web", time.Minute, func(pod string) bool { return pod == imaged })
 	}})
 	return nil
@@ -298,7 +302,7 @@ func (l *lab) step(ctx context.Context, what string, during func(context.Context
 	synced := time.Now()
 	// Every probe has run twice after two periods; that is what successThreshold 2
 	// needs. An own pod's readiness may take longer when the machine is busy.
-	if _, err := l.c.Client.WaitFor(ctx, labkit.Endpoints, ns, "web", 60*time.Second, "has all addresses and two periods have passed", func(ep *labkit.Object) (bool, error) {
+	if _, err := l.c.Client.WaitFor(ctx, kube.Endpoints, ns, "web", 60*time.Second, "has all addresses and two periods have passed", func(ep *kube.Object) (bool, error) {
 		n := 0
 		for _, p := range kubeletlab.ReadyPods(ep) {
 			if l.tracked(p) {
@@ -336,34 +340,34 @@ func (l *lab) changes(ctx context.Context) error {
 	for _, p := range []string{deleted, imaged, failing} {
 		l.gone[p] = true
 	}
-	if err := l.c.Client.Delete(ctx, labkit.Pods, ns, deleted); err != nil {
+	if err := l.c.Client.Delete(ctx, kube.Pods, ns, deleted); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, imaged,
-		fmt.Sprintf(`{"spec":{"containers":[{"name":"web","image":%q}]}}`, labkit.WebImage("v2"))); err != nil {
+	if _, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, imaged,
+		fmt.Sprintf(`{"spec":{"containers":[{"name":"web","image":%q}]}}`, node.WebImage("v2"))); err != nil {
 		return err
 	}
-	pod, err := l.c.Client.Get(ctx, labkit.Pods, ns, failing)
+	pod, err := l.c.Client.Get(ctx, kube.Pods, ns, failing)
 	if err != nil {
 		return err
 	}
-	_, err = labkit.HTTPGet(ctx, "http://"+labkit.String(pod, "status", "podIP")+":8080/set?ready=false")
+	_, err = load.Get(ctx, "http://"+kube.String(pod, "status", "podIP")+":8080/set?ready=false")
 	return err
 }
 
 // judgeChanges: these three are judged as stock does, in every variant.
 func (l *lab) judgeChanges(ctx context.Context) error {
 	l.e.Step("pods that were changed while the kubelet was down")
-	if err := l.c.Client.WaitGone(ctx, labkit.Pods, ns, deleted, 30*time.Second); err != nil {
+	if err := l.c.Client.WaitGone(ctx, kube.Pods, ns, deleted, 30*time.Second); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, labkit.Pods, ns, failing, 30*time.Second, "is not ready", func(o *labkit.Object) (bool, error) {
+	if _, err := l.c.Client.WaitFor(ctx, kube.Pods, ns, failing, 30*time.Second, "is not ready", func(o *kube.Object) (bool, error) {
 		return !kubeletlab.PodReady(o), nil
 	}); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, labkit.Pods, ns, imaged, 30*time.Second, "runs the new image and is ready", func(o *labkit.Object) (bool, error) {
-		cs := labkit.Slice(o, "status", "containerStatuses")
+	if _, err := l.c.Client.WaitFor(ctx, kube.Pods, ns, imaged, 30*time.Second, "runs the new image and is ready", func(o *kube.Object) (bool, error) {
+		cs := kube.Slice(o, "status", "containerStatuses")
 		if len(cs) != 1 || !kubeletlab.PodReady(o) {
 			return false, nil
 		}
@@ -401,15 +405,15 @@ const (
 // the case says nothing, and not for longer than bound. It answers why not.
 func (l *lab) fasterThanProbes(ctx context.Context) (wrong, err error) {
 	l.e.Step("restart the kubelet faster than a failing probe's threshold")
-	pod, err := l.c.Client.Get(ctx, labkit.Pods, ns, stuck)
+	pod, err := l.c.Client.Get(ctx, kube.Pods, ns, stuck)
 	if err != nil {
 		return nil, err
 	}
-	url := "http://" + labkit.String(pod, "status", "podIP") + ":8080/set?ready="
+	url := "http://" + kube.String(pod, "status", "podIP") + ":8080/set?ready="
 	if err := l.node.KillKubelet(); err != nil {
 		return nil, err
 	}
-	if _, err := labkit.HTTPGet(ctx, url+"false"); err != nil {
+	if _, err := load.Get(ctx, url+"false"); err != nil {
 		return nil, err
 	}
 	begin, starts := time.Now(), 0
@@ -461,12 +465,12 @@ func (l *lab) away(ctx context.Context) (wrong, err error) {
 	const gone = 45 * time.Second // heartbeats are trusted for 40 s
 	// What an earlier process kept, and no probe has confirmed, is not kept for long.
 	const pod = "web-01"
-	o, err := l.c.Client.Get(ctx, labkit.Pods, ns, pod)
+	o, err := l.c.Client.Get(ctx, kube.Pods, ns, pod)
 	if err != nil {
 		return nil, err
 	}
 	records := filepath.Join(l.node.Dir, "kubelet", "pods", string(o.GetUID()), "holdfast_readiness_*.json")
-	if err := l.e.WaitUntil(ctx, "a probe has confirmed the readiness of "+pod, time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "a probe has confirmed the readiness of "+pod, time.Minute, func(context.Context) (bool, error) {
 		left, err := filepath.Glob(records)
 		return len(left) == 0 && kubeletlab.PodReady(l.pods.Latest(ns, pod)), err
 	}); err != nil {
@@ -495,7 +499,7 @@ func (l *lab) away(ctx context.Context) (wrong, err error) {
 		return nil, fmt.Errorf("pod %s was not ready before", pod)
 	}
 	var withdrawn float64
-	err = l.e.WaitUntil(ctx, "the kubelet has given up what it kept", time.Minute, func(ctx context.Context) (bool, error) {
+	err = wait.Until(ctx, "the kubelet has given up what it kept", time.Minute, func(ctx context.Context) (bool, error) {
 		var err error
 		withdrawn, err = kubeletlab.Metric(ctx, l.node, "holdfast_readiness_across_restart_withdrawn_total")
 		return withdrawn > 0, err
@@ -513,7 +517,7 @@ func (l *lab) away(ctx context.Context) (wrong, err error) {
 // decided waits until the kubelet's log has what it does about the readiness of a
 // pod that was published as ready or not, and says whether it keeps it.
 func (l *lab) decided(ctx context.Context, pod string) (kept bool, err error) {
-	err = l.e.WaitUntil(ctx, "the kubelet has decided about "+pod, 30*time.Second, func(context.Context) (bool, error) {
+	err = wait.Until(ctx, "the kubelet has decided about "+pod, 30*time.Second, func(context.Context) (bool, error) {
 		log, err := l.node.Kubelet.LastRunLog()
 		if err != nil {
 			return false, err

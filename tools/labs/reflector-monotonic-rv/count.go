@@ -13,12 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/process"
 )
 
 var (
-	configMaps = labkit.GVR{Version: "v1", Resource: "configmaps"}
-	secrets    = labkit.GVR{Version: "v1", Resource: "secrets"}
+	configMaps = kube.GVR{Version: "v1", Resource: "configmaps"}
+	secrets    = kube.GVR{Version: "v1", Resource: "secrets"}
 )
 
 const countedPath = "/api/v1/namespaces/" + ns + "/"
@@ -44,11 +45,11 @@ func (l *lab) count(ctx context.Context) (map[string]*counted, error) {
 	if err != nil {
 		return nil, err
 	}
-	proc, err := l.e.Start(ctx, labkit.Process{Name: "rvcount", Path: l.e.UnderTest(base, "rvcount").Path, Args: []string{"--kubeconfig=" + conf, "--namespace=" + ns}})
+	proc, err := l.e.Start(ctx, process.Process{Name: "rvcount", Path: l.e.UnderTest(base, "rvcount").Path, Args: []string{"--kubeconfig=" + conf, "--namespace=" + ns}})
 	if err != nil {
 		return nil, err
 	}
-	resources := []labkit.GVR{configMaps, secrets}
+	resources := []kube.GVR{configMaps, secrets}
 	for _, r := range resources {
 		if err := l.p.waitRestarts(ctx, countedPath+r.Resource, 1, time.Minute); err != nil {
 			return nil, err
@@ -60,7 +61,7 @@ func (l *lab) count(ctx context.Context) (map[string]*counted, error) {
 	}
 	l.e.Step("ConfigMaps and Secrets: create old; create, delete and create %d; delete old", len(names))
 	for _, r := range resources {
-		kind := map[labkit.GVR]string{configMaps: "ConfigMap", secrets: "Secret"}[r]
+		kind := map[kube.GVR]string{configMaps: "ConfigMap", secrets: "Secret"}[r]
 		create := func(n string) error {
 			_, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf("apiVersion: v1\nkind: %s\nmetadata: {name: %s}\n", kind, n))
 			return err

@@ -18,6 +18,11 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 const (
@@ -99,10 +104,10 @@ type lab struct {
 	size
 	e      *labkit.Env
 	server string
-	c      *labkit.Cluster
+	c      *node.Cluster
 	p      *proxy
-	eps    *labkit.Recorder
-	svcs   *labkit.Recorder
+	eps    *kube.Recorder
+	svcs   *kube.Recorder
 	// The gate was off from offFrom to offTo.
 	offFrom, offTo time.Time
 }
@@ -179,7 +184,7 @@ func run(ctx context.Context, e *labkit.Env, server string) (labkit.Result, erro
 type wrong struct{ error }
 
 func (l *lab) alive() error {
-	for _, p := range []*labkit.Proc{l.c.Etcd.Proc, l.c.APIServer.Proc, l.c.ControllerManager.Proc} {
+	for _, p := range []*process.Proc{l.c.Etcd.Proc, l.c.APIServer.Proc, l.c.ControllerManager.Proc} {
 		if !p.Alive() {
 			return fmt.Errorf("%s ended: %v; log %s", p.Spec.Name, p.Err(), p.LogPath)
 		}
@@ -196,8 +201,8 @@ func coarseAudit(server string) bool { return strings.HasPrefix(server, "v1.8.")
 
 func (l *lab) start(ctx context.Context) error {
 	var err error
-	l.c, err = l.e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer: &labkit.APIServerConfig{Program: l.e.Stock(l.server, "kube-apiserver"), Audit: hasAudit(l.server)},
+	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(l.server, "kube-apiserver"), Audit: hasAudit(l.server)},
 	})
 	if err != nil {
 		return err
@@ -212,8 +217,8 @@ func (l *lab) start(ctx context.Context) error {
 	if err := l.startControllerManager(ctx, "kube-controller-manager", l.e.UnderTest(base, "kube-controller-manager")); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, labkit.ServiceAccounts, ns, "default", 90*time.Second, "with a token", func(o *labkit.Object) (bool, error) {
-		return len(labkit.Slice(o, "secrets")) > 0, nil
+	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, ns, "default", 90*time.Second, "with a token", func(o *kube.Object) (bool, error) {
+		return len(kube.Slice(o, "secrets")) > 0, nil
 	}); err != nil {
 		return err
 	}
@@ -223,17 +228,17 @@ func (l *lab) start(ctx context.Context) error {
 // record starts the independent watchers, which talk to the API server directly.
 func (l *lab) record(ctx context.Context) error {
 	var err error
-	if l.eps, err = l.c.Client.Record(ctx, labkit.Endpoints, ns); err != nil {
+	if l.eps, err = l.c.Client.Record(ctx, kube.Endpoints, ns); err != nil {
 		return err
 	}
-	l.svcs, err = l.c.Client.Record(ctx, labkit.Services, ns)
+	l.svcs, err = l.c.Client.Record(ctx, kube.Services, ns)
 	return err
 }
 
-func (l *lab) startControllerManager(ctx context.Context, name string, program labkit.Program) error {
+func (l *lab) startControllerManager(ctx context.Context, name string, program kube.Program) error {
 	behind := *l.c.APIServer
 	behind.URL = l.p.URL
-	cm, err := l.e.StartControllerManager(ctx, &behind, labkit.ControllerManagerConfig{Name: name, Program: program,
+	cm, err := l.e.StartControllerManager(ctx, &behind, kube.ControllerManagerConfig{Name: name, Program: program,
 		ExtraArgs: []string{
 			// The pods' node does not exist.
 			"--controllers=*,-podgc,-node",
@@ -262,7 +267,7 @@ spec: {nodeName: node1, containers: [{name: web, image: none, ports: [{container
 			return err
 		}
 		status := fmt.Sprintf(`{"status":{"phase":"Running","podIP":"10.91.1.%d","conditions":[{"type":"Ready","status":"True"}]}}`, i+1)
-		if _, err := l.c.Client.PatchStrategic(ctx, labkit.Pods, ns, name, status, "status"); err != nil {
+		if _, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, name, status, "status"); err != nil {
 			return err
 		}
 	}
@@ -282,12 +287,12 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
 // ready says whether the recorder has Endpoints of that name with all addresses.
 func (l *lab) ready(name string) bool {
 	ep := l.eps.Latest(ns, name)
-	return ep != nil && len(labkit.ReadyAddresses(ep)) == 2
+	return ep != nil && len(kube.ReadyAddresses(ep)) == 2
 }
 
 func (l *lab) waitEndpoints(ctx context.Context, names []string, there bool) error {
 	what := fmt.Sprintf("Endpoints of %d Services there: %v", len(names), there)
-	return l.e.WaitUntil(ctx, what, 90*time.Second, func(context.Context) (bool, error) {
+	return wait.Until(ctx, what, 90*time.Second, func(context.Context) (bool, error) {
 		for _, n := range names {
 			if there != l.ready(n) {
 				return false, fmt.Errorf("%s is not", n)
@@ -299,7 +304,7 @@ func (l *lab) waitEndpoints(ctx context.Context, names []string, there bool) err
 
 // incident does what the incident takes and returns the deletions of Endpoints of
 // live Services.
-func (l *lab) incident(ctx context.Context) ([]labkit.RecordedEvent, error) {
+func (l *lab) incident(ctx context.Context) ([]kube.RecordedEvent, error) {
 	var names []string
 	for i := range l.services {
 		names = append(names, fmt.Sprintf("s%02d", i))
@@ -312,7 +317,7 @@ func (l *lab) incident(ctx context.Context) ([]labkit.RecordedEvent, error) {
 		}
 		return nil
 	}
-	remove := func(ctx context.Context, n string) error { return l.c.Client.Delete(ctx, labkit.Services, ns, n) }
+	remove := func(ctx context.Context, n string) error { return l.c.Client.Delete(ctx, kube.Services, ns, n) }
 
 	l.e.Step("create old; create, delete and create %d Services", l.services)
 	if err := l.createService(ctx, "old"); err != nil {
@@ -368,7 +373,7 @@ func (l *lab) incident(ctx context.Context) ([]labkit.RecordedEvent, error) {
 	if l.eps.Gaps()+l.svcs.Gaps() > 0 {
 		return nil, fmt.Errorf("an independent watch was lost: what happened in the gap is unknown")
 	}
-	var deleted []labkit.RecordedEvent
+	var deleted []kube.RecordedEvent
 	for _, ev := range l.eps.Events()[before:] {
 		if ev.Type == "DELETED" && strings.HasPrefix(ev.Object.GetName(), "s") {
 			deleted = append(deleted, ev)
@@ -379,7 +384,7 @@ func (l *lab) incident(ctx context.Context) ([]labkit.RecordedEvent, error) {
 
 // trigger proves that the server sent an old version with the deletion of old.
 func (l *lab) trigger(ctx context.Context) error {
-	ev, err := l.svcs.Wait(ctx, 30*time.Second, "the deletion of old", func(ev labkit.RecordedEvent) bool {
+	ev, err := l.svcs.Wait(ctx, 30*time.Second, "the deletion of old", func(ev kube.RecordedEvent) bool {
 		return ev.Type == "DELETED" && ev.Object.GetName() == "old"
 	})
 	if err != nil {
@@ -404,7 +409,7 @@ func (l *lab) trigger(ctx context.Context) error {
 
 // metric sums the counter's samples that match all of labels.
 func (l *lab) metric(ctx context.Context, name string, labels ...string) (float64, error) {
-	body, err := labkit.HTTPGet(ctx, l.c.ControllerManager.URL+"/metrics")
+	body, err := load.Get(ctx, l.c.ControllerManager.URL+"/metrics")
 	if err != nil {
 		return 0, err
 	}
@@ -469,7 +474,7 @@ func (l *lab) liveCheckAlone(ctx context.Context) error {
 		return err
 	}
 	for _, svc := range l.liveServices() {
-		if err := l.c.Client.Delete(ctx, labkit.Services, ns, svc); err != nil {
+		if err := l.c.Client.Delete(ctx, kube.Services, ns, svc); err != nil {
 			return err
 		}
 	}
@@ -478,7 +483,7 @@ func (l *lab) liveCheckAlone(ctx context.Context) error {
 	if err := l.startControllerManager(ctx, "kube-controller-manager-live-check", program); err != nil {
 		return err
 	}
-	if err := l.e.WaitUntil(ctx, "no Endpoints are left", time.Minute, func(context.Context) (bool, error) { return len(l.liveEndpoints()) == 0, nil }); err != nil {
+	if err := wait.Until(ctx, "no Endpoints are left", time.Minute, func(context.Context) (bool, error) { return len(l.liveEndpoints()) == 0, nil }); err != nil {
 		return err
 	}
 	deleted, err := l.incident(ctx)
@@ -510,7 +515,7 @@ func (l *lab) liveCheckAlone(ctx context.Context) error {
 
 // live are the names that a recorder knows as existing, without those that the
 // control plane makes.
-func live(r *labkit.Recorder) []string {
+func live(r *kube.Recorder) []string {
 	state := map[string]bool{}
 	for _, ev := range r.Events() {
 		if ev.Object != nil {
@@ -532,18 +537,18 @@ func (l *lab) liveEndpoints() []string { return live(l.eps) }
 // converged waits until there are ready Endpoints for exactly the Services of the
 // server, by lists and not by watches.
 func (l *lab) converged(ctx context.Context) error {
-	err := l.e.WaitUntil(ctx, "Endpoints for exactly the Services that exist", 2*time.Minute, func(ctx context.Context) (bool, error) {
-		services, err := l.c.Client.List(ctx, labkit.Services, ns, "")
+	err := wait.Until(ctx, "Endpoints for exactly the Services that exist", 2*time.Minute, func(ctx context.Context) (bool, error) {
+		services, err := l.c.Client.List(ctx, kube.Services, ns, "")
 		if err != nil {
 			return false, err
 		}
-		endpoints, err := l.c.Client.List(ctx, labkit.Endpoints, ns, "")
+		endpoints, err := l.c.Client.List(ctx, kube.Endpoints, ns, "")
 		if err != nil {
 			return false, err
 		}
 		addresses := map[string]int{}
 		for i := range endpoints {
-			addresses[endpoints[i].GetName()] = len(labkit.ReadyAddresses(&endpoints[i]))
+			addresses[endpoints[i].GetName()] = len(kube.ReadyAddresses(&endpoints[i]))
 		}
 		for i := range services {
 			name := services[i].GetName()
@@ -576,17 +581,17 @@ func (l *lab) gone(ctx context.Context) error {
 	release := l.p.hold()
 	// The watch cache remembers a thousand changes of a resource at most.
 	for i := range 1100 {
-		if _, err := l.c.Client.PatchMerge(ctx, labkit.Services, ns, "changing", fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, i)); err != nil {
+		if _, err := l.c.Client.PatchMerge(ctx, kube.Services, ns, "changing", fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, i)); err != nil {
 			release()
 			return err
 		}
 	}
-	err := errors.Join(l.c.Client.Delete(ctx, labkit.Services, ns, "changing"), l.createService(ctx, "after-gone"))
+	err := errors.Join(l.c.Client.Delete(ctx, kube.Services, ns, "changing"), l.createService(ctx, "after-gone"))
 	release()
 	if err != nil {
 		return err
 	}
-	if err := l.e.WaitUntil(ctx, "the controller manager lists Services again", time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the controller manager lists Services again", time.Minute, func(context.Context) (bool, error) {
 		_, now, _ := l.p.counts(servicesPath)
 		return now > lists, nil
 	}); err != nil {
@@ -597,7 +602,7 @@ func (l *lab) gone(ctx context.Context) error {
 
 // restartProc stops p, does what is to be done in between, and starts it again with
 // the same arguments.
-func (l *lab) restartProc(ctx context.Context, p **labkit.Proc, between func() error) error {
+func (l *lab) restartProc(ctx context.Context, p **process.Proc, between func() error) error {
 	spec := (*p).Spec
 	if err := (*p).Stop(); err != nil {
 		return err
@@ -722,7 +727,7 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 		switch {
 		case s.alive && l.e.Rand.IntN(3) > 0: // an older one goes more often than a new one
 			now := time.Now()
-			if err := l.c.Client.Delete(ctx, labkit.Services, ns, n); err != nil {
+			if err := l.c.Client.Delete(ctx, kube.Services, ns, n); err != nil {
 				return err
 			}
 			lives[n] = append(lives[n], life{s.since, now})

@@ -20,6 +20,9 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/wait"
 )
 
 // proxy stands between the controller manager and the API server. A reflector of
@@ -54,12 +57,12 @@ type proxy struct {
 // the second below which a reflector lists again.
 func (p *proxy) watchSeconds() int { return p.shortest + p.rng.IntN(3) }
 
-func startProxy(e *labkit.Env, a *labkit.APIServer) (*proxy, error) {
+func startProxy(e *labkit.Env, a *kube.APIServer) (*proxy, error) {
 	pki, err := e.GetPKI()
 	if err != nil {
 		return nil, err
 	}
-	serving, err := pki.Issue("proxy", "proxy", nil, labkit.MachineIP, "127.0.0.1", "localhost")
+	serving, err := pki.Issue("proxy", "proxy", nil, machine.IP, "127.0.0.1", "localhost")
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +105,7 @@ func startProxy(e *labkit.Env, a *labkit.APIServer) (*proxy, error) {
 		// A server that is down looks like a connection that breaks, not like a 502.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
-	l, err := net.Listen("tcp", labkit.MachineIP+":0")
+	l, err := net.Listen("tcp", machine.IP+":0")
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +233,7 @@ func (p *proxy) counts(path string) (watches, lists, cuts int) {
 // waitRestarts waits until n further watches of path were started.
 func (p *proxy) waitRestarts(ctx context.Context, path string, n int, bound time.Duration) error {
 	from, _, _ := p.counts(path)
-	return labkit.WaitUntil(ctx, fmt.Sprintf("%d restarts of the watch of %s", n, path), bound, func(context.Context) (bool, error) {
+	return wait.Until(ctx, fmt.Sprintf("%d restarts of the watch of %s", n, path), bound, func(context.Context) (bool, error) {
 		now, _, _ := p.counts(path)
 		if now < from+n {
 			return false, fmt.Errorf("%d so far", now-from)

@@ -15,6 +15,10 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -48,7 +52,7 @@ func startGitRepo(ctx context.Context, l *lab) error {
 	if err := serveGit(ctx, l, dir); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", labkit.MachineIP+":0")
+	listener, err := net.Listen("tcp", machine.IP+":0")
 	if err != nil {
 		return err
 	}
@@ -56,7 +60,7 @@ func startGitRepo(ctx context.Context, l *lab) error {
 	go func() { _ = server.Serve(listener) }()
 	l.e.OnStop("git over HTTP", func(context.Context) error { return server.Close() })
 
-	git := "git://" + labkit.MachineIP + ":" + gitPort
+	git := "git://" + machine.IP + ":" + gitPort
 	volume := func(name, repository, revision, directory, file string) string {
 		return pod(name,
 			fmt.Sprintf("    volumeMounts: [{name: git, mountPath: /git}]\n    readinessProbe: {exec: {command: [/labpod, probe, /git/%s]}, periodSeconds: 1}\n", file),
@@ -79,7 +83,7 @@ func judgeGitRepo(ctx context.Context, l *lab) (outcome, error) {
 		"git-option": func() bool { return exists(l.e.Path("marker-option")) },
 		"git-hook":   func() bool { return exists(l.e.Path("marker-hook")) },
 		"git-path": func() bool {
-			o, err := l.c.Client.Get(ctx, labkit.Pods, ns, "git-path")
+			o, err := l.c.Client.Get(ctx, kube.Pods, ns, "git-path")
 			return err == nil && kubeletlab.PodReady(o)
 		},
 	}
@@ -88,7 +92,7 @@ func judgeGitRepo(ctx context.Context, l *lab) (outcome, error) {
 		refused := func() bool {
 			return strings.Contains(strings.Join(l.messages(name, "FailedMount"), "\n"), "is refused (feature gate GitRepoVolumeHardening)")
 		}
-		if err := l.e.WaitUntil(ctx, "pod "+name+" has done its deed or is refused", 60*time.Second, func(context.Context) (bool, error) {
+		if err := wait.Until(ctx, "pod "+name+" has done its deed or is refused", 60*time.Second, func(context.Context) (bool, error) {
 			return happened[name]() || refused(), nil
 		}); err != nil {
 			return outcome{}, err
@@ -158,11 +162,11 @@ func serveGit(ctx context.Context, l *lab, dir string) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.e.Start(ctx, labkit.Process{Name: "git-daemon", Path: filepath.Join(strings.TrimSpace(string(out)), "git-daemon"),
-		Args: []string{"--base-path=" + dir, "--export-all", "--reuseaddr", "--listen=" + labkit.MachineIP, "--port=" + gitPort, dir},
+	_, err = l.e.Start(ctx, process.Process{Name: "git-daemon", Path: filepath.Join(strings.TrimSpace(string(out)), "git-daemon"),
+		Args: []string{"--base-path=" + dir, "--export-all", "--reuseaddr", "--listen=" + machine.IP, "--port=" + gitPort, dir},
 		Health: func(ctx context.Context) error {
 			var d net.Dialer
-			c, err := d.DialContext(ctx, "tcp", labkit.MachineIP+":"+gitPort)
+			c, err := d.DialContext(ctx, "tcp", machine.IP+":"+gitPort)
 			if err == nil {
 				err = c.Close()
 			}

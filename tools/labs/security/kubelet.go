@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/wait"
 )
 
 var healthz = row{
@@ -24,7 +26,7 @@ var healthz = row{
 
 func judgeHealthz(ctx context.Context, l *lab) (outcome, error) {
 	url := "http://" + l.node.IP + ":10248"
-	if ok, err := labkit.HTTPGet(ctx, url+"/healthz"); err != nil || ok != "ok" {
+	if ok, err := load.Get(ctx, url+"/healthz"); err != nil || ok != "ok" {
 		return outcome{}, fmt.Errorf("/healthz: %q, %w", ok, err)
 	}
 	served := []string{}
@@ -89,17 +91,17 @@ func startMountErrors(ctx context.Context, l *lab) error {
 	return l.pods(ctx, secret("azure", map[string]string{"azurestorageaccountname": "labaccount", "azurestorageaccountkey": azureKey})+
 		secret("ceph", map[string]string{"key": cephKey})+
 		pod("mount-azure", mounts, "  volumes: [{name: data, azureFile: {secretName: azure, shareName: labshare}}]\n")+
-		pod("mount-ceph", mounts, "  volumes: [{name: data, cephfs: {monitors: ['"+labkit.MachineIP+":1'], user: labuser, secretRef: {name: ceph}}}]\n"))
+		pod("mount-ceph", mounts, "  volumes: [{name: data, cephfs: {monitors: ['"+machine.IP+":1'], user: labuser, secretRef: {name: ceph}}}]\n"))
 }
 
 func judgeMountErrors(ctx context.Context, l *lab) (outcome, error) {
 	text := ""
 	for name, says := range map[string][]string{
 		"mount-azure": {"labaccount.file.core.windows.net/labshare", "username=labaccount", "vers=3.0"},
-		"mount-ceph":  {labkit.MachineIP + ":1:/", "name=labuser"},
+		"mount-ceph":  {machine.IP + ":1:/", "name=labuser"},
 	} {
 		var got string
-		if err := l.e.WaitUntil(ctx, "pod "+name+" has an event of a failed mount command", 90*time.Second, func(context.Context) (bool, error) {
+		if err := wait.Until(ctx, "pod "+name+" has an event of a failed mount command", 90*time.Second, func(context.Context) (bool, error) {
 			got = strings.Join(l.messages(name, "FailedMount"), "\n")
 			if !strings.Contains(got, "Mounting arguments:") {
 				return false, fmt.Errorf("events: %q", got)

@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 var localnet = row{
@@ -33,7 +37,7 @@ func startLocalnet(ctx context.Context, l *lab) error {
 	if err := l.node.Run(ctx, "sysctl", "-qw", "net.ipv4.conf.all.route_localnet=1"); err != nil {
 		return err
 	}
-	_, err := l.e.Start(ctx, labkit.Process{Name: "node-local", Path: l.labpod(), Args: []string{"serve"}, Node: l.node,
+	_, err := l.e.Start(ctx, process.Process{Name: "node-local", Path: l.labpod(), Args: []string{"serve"}, In: l.node,
 		Env: []string{"LABPOD_LISTEN=127.0.0.1:" + localPort + "," + l.node.IP + ":" + localPort, "LABPOD_VERSION=local"},
 		Health: func(ctx context.Context) error {
 			return l.node.Run(ctx, l.labpod(), "probe", "http://127.0.0.1:"+localPort+"/")
@@ -45,17 +49,17 @@ func startLocalnet(ctx context.Context, l *lab) error {
 }
 
 // labpod is the program of the images, here outside of a container.
-func (l *lab) labpod() string { return labkit.ToolPath(l.e.Root, "labpod") }
+func (l *lab) labpod() string { return node.ToolPath(l.e.Root, "labpod") }
 
 func judgeLocalnet(ctx context.Context, l *lab) (outcome, error) {
 	if err := l.waitReady(ctx, "neighbour", 60*time.Second); err != nil {
 		return outcome{}, err
 	}
-	o, err := l.c.Client.Get(ctx, labkit.Pods, ns, "neighbour")
+	o, err := l.c.Client.Get(ctx, kube.Pods, ns, "neighbour")
 	if err != nil {
 		return outcome{}, err
 	}
-	id := labkit.ContainerIDs(o)["main"]
+	id := kube.ContainerIDs(o)["main"]
 	m, err := l.node.Docker.Inspect(ctx, id)
 	if err != nil {
 		return outcome{}, err
@@ -78,7 +82,7 @@ func judgeLocalnet(ctx context.Context, l *lab) (outcome, error) {
 	for _, c := range [][]string{
 		{"sysctl", "-qw", "net.ipv4.conf.all.route_localnet=1"},
 		{"ip", "addr", "del", "127.0.0.1/8", "dev", "lo"},
-		{"ip", "route", "add", "127.0.0.1/32", "via", gateway, "src", labkit.String(o, "status", "podIP")},
+		{"ip", "route", "add", "127.0.0.1/32", "via", gateway, "src", kube.String(o, "status", "podIP")},
 	} {
 		if err := in(c[0], c[1:]...); err != nil {
 			return outcome{}, err
@@ -86,7 +90,7 @@ func judgeLocalnet(ctx context.Context, l *lab) (outcome, error) {
 	}
 	// The kubelet syncs its rules once a minute and at its start.
 	if l.e.Variant == labkit.Ours {
-		if err := l.e.WaitUntil(ctx, "the rule on the node", 70*time.Second, func(ctx context.Context) (bool, error) {
+		if err := wait.Until(ctx, "the rule on the node", 70*time.Second, func(ctx context.Context) (bool, error) {
 			rules, err := l.node.Output(ctx, "iptables-save", "-t", "filter")
 			return err == nil && strings.Contains(rules, "block incoming localnet connections"), err
 		}); err != nil {
@@ -143,7 +147,7 @@ func (l *lab) localnetRule(ctx context.Context) error {
 	}
 	for _, step := range []struct {
 		name    string
-		kubelet labkit.Program
+		kubelet kube.Program
 		rules   int
 	}{
 		{"stock in ours' place", l.e.Stock(base, "kubelet"), 1},
@@ -159,7 +163,7 @@ func (l *lab) localnetRule(ctx context.Context) error {
 		if err := l.node.SwapKubelet(ctx, step.kubelet); err != nil {
 			return err
 		}
-		if err := l.e.WaitUntil(ctx, fmt.Sprintf("%s: %d rules", step.name, step.rules), 70*time.Second, func(ctx context.Context) (bool, error) {
+		if err := wait.Until(ctx, fmt.Sprintf("%s: %d rules", step.name, step.rules), 70*time.Second, func(ctx context.Context) (bool, error) {
 			rules, err := l.node.Output(ctx, "iptables-save", "-t", "filter")
 			synced, n := strings.Contains(rules, "-A INPUT -j KUBE-FIREWALL\n"), strings.Count(rules, "block incoming localnet connections")
 			if err == nil && (!synced || n != step.rules) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/wait"
 )
 
 // invented is how many HTTP methods the lab makes up.
@@ -40,7 +42,7 @@ func judgeMetrics(ctx context.Context, l *lab) (outcome, error) {
 			}
 			label := fmt.Sprintf(`http_requests_total{code="200",handler="prometheus",method=%q}`, strings.ToLower(m))
 			// A request is counted when it has been answered.
-			if err := l.e.WaitUntil(ctx, t.name+" has a series for "+m, 10*time.Second, func(ctx context.Context) (bool, error) {
+			if err := wait.Until(ctx, t.name+" has a series for "+m, 10*time.Second, func(ctx context.Context) (bool, error) {
 				n, err := series(ctx, t.url, label)
 				return n == 1, err
 			}); err != nil {
@@ -57,7 +59,7 @@ func judgeMetrics(ctx context.Context, l *lab) (outcome, error) {
 			}
 		}
 		var after int
-		if err := l.e.WaitUntil(ctx, t.name+" has counted the invented methods", 10*time.Second, func(ctx context.Context) (bool, error) {
+		if err := wait.Until(ctx, t.name+" has counted the invented methods", 10*time.Second, func(ctx context.Context) (bool, error) {
 			after, err = series(ctx, t.url, "http_requests_total{")
 			return after > before, err
 		}); err != nil {
@@ -90,6 +92,6 @@ func send(ctx context.Context, method, url string) error {
 
 // series counts the lines of a /metrics page that begin with the prefix.
 func series(ctx context.Context, url, prefix string) (int, error) {
-	text, err := labkit.HTTPGet(ctx, url)
+	text, err := load.Get(ctx, url)
 	return strings.Count("\n"+text, "\n"+prefix), err
 }

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/machine"
 )
 
 const (
@@ -42,7 +44,7 @@ var probes = row{
 
 func judgeProbes(ctx context.Context, l *lab) (outcome, error) {
 	var whole atomic.Int64 // answers that were sent to the end
-	listener, err := net.Listen("tcp", labkit.MachineIP+":0")
+	listener, err := net.Listen("tcp", machine.IP+":0")
 	if err != nil {
 		return outcome{}, err
 	}
@@ -58,7 +60,7 @@ func judgeProbes(ctx context.Context, l *lab) (outcome, error) {
 	go func() { _ = server.Serve(listener) }()
 	l.e.OnStop("server of large answers", func(context.Context) error { return server.Close() })
 	port := listener.Addr().(*net.TCPAddr).Port
-	get := fmt.Sprintf("httpGet: {host: %s, port: %d, path: /x}", labkit.MachineIP, port)
+	get := fmt.Sprintf("httpGet: {host: %s, port: %d, path: /x}", machine.IP, port)
 
 	var grown []string
 	over := 0
@@ -107,7 +109,7 @@ func judgeProbes(ctx context.Context, l *lab) (outcome, error) {
 			return outcome{}, fmt.Errorf("%s: %w", s.name, err)
 		}
 		// Not again after the restart.
-		if err := l.c.Client.DeleteNow(ctx, labkit.Pods, ns, s.name); err != nil {
+		if err := l.c.Client.DeleteNow(ctx, kube.Pods, ns, s.name); err != nil {
 			return outcome{}, err
 		}
 	}

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/wait"
 )
 
 var provision = row{
@@ -31,7 +34,7 @@ var provision = row{
 // page is what only the loopback of the control plane has.
 const page = "internal-page-5f2e"
 
-var volumes = labkit.GVR{Version: "v1", Resource: "persistentvolumes"}
+var volumes = kube.GVR{Version: "v1", Resource: "persistentvolumes"}
 
 // asked are the paths that led to the page, by their methods.
 type asked struct {
@@ -66,7 +69,7 @@ func startProvision(ctx context.Context, l *lab) error {
 		return err
 	}
 	// The redirect of a POST or DELETE is followed by a GET: the query tells them apart.
-	redirect, err := serve("redirect", labkit.MachineIP, func(w http.ResponseWriter, r *http.Request) {
+	redirect, err := serve("redirect", machine.IP, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, internal+"/?was="+r.Method, http.StatusFound)
 	})
 	if err != nil {
@@ -108,7 +111,7 @@ func judgeProvision(ctx context.Context, l *lab) (outcome, error) {
 		{"misspelt", "ProvisioningFailed", `Failed to provision volume with StorageClass "misspelt": invalid option "resturi" for volume plugin kubernetes.io/glusterfs`},
 		{"ssrf-volume", "VolumeFailedDelete", ""},
 	} {
-		if err := l.e.WaitUntil(ctx, w.name+" has an event "+w.reason, 60*time.Second, func(context.Context) (bool, error) {
+		if err := wait.Until(ctx, w.name+" has an event "+w.reason, 60*time.Second, func(context.Context) (bool, error) {
 			shown[w.name] = strings.Join(l.messages(w.name, w.reason), "\n")
 			if shown[w.name] == "" || !strings.Contains(shown[w.name], w.says) {
 				return false, fmt.Errorf("events: %q", shown[w.name])
@@ -118,8 +121,8 @@ func judgeProvision(ctx context.Context, l *lab) (outcome, error) {
 			return outcome{}, err
 		}
 	}
-	if _, err := l.c.Client.WaitFor(ctx, volumes, "", "ssrf-volume", 30*time.Second, "has a message", func(o *labkit.Object) (bool, error) {
-		shown["ssrf-volume's status"] = labkit.String(o, "status", "message")
+	if _, err := l.c.Client.WaitFor(ctx, volumes, "", "ssrf-volume", 30*time.Second, "has a message", func(o *kube.Object) (bool, error) {
+		shown["ssrf-volume's status"] = kube.String(o, "status", "message")
 		return shown["ssrf-volume's status"] != "", nil
 	}); err != nil {
 		return outcome{}, err

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -43,9 +45,9 @@ var rows = []row{healthz, metrics, provision, mountErrors, gitRepo, localnet, pr
 // lab is a cluster of one node, whose kubelet and controller manager are under test.
 type lab struct {
 	e      *labkit.Env
-	c      *labkit.Cluster
-	node   *labkit.Node
-	events *labkit.Recorder
+	c      *node.Cluster
+	node   *node.Node
+	events *kube.Recorder
 	asked  asked
 }
 
@@ -81,16 +83,16 @@ func register(name, summary string, rows []row, alone bool) {
 }
 
 func run(ctx context.Context, e *labkit.Env, rows []row) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.UnderTest(base, "kube-controller-manager")},
-		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.UnderTest(base, "kubelet")}},
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.UnderTest(base, "kube-controller-manager")},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: e.UnderTest(base, "kubelet")}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
 	}
 	l := &lab{e: e, c: c, node: c.Nodes[0], asked: asked{by: map[string]int{}}}
-	if l.events, err = c.Client.Record(ctx, labkit.Events, ns); err != nil {
+	if l.events, err = c.Client.Record(ctx, kube.Events, ns); err != nil {
 		return labkit.Result{}, err
 	}
 	for _, r := range rows {
@@ -152,11 +154,11 @@ spec:
   - name: main
     image: %s
     imagePullPolicy: IfNotPresent
-%s`, name, spec, labkit.WebImage("v1"), container)
+%s`, name, spec, node.WebImage("v1"), container)
 }
 
 func (l *lab) waitReady(ctx context.Context, name string, bound time.Duration) error {
-	_, err := l.c.Client.WaitFor(ctx, labkit.Pods, ns, name, bound, "is ready", func(o *labkit.Object) (bool, error) {
+	_, err := l.c.Client.WaitFor(ctx, kube.Pods, ns, name, bound, "is ready", func(o *kube.Object) (bool, error) {
 		if !kubeletlab.PodReady(o) {
 			return false, fmt.Errorf("events: %s", strings.Join(l.messages(name, "FailedMount"), "; "))
 		}
@@ -169,8 +171,8 @@ func (l *lab) waitReady(ctx context.Context, name string, bound time.Duration) e
 func (l *lab) messages(pod, reason string) []string {
 	var out []string
 	for _, ev := range l.events.Events() {
-		if ev.Object != nil && labkit.String(ev.Object, "involvedObject", "name") == pod && labkit.String(ev.Object, "reason") == reason {
-			out = append(out, labkit.String(ev.Object, "message"))
+		if ev.Object != nil && kube.String(ev.Object, "involvedObject", "name") == pod && kube.String(ev.Object, "reason") == reason {
+			out = append(out, kube.String(ev.Object, "message"))
 		}
 	}
 	return out

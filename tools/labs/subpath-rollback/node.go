@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 )
 
 // create makes a pod and waits until it is what its kind says.
@@ -55,20 +58,20 @@ func (l *lab) make(ctx context.Context, k kind, name string) error {
 // wait waits until the pod is what its kind says.
 func (l *lab) wait(ctx context.Context, name string) error {
 	p := l.pods[name]
-	return l.e.WaitUntil(ctx, fmt.Sprintf("container of pod %s is %s", name, p.state), time.Minute, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, fmt.Sprintf("container of pod %s is %s", name, p.state), time.Minute, func(ctx context.Context) (bool, error) {
 		if p.state == noneOf {
-			o, err := l.c.Client.Get(ctx, labkit.Pods, ns, name)
+			o, err := l.c.Client.Get(ctx, kube.Pods, ns, name)
 			if err != nil {
 				return false, err
 			}
-			for _, c := range labkit.Slice(o, "status", "containerStatuses") {
+			for _, c := range kube.Slice(o, "status", "containerStatuses") {
 				state, _ := c.(map[string]any)["state"].(map[string]any)
 				waiting, _ := state["waiting"].(map[string]any)
 				if waiting["reason"] == "CreateContainerConfigError" {
 					return true, nil
 				}
 			}
-			return false, fmt.Errorf("%v", labkit.Field(o, "status", "containerStatuses"))
+			return false, fmt.Errorf("%v", kube.Field(o, "status", "containerStatuses"))
 		}
 		cs, err := l.node.Docker.PodContainers(ctx, ns, name, true)
 		if err != nil {
@@ -95,7 +98,7 @@ func (l *lab) wait(ctx context.Context, name string) error {
 }
 
 // swap ends the kubelet and starts another one, which looks at every pod.
-func (l *lab) swap(ctx context.Context, to labkit.Program, kill bool) error {
+func (l *lab) swap(ctx context.Context, to kube.Program, kill bool) error {
 	from := l.node.KubeletProgram()
 	for try := 1; ; try++ {
 		end := l.node.StopKubelet
@@ -134,7 +137,7 @@ func (l *lab) swap(ctx context.Context, to labkit.Program, kill bool) error {
 	return l.mounted(ctx)
 }
 
-func (l *lab) describe(p labkit.Program) string {
+func (l *lab) describe(p kube.Program) string {
 	return strings.Join(append([]string{p.Base, string(p.Variant)}, p.GateArgs()...), " ")
 }
 
@@ -153,7 +156,7 @@ func (l *lab) binds(ctx context.Context) (int, error) {
 }
 
 func (l *lab) unbound(ctx context.Context) error {
-	return l.e.WaitUntil(ctx, "no bind below volume-subpaths", 45*time.Second, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, "no bind below volume-subpaths", 45*time.Second, func(ctx context.Context) (bool, error) {
 		n, err := l.binds(ctx)
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%d are left", n)
@@ -165,7 +168,7 @@ func (l *lab) unbound(ctx context.Context) error {
 // mounted waits until the kubelet has mounted the volumes of all pods: a volume
 // of a pod that is deleted before that is found again after three minutes only.
 func (l *lab) mounted(ctx context.Context) error {
-	return l.e.WaitUntil(ctx, "the new kubelet has mounted the volumes of all pods", 2*time.Minute, func(context.Context) (bool, error) {
+	return wait.Until(ctx, "the new kubelet has mounted the volumes of all pods", 2*time.Minute, func(context.Context) (bool, error) {
 		text, err := l.node.Kubelet.LastRunLog()
 		for name, p := range l.pods {
 			if err == nil && !strings.Contains(text, fmt.Sprintf("All volumes are attached and mounted for pod \"%s_%s(%s)\"", name, ns, p.uid)) {
@@ -265,8 +268,8 @@ func (l *lab) inside(ctx context.Context, name string) error {
 // restart kills the pod's container; the kubelet starts another one. A kubelet
 // of another release may just be recreating it for its hash.
 func (l *lab) restart(ctx context.Context, name string) error {
-	var cs []labkit.Container
-	if err := l.e.WaitUntil(ctx, "the container of pod "+name+" runs", 90*time.Second, func(ctx context.Context) (bool, error) {
+	var cs []node.Container
+	if err := wait.Until(ctx, "the container of pod "+name+" runs", 90*time.Second, func(ctx context.Context) (bool, error) {
 		var err error
 		cs, err = l.node.Docker.PodContainers(ctx, ns, name, false)
 		return err == nil && len(cs) == 1, err
@@ -290,7 +293,7 @@ func (l *lab) byHand(ctx context.Context, name string) error {
 		return err
 	}
 	for _, c := range [][2]string{{http.MethodGet, "/archive?path=/dir"}, {http.MethodPost, "/restart?t=1"}} {
-		var refused *labkit.DockerError
+		var refused *node.DockerError
 		err := l.node.Docker.Call(ctx, c[0], "/containers/"+cs[0].ID+c[1], "", nil, nil)
 		if !errors.As(err, &refused) || !strings.Contains(refused.Body, "not a directory") {
 			return fmt.Errorf("docker %s of pod %s: %v, want that something is not a directory", c[1], name, err)
@@ -302,7 +305,7 @@ func (l *lab) byHand(ctx context.Context, name string) error {
 // another waits until the pod has a container other than id, and looks into it.
 func (l *lab) another(ctx context.Context, name, id string) error {
 	since := time.Now()
-	if err := l.e.WaitUntil(ctx, "pod "+name+" has another container", 90*time.Second, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "pod "+name+" has another container", 90*time.Second, func(ctx context.Context) (bool, error) {
 		now, err := l.node.Docker.PodContainers(ctx, ns, name, false)
 		return err == nil && len(now) == 1 && now[0].ID != id, err
 	}); err != nil {
@@ -335,13 +338,13 @@ func (l *lab) sum(ctx context.Context) (map[string]string, error) {
 func (l *lab) judge(ctx context.Context, what string, names ...string) (judgement, error) {
 	j := judgement{what: what}
 	for _, name := range names {
-		if err := l.c.Client.WaitGone(ctx, labkit.Pods, ns, name, 2*time.Minute); err != nil {
+		if err := l.c.Client.WaitGone(ctx, kube.Pods, ns, name, 2*time.Minute); err != nil {
 			return j, err
 		}
 	}
 	dir := func(name string) string { return filepath.Join(l.node.Dir, "kubelet", "pods", l.pods[name].uid) }
 	var stay []string
-	if err := l.e.WaitUntil(ctx, "the kubelet has dealt with the pods' directories", 2*time.Minute, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the kubelet has dealt with the pods' directories", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		text, err := l.node.Kubelet.LastRunLog()
 		if err != nil {
 			return false, err

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -23,7 +25,7 @@ const (
 	gate = "SubpathUnbindAfterStart"
 )
 
-var image = labkit.WebImage("v1")
+var image = node.WebImage("v1")
 
 func init() {
 	labkit.Register(labkit.Lab{
@@ -59,8 +61,8 @@ func init() {
 
 type lab struct {
 	e    *labkit.Env
-	c    *labkit.Cluster
-	node *labkit.Node
+	c    *node.Cluster
+	node *node.Node
 	root string // of the host directories: same/ and other/
 	pods map[string]*pod
 	// sums is the checksum of each file below root, as it must be.
@@ -82,11 +84,11 @@ type judgement struct {
 }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
 		// At 3 the kubelet says which orphans it removes.
-		Nodes: []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(old, "kubelet"), KubeletArgs: []string{"--v=3"}}},
+		Nodes: []node.Config{{Name: "node1", Kubelet: e.Stock(old, "kubelet"), KubeletArgs: []string{"--v=3"}}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
@@ -123,7 +125,7 @@ func (l *lab) ours() bool { return l.e.Variant == labkit.Ours }
 
 // binder is a kubelet that leaves the binds: the one under test, or for ours
 // what an operator may have had before.
-func (l *lab) binder() labkit.Program {
+func (l *lab) binder() kube.Program {
 	switch {
 	case !l.ours():
 		return l.e.UnderTest(base, "kubelet")
@@ -173,7 +175,7 @@ func (l *lab) forced(ctx context.Context) ([]judgement, error) {
 	if err := l.node.StopKubelet(); err != nil {
 		return nil, err
 	}
-	if err := l.c.Client.DeleteNow(ctx, labkit.Pods, ns, "forced"); err != nil {
+	if err := l.c.Client.DeleteNow(ctx, kube.Pods, ns, "forced"); err != nil {
 		return nil, err
 	}
 	next := l.binder()
@@ -258,7 +260,7 @@ func (l *lab) back(ctx context.Context) ([]judgement, error) {
 			}
 		}
 		for _, name := range names {
-			if err := l.c.Client.Delete(ctx, labkit.Pods, ns, name); err != nil {
+			if err := l.c.Client.Delete(ctx, kube.Pods, ns, name); err != nil {
 				return nil, err
 			}
 		}

@@ -16,6 +16,11 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 const base = "v1.9.11"
@@ -88,12 +93,12 @@ spec:
         imagePullPolicy: IfNotPresent
         env: [{name: LABPOD_TERM_DELAY, value: 2s}]
         readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
-`, replicas, labkit.WebImage("v1"))
+`, replicas, node.WebImage("v1"))
 
 type smoke struct {
 	e    *labkit.Env
-	c    *labkit.Cluster
-	node *labkit.Node
+	c    *node.Cluster
+	node *node.Node
 }
 
 // wrong is something that a working cluster does not do, as opposed to an
@@ -101,11 +106,11 @@ type smoke struct {
 type wrong struct{ error }
 
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver"), Audit: true},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.UnderTest(base, "kube-controller-manager")},
-		Scheduler:         &labkit.SchedulerConfig{Program: e.Stock(base, "kube-scheduler")},
-		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.UnderTest(base, "kubelet")}},
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver"), Audit: true},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.UnderTest(base, "kube-controller-manager")},
+		Scheduler:         &kube.SchedulerConfig{Program: e.Stock(base, "kube-scheduler")},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: e.UnderTest(base, "kubelet")}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
@@ -125,7 +130,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 // allAlive is nil if every component still runs; a lab on top of a dead one
 // proves nothing.
 func (s *smoke) allAlive() error {
-	for _, p := range []*labkit.Proc{s.c.Etcd.Proc, s.c.APIServer.Proc, s.c.ControllerManager.Proc, s.c.Scheduler, s.node.Dockerd, s.node.Kubelet} {
+	for _, p := range []*process.Proc{s.c.Etcd.Proc, s.c.APIServer.Proc, s.c.ControllerManager.Proc, s.c.Scheduler, s.node.Dockerd, s.node.Kubelet} {
 		if !p.Alive() {
 			return fmt.Errorf("%s ended: %v; log %s", p.Spec.Name, p.Err(), p.LogPath)
 		}
@@ -154,7 +159,7 @@ func (s *smoke) create(ctx context.Context) error {
 var reflectorRE = regexp.MustCompile(`(?m)^reflector_last_resource_version\{name="([^"]*)"\}`)
 
 func (s *smoke) names(ctx context.Context) error {
-	body, err := labkit.HTTPGet(ctx, s.c.ControllerManager.URL+"/metrics")
+	body, err := load.Get(ctx, s.c.ControllerManager.URL+"/metrics")
 	if err != nil {
 		return err
 	}
@@ -176,10 +181,10 @@ func (s *smoke) names(ctx context.Context) error {
 // different pods, and for nothing else being left of the Deployment.
 func (s *smoke) serves(ctx context.Context, version string) error {
 	began := time.Now()
-	image := labkit.WebImage(version)
-	_, err := s.c.Client.WaitFor(ctx, labkit.Deployments, ns, "web", 90*time.Second, "rolled out to "+image, func(d *labkit.Object) (bool, error) {
-		st := func(f string) int64 { return labkit.Int(d, "status", f) }
-		if labkit.Int(d, "metadata", "generation") == st("observedGeneration") && st("replicas") == replicas && st("updatedReplicas") == replicas && st("availableReplicas") == replicas {
+	image := node.WebImage(version)
+	_, err := s.c.Client.WaitFor(ctx, kube.Deployments, ns, "web", 90*time.Second, "rolled out to "+image, func(d *kube.Object) (bool, error) {
+		st := func(f string) int64 { return kube.Int(d, "status", f) }
+		if kube.Int(d, "metadata", "generation") == st("observedGeneration") && st("replicas") == replicas && st("updatedReplicas") == replicas && st("availableReplicas") == replicas {
 			return true, nil
 		}
 		return false, fmt.Errorf("status %v", d.Object["status"])
@@ -188,9 +193,9 @@ func (s *smoke) serves(ctx context.Context, version string) error {
 		return wrong{err}
 	}
 	// Pods that are being deleted run on for their grace period.
-	if _, err := s.c.Client.WaitList(ctx, labkit.Pods, ns, "app=web", 40*time.Second, "only "+image, func(pods []labkit.Object) (bool, error) {
+	if _, err := s.c.Client.WaitList(ctx, kube.Pods, ns, "app=web", 40*time.Second, "only "+image, func(pods []kube.Object) (bool, error) {
 		for i := range pods {
-			for _, c := range labkit.Slice(&pods[i], "spec", "containers") {
+			for _, c := range kube.Slice(&pods[i], "spec", "containers") {
 				if got := c.(map[string]any)["image"]; got != image {
 					return false, fmt.Errorf("%s has %v", pods[i].GetName(), got)
 				}
@@ -204,9 +209,9 @@ func (s *smoke) serves(ctx context.Context, version string) error {
 		return wrong{err}
 	}
 	var addrs []string
-	if _, err := s.c.Client.WaitFor(ctx, labkit.Endpoints, ns, "web", 20*time.Second, "with 3 ready addresses", func(ep *labkit.Object) (bool, error) {
-		addrs = labkit.ReadyAddresses(ep)
-		if not := labkit.NotReadyAddresses(ep); len(not) > 0 || len(addrs) != replicas {
+	if _, err := s.c.Client.WaitFor(ctx, kube.Endpoints, ns, "web", 20*time.Second, "with 3 ready addresses", func(ep *kube.Object) (bool, error) {
+		addrs = kube.ReadyAddresses(ep)
+		if not := kube.NotReadyAddresses(ep); len(not) > 0 || len(addrs) != replicas {
 			return false, fmt.Errorf("ready %v, not ready %v", addrs, not)
 		}
 		return true, nil
@@ -215,7 +220,7 @@ func (s *smoke) serves(ctx context.Context, version string) error {
 	}
 	hosts := map[string]bool{}
 	for _, a := range addrs {
-		body, err := labkit.HTTPGet(ctx, "http://"+a+"/")
+		body, err := load.Get(ctx, "http://"+a+"/")
 		if err != nil {
 			return wrong{fmt.Errorf("address %s of Endpoints: %w", a, err)}
 		}
@@ -238,27 +243,27 @@ func (s *smoke) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	eps, err := s.c.Client.Record(ctx, labkit.Endpoints, ns)
+	eps, err := s.c.Client.Record(ctx, kube.Endpoints, ns)
 	if err != nil {
 		return err
 	}
 	defer eps.Stop()
-	load := labkit.StartLoad(ctx, labkit.LoadConfig{Targets: func() []string {
+	steady := load.Start(ctx, load.Config{Targets: func() []string {
 		if ep := eps.Latest(ns, "web"); ep != nil {
-			return labkit.ReadyAddresses(ep)
+			return kube.ReadyAddresses(ep)
 		}
 		return nil
 	}})
-	defer load.Stop()
-	s.e.Step("roll out %s under load", labkit.WebImage("v2"))
-	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":%q}]}}}}`, labkit.WebImage("v2"))
-	if _, err := s.c.Client.PatchStrategic(ctx, labkit.Deployments, ns, "web", patch); err != nil {
+	defer steady.Stop()
+	s.e.Step("roll out %s under load", node.WebImage("v2"))
+	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":%q}]}}}}`, node.WebImage("v2"))
+	if _, err := s.c.Client.PatchStrategic(ctx, kube.Deployments, ns, "web", patch); err != nil {
 		return err
 	}
 	if err := s.serves(ctx, "v2"); err != nil {
 		return err
 	}
-	r := load.Stop()
+	r := steady.Stop()
 	s.e.Step("load: %v", r)
 	s.e.Fact("rolling update: %v", r)
 	if r.OK == 0 {
@@ -279,13 +284,13 @@ func (s *smoke) update(ctx context.Context) error {
 
 // newest is the name of the one ReplicaSet with pods.
 func (s *smoke) newest(ctx context.Context) (string, error) {
-	rss, err := s.c.Client.List(ctx, labkit.ReplicaSets, ns, "app=web")
+	rss, err := s.c.Client.List(ctx, kube.ReplicaSets, ns, "app=web")
 	if err != nil {
 		return "", err
 	}
 	var names []string
 	for i := range rss {
-		if labkit.Int(&rss[i], "spec", "replicas") > 0 {
+		if kube.Int(&rss[i], "spec", "replicas") > 0 {
 			names = append(names, rss[i].GetName())
 		}
 	}
@@ -306,16 +311,16 @@ func (s *smoke) rollback(ctx context.Context) error {
 	if code/100 != 2 {
 		return wrong{fmt.Errorf("rollback answers %d: %s", code, b)}
 	}
-	if _, err := s.c.Client.WaitFor(ctx, labkit.Deployments, ns, "web", 20*time.Second, "with the image of before", func(d *labkit.Object) (bool, error) {
-		cs := labkit.Slice(d, "spec", "template", "spec", "containers")
-		return len(cs) == 1 && cs[0].(map[string]any)["image"] == labkit.WebImage("v1"), nil
+	if _, err := s.c.Client.WaitFor(ctx, kube.Deployments, ns, "web", 20*time.Second, "with the image of before", func(d *kube.Object) (bool, error) {
+		cs := kube.Slice(d, "spec", "template", "spec", "containers")
+		return len(cs) == 1 && cs[0].(map[string]any)["image"] == node.WebImage("v1"), nil
 	}); err != nil {
 		return wrong{err}
 	}
 	if err := s.serves(ctx, "v1"); err != nil {
 		return err
 	}
-	rss, err := s.c.Client.List(ctx, labkit.ReplicaSets, ns, "app=web")
+	rss, err := s.c.Client.List(ctx, kube.ReplicaSets, ns, "app=web")
 	if err != nil {
 		return err
 	}
@@ -333,7 +338,7 @@ func (s *smoke) running(ctx context.Context) (map[string]bool, error) {
 	}
 	ids := map[string]bool{}
 	for _, c := range cs {
-		if c.Labels[labkit.LabelContainer] == "web" {
+		if c.Labels[node.LabelContainer] == "web" {
 			ids[c.ID] = true
 		}
 	}
@@ -353,7 +358,7 @@ func (s *smoke) restart(ctx context.Context) error {
 		if err := s.c.ControllerManager.Stop(); err != nil {
 			return err
 		}
-		cm, err := s.e.StartControllerManager(ctx, s.c.APIServer, labkit.ControllerManagerConfig{Program: s.e.UnderTest(base, "kube-controller-manager")})
+		cm, err := s.e.StartControllerManager(ctx, s.c.APIServer, kube.ControllerManagerConfig{Program: s.e.UnderTest(base, "kube-controller-manager")})
 		if err != nil {
 			return err
 		}
@@ -362,8 +367,8 @@ func (s *smoke) restart(ctx context.Context) error {
 			return err
 		}
 		began := time.Now()
-		if _, err := s.c.Client.WaitFor(ctx, labkit.Nodes, "", "node1", 60*time.Second, "has a heartbeat of the new kubelet", func(n *labkit.Object) (bool, error) {
-			for _, c := range labkit.Slice(n, "status", "conditions") {
+		if _, err := s.c.Client.WaitFor(ctx, kube.Nodes, "", "node1", 60*time.Second, "has a heartbeat of the new kubelet", func(n *kube.Object) (bool, error) {
+			for _, c := range kube.Slice(n, "status", "conditions") {
 				m := c.(map[string]any)
 				hb, _ := m["lastHeartbeatTime"].(string)
 				at, err := time.Parse(time.RFC3339, hb)
@@ -393,20 +398,20 @@ func (s *smoke) restart(ctx context.Context) error {
 
 func (s *smoke) delete(ctx context.Context) error {
 	s.e.Step("delete Deployment and Service")
-	for _, r := range []labkit.GVR{labkit.Deployments, labkit.Services} {
+	for _, r := range []kube.GVR{kube.Deployments, kube.Services} {
 		if err := s.c.Client.Delete(ctx, r, ns, "web"); err != nil {
 			return err
 		}
 	}
-	if err := s.c.Client.WaitGone(ctx, labkit.Endpoints, ns, "web", 60*time.Second); err != nil {
+	if err := s.c.Client.WaitGone(ctx, kube.Endpoints, ns, "web", 60*time.Second); err != nil {
 		return wrong{err}
 	}
-	for _, r := range []labkit.GVR{labkit.ReplicaSets, labkit.Pods} {
-		if _, err := s.c.Client.WaitList(ctx, r, ns, "app=web", 60*time.Second, "gone", func(l []labkit.Object) (bool, error) { return len(l) == 0, nil }); err != nil {
+	for _, r := range []kube.GVR{kube.ReplicaSets, kube.Pods} {
+		if _, err := s.c.Client.WaitList(ctx, r, ns, "app=web", 60*time.Second, "gone", func(l []kube.Object) (bool, error) { return len(l) == 0, nil }); err != nil {
 			return wrong{err}
 		}
 	}
-	if err := s.e.WaitUntil(ctx, "no container of the Deployment runs", 60*time.Second, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "no container of the Deployment runs", 60*time.Second, func(ctx context.Context) (bool, error) {
 		ids, err := s.running(ctx)
 		return len(ids) == 0, err
 	}); err != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -73,10 +75,10 @@ func cpuWindow(p labkit.Profile) time.Duration {
 }
 
 func runCPU(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-		Nodes:             []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(base, "kubelet")}},
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: e.Stock(base, "kubelet")}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
@@ -98,11 +100,11 @@ spec:
     env: [{name: A, value: b}, {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
     resources: {requests: {cpu: 1m}}
     readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 10}
-`, i, labkit.WebImage("v1"))); err != nil {
+`, i, node.WebImage("v1"))); err != nil {
 			return labkit.Result{}, err
 		}
 	}
-	if _, err := c.Client.WaitList(ctx, labkit.Pods, ns, "", 15*time.Minute, "all ready", func(l []labkit.Object) (bool, error) {
+	if _, err := c.Client.WaitList(ctx, kube.Pods, ns, "", 15*time.Minute, "all ready", func(l []kube.Object) (bool, error) {
 		ready := 0
 		for i := range l {
 			if kubeletlab.PodReady(&l[i]) {

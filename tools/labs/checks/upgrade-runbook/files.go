@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -53,10 +55,10 @@ spec:
     image: %s
     imagePullPolicy: IfNotPresent
     volumeMounts: [{name: data, subPath: app, mountPath: /data}]
-`, filesPod, filepath.Join(r.dir, "host"), labkit.WebImage("v1"))); err != nil {
+`, filesPod, filepath.Join(r.dir, "host"), node.WebImage("v1"))); err != nil {
 		return err
 	}
-	if _, err := r.c.Client.WaitFor(ctx, labkit.Pods, ns, filesPod, time.Minute, "runs", func(o *labkit.Object) (bool, error) {
+	if _, err := r.c.Client.WaitFor(ctx, kube.Pods, ns, filesPod, time.Minute, "runs", func(o *kube.Object) (bool, error) {
 		return kubeletlab.PodReady(o), nil
 	}); err != nil {
 		return err
@@ -71,7 +73,7 @@ spec:
 // deleteFiles deletes that pod and says what the kubelet then did to its file.
 func (r *runbook) deleteFiles(ctx context.Context) (string, error) {
 	r.e.Step("delete pod %s", filesPod)
-	o, err := r.c.Client.Get(ctx, labkit.Pods, ns, filesPod)
+	o, err := r.c.Client.Get(ctx, kube.Pods, ns, filesPod)
 	if err != nil {
 		return "", err
 	}
@@ -79,11 +81,11 @@ func (r *runbook) deleteFiles(ctx context.Context) (string, error) {
 	if _, err := os.Stat(dir); err != nil {
 		return "", err
 	}
-	if err := r.c.Client.Delete(ctx, labkit.Pods, ns, filesPod); err != nil {
+	if err := r.c.Client.Delete(ctx, kube.Pods, ns, filesPod); err != nil {
 		return "", err
 	}
 	// The clean-up comes after the directory's volumes and is tried every 2 s.
-	err = r.e.WaitUntil(ctx, "the kubelet has removed the pod's directory", time.Minute, func(context.Context) (bool, error) {
+	err = wait.Until(ctx, "the kubelet has removed the pod's directory", time.Minute, func(context.Context) (bool, error) {
 		if _, err := os.Stat(dir); err == nil {
 			return false, fmt.Errorf("%s is there", dir)
 		}

@@ -21,6 +21,9 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/node"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -92,8 +95,8 @@ func blocks(text string) ([]block, error) {
 
 type runbook struct {
 	e       *labkit.Env
-	c       *labkit.Cluster
-	node    *labkit.Node
+	c       *node.Cluster
+	node    *node.Node
 	dir     string // of the admin's machine: shims/, and what the blocks write
 	env     []string
 	kubelet string // what the unit file starts
@@ -111,11 +114,11 @@ func runRunbook(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	if err != nil {
 		return labkit.Result{}, fmt.Errorf("%s: %w", runbookPage, err)
 	}
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
 		// One unit file for both kubelets, as the page tells to have before the swap.
-		Nodes: []labkit.NodeConfig{{Name: "node1", Kubelet: e.Stock(old, "kubelet"), Unit: recommended}},
+		Nodes: []node.Config{{Name: "node1", Kubelet: e.Stock(old, "kubelet"), Unit: recommended}},
 	})
 	if err != nil {
 		return labkit.Result{}, err
@@ -169,7 +172,7 @@ func runRunbook(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	return labkit.AbsentBecause("%d blocks ran, there and back; all %d containers are the same", len(bs)-1, len(before)), nil
 }
 
-func newRunbook(e *labkit.Env, c *labkit.Cluster) *runbook {
+func newRunbook(e *labkit.Env, c *node.Cluster) *runbook {
 	return &runbook{e: e, c: c, node: c.Nodes[0], dir: e.Path("admin"), kubelet: e.Path("node1", "usr-bin-kubelet")}
 }
 
@@ -187,7 +190,7 @@ spec:
     image: %s
     imagePullPolicy: IfNotPresent
     readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 2}
-`, i, labkit.WebImage("v1"))); err != nil {
+`, i, node.WebImage("v1"))); err != nil {
 			return err
 		}
 	}
@@ -195,7 +198,7 @@ spec:
 }
 
 func (r *runbook) ready(ctx context.Context) error {
-	_, err := r.c.Client.WaitList(ctx, labkit.Pods, ns, "", 2*time.Minute, "ready", func(pods []labkit.Object) (bool, error) {
+	_, err := r.c.Client.WaitList(ctx, kube.Pods, ns, "", 2*time.Minute, "ready", func(pods []kube.Object) (bool, error) {
 		for i := range pods {
 			if !kubeletlab.PodReady(&pods[i]) {
 				return false, nil
@@ -220,7 +223,7 @@ func (r *runbook) shims(ctx context.Context, release string) error {
 		return fmt.Errorf("cp: %w: %s", err, out)
 	}
 	// systemctl asks the lab over HTTP, from inside the node, with nothing but bash.
-	l, err := net.Listen("tcp", labkit.MachineIP+":0")
+	l, err := net.Listen("tcp", machine.IP+":0")
 	if err != nil {
 		return err
 	}
@@ -272,7 +275,7 @@ func (r *runbook) systemctl(ctx context.Context, verb string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		p := labkit.Program{Path: r.kubelet, Base: old}
+		p := kube.Program{Path: r.kubelet, Base: old}
 		if strings.Contains(string(out), " "+base) {
 			p.Base = base
 		}

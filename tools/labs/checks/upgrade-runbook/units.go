@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -26,14 +29,14 @@ const underTest = "under test"
 // concern the API server: CNI's folders, DNS, the cgroup driver, and the folder
 // of static pods, all of which the kit sets.
 var (
-	authz = []string{"--authorization-mode=Webhook", "--client-ca-file=" + labkit.UnitCA}
+	authz = []string{"--authorization-mode=Webhook", "--client-ca-file=" + node.UnitCA}
 	// kubeadmPre18 is that of kubeadm 1.6 and 1.7 (kubernetes/release,
 	// rpm/10-kubeadm-pre-1.8.conf), and what the runbook recommends.
-	kubeadmPre18 = append([]string{"--kubeconfig=" + labkit.UnitKubeconfig, "--require-kubeconfig=true"}, authz...)
+	kubeadmPre18 = append([]string{"--kubeconfig=" + node.UnitKubeconfig, "--require-kubeconfig=true"}, authz...)
 	recommended  = kubeadmPre18
 	// kubeadmPost18 is that of 1.8 (debian/xenial/kubeadm/channel/stable), and
 	// kubeadmPost18Rotate the later one (rpm/10-kubeadm-post-1.8.conf).
-	post18              = []string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=" + labkit.UnitKubeconfig}
+	post18              = []string{"--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf", "--kubeconfig=" + node.UnitKubeconfig}
 	kubeadmPost18       = append(append([]string{}, post18...), authz...)
 	kubeadmPost18Rotate = append(append([]string{}, kubeadmPost18...), "--cadvisor-port=0", "--rotate-certificates=true")
 	// post18NoWebhook is the same without KUBELET_AUTHZ_ARGS.
@@ -117,16 +120,16 @@ func (r unitRow) want() string {
 }
 
 // startUnits is a cluster of one node with three ready pods.
-func startUnits(ctx context.Context, e *labkit.Env, first labkit.Program, unit func(*labkit.APIServer) []string) (*runbook, error) {
-	c, err := e.StartCluster(ctx, labkit.ClusterConfig{
-		APIServer:         &labkit.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &labkit.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+func startUnits(ctx context.Context, e *labkit.Env, first kube.Program, unit func(*kube.APIServer) []string) (*runbook, error) {
+	c, err := e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
 	})
 	if err != nil {
 		return nil, err
 	}
 	e.Step("start node node1: kubelet %s (%s)", first.Base, first.Variant)
-	n, err := e.StartNode(ctx, c.APIServer, labkit.NodeConfig{Name: "node1", Kubelet: first, Unit: unit(c.APIServer)})
+	n, err := e.StartNode(ctx, c.APIServer, node.Config{Name: "node1", Kubelet: first, Unit: unit(c.APIServer)})
 	if err != nil {
 		return nil, err
 	}
@@ -171,14 +174,14 @@ func (r *runbook) writeCheck(ctx context.Context) error {
 
 // check asks the runbook's check for a kubelet with the flags of the one that
 // runs. It answers its output, and whether it said yes.
-func (r *runbook) check(ctx context.Context, p labkit.Program) (string, bool) {
+func (r *runbook) check(ctx context.Context, p kube.Program) (string, bool) {
 	out, err := r.run(ctx, block{where: "node", script: fmt.Sprintf("\"$KUBELET.flags-ok\" %q\n", p.Path)})
 	r.e.Logf("check of %s: %v\n%s", p.Path, err, out)
 	return out, err == nil
 }
 
 // program is the stock kubelet of a release, or the one under test.
-func (r *runbook) program(release string) labkit.Program {
+func (r *runbook) program(release string) kube.Program {
 	if release == underTest {
 		return r.e.UnderTest(base, "kubelet")
 	}
@@ -186,7 +189,7 @@ func (r *runbook) program(release string) labkit.Program {
 }
 
 // swap puts another kubelet and another unit in.
-func (r *runbook) swap(ctx context.Context, p labkit.Program, unit []string) error {
+func (r *runbook) swap(ctx context.Context, p kube.Program, unit []string) error {
 	if k := r.node.Kubelet; k != nil {
 		if err := r.node.StopKubelet(); err != nil {
 			return err
@@ -198,7 +201,7 @@ func (r *runbook) swap(ctx context.Context, p labkit.Program, unit []string) err
 
 // swapAndSync waits until the new kubelet has looked at the three pods, and
 // until nothing changes any more.
-func (r *runbook) swapAndSync(ctx context.Context, p labkit.Program, unit []string) (kubeletlab.Snapshot, error) {
+func (r *runbook) swapAndSync(ctx context.Context, p kube.Program, unit []string) (kubeletlab.Snapshot, error) {
 	if err := r.swap(ctx, p, unit); err != nil {
 		return nil, err
 	}
@@ -209,8 +212,8 @@ func (r *runbook) swapAndSync(ctx context.Context, p labkit.Program, unit []stri
 }
 
 func runUnits(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	r, err := startUnits(ctx, e, e.Stock(old, "kubelet"), func(a *labkit.APIServer) []string {
-		return append([]string{"--api-servers=" + a.URL, "--kubeconfig=" + labkit.UnitKubeconfig}, authz...)
+	r, err := startUnits(ctx, e, e.Stock(old, "kubelet"), func(a *kube.APIServer) []string {
+		return append([]string{"--api-servers=" + a.URL, "--kubeconfig=" + node.UnitKubeconfig}, authz...)
 	})
 	if err != nil {
 		return labkit.Result{}, err
@@ -234,7 +237,7 @@ func runUnits(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		if n := len(d.Recreated) + len(d.Gone); n > 0 {
 			return labkit.ReproducedBecause("swap %d, to %s: %d of %d containers are not the ones from before", i, release, n, len(before)), nil
 		}
-		for _, p := range []labkit.Program{r.program(old), ours} {
+		for _, p := range []kube.Program{r.program(old), ours} {
 			if out, ok := r.check(ctx, p); !ok {
 				return labkit.ReproducedBecause("the check refuses the recommended flags for %s: %s", p.Base, out), nil
 			}
@@ -255,8 +258,8 @@ func runUnits(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		if err := r.swap(ctx, r.program(release), recommended); err != nil {
 			return labkit.Result{}, err
 		}
-		if _, err := r.c.Client.WaitFor(ctx, labkit.Nodes, "", "node1", 30*time.Second, "reported by "+release, func(o *labkit.Object) (bool, error) {
-			return labkit.String(o, "status", "nodeInfo", "kubeletVersion") == release, nil
+		if _, err := r.c.Client.WaitFor(ctx, kube.Nodes, "", "node1", 30*time.Second, "reported by "+release, func(o *kube.Object) (bool, error) {
+			return kube.String(o, "status", "nodeInfo", "kubeletVersion") == release, nil
 		}); err != nil {
 			return labkit.ReproducedBecause("%s does not talk to the API server: %v", release, err), nil
 		}
@@ -275,7 +278,7 @@ func runUnits(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 }
 
 func runStandalone(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	r, err := startUnits(ctx, e, e.UnderTest(base, "kubelet"), func(*labkit.APIServer) []string { return recommended })
+	r, err := startUnits(ctx, e, e.UnderTest(base, "kubelet"), func(*kube.APIServer) []string { return recommended })
 	if err != nil {
 		return labkit.Result{}, err
 	}
@@ -373,7 +376,7 @@ func (r *runbook) ended(ctx context.Context, row unitRow, err error, logged int,
 
 // census waits until so many containers run on the node, sandboxes counted.
 func (r *runbook) census(ctx context.Context, want int, bound time.Duration) (s kubeletlab.Snapshot, err error) {
-	err = r.e.WaitUntil(ctx, fmt.Sprintf("%d containers on the node", want), bound, func(ctx context.Context) (bool, error) {
+	err = wait.Until(ctx, fmt.Sprintf("%d containers on the node", want), bound, func(ctx context.Context) (bool, error) {
 		if s, err = kubeletlab.Take(ctx, r.node); err == nil && len(s) != want {
 			err = fmt.Errorf("%d run", len(s))
 		}

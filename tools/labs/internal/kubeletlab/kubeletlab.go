@@ -19,13 +19,16 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 )
 
 // Metric sums the samples of a metric of the node's kubelet whose line begins
 // with prefix; 0 if there is none.
-func Metric(ctx context.Context, n *labkit.Node, prefix string) (float64, error) {
-	text, err := labkit.HTTPGet(ctx, n.KubeletURL+"/metrics")
+func Metric(ctx context.Context, n *node.Node, prefix string) (float64, error) {
+	text, err := load.Get(ctx, n.KubeletURL+"/metrics")
 	if err != nil {
 		return 0, err
 	}
@@ -46,8 +49,8 @@ func Metric(ctx context.Context, n *labkit.Node, prefix string) (float64, error)
 // WaitSynced waits until the kubelet, since its start, has begun to sync at
 // least pods pods. It counts the metric that every release from 1.7 to 1.9
 // observes at a pod's first sync, right before containers are compared.
-func WaitSynced(ctx context.Context, n *labkit.Node, pods int, bound time.Duration) error {
-	return labkit.WaitUntil(ctx, fmt.Sprintf("first sync of %d pods by the new kubelet of %s", pods, n.Name), bound, func(ctx context.Context) (bool, error) {
+func WaitSynced(ctx context.Context, n *node.Node, pods int, bound time.Duration) error {
+	return wait.Until(ctx, fmt.Sprintf("first sync of %d pods by the new kubelet of %s", pods, n.Name), bound, func(ctx context.Context) (bool, error) {
 		v, err := Metric(ctx, n, "kubelet_pod_start_latency_microseconds_count")
 		if err == nil && int(v) < pods {
 			err = fmt.Errorf("%d so far", int(v))
@@ -63,8 +66,8 @@ const LogComparisons = "--v=3"
 // containers of every pod with its spec. pods are "namespace/name". It reads the
 // line that SyncPod of every release from 1.7 to 1.9 writes with LogComparisons
 // when it has decided what to stop and to start, right before it does so.
-func WaitCompared(ctx context.Context, n *labkit.Node, pods []string, bound time.Duration) error {
-	return labkit.WaitUntil(ctx, fmt.Sprintf("the new kubelet of %s has compared %d pods", n.Name, len(pods)), bound, func(context.Context) (bool, error) {
+func WaitCompared(ctx context.Context, n *node.Node, pods []string, bound time.Duration) error {
+	return wait.Until(ctx, fmt.Sprintf("the new kubelet of %s has compared %d pods", n.Name, len(pods)), bound, func(context.Context) (bool, error) {
 		log, err := n.Kubelet.LastRunLog()
 		if err != nil {
 			return false, err
@@ -118,7 +121,7 @@ type Snapshot map[string]Container
 
 // Take reads the node's docker, not the API, so that it does not depend on a
 // kubelet.
-func Take(ctx context.Context, n *labkit.Node) (Snapshot, error) {
+func Take(ctx context.Context, n *node.Node) (Snapshot, error) {
 	cs, err := n.Docker.Containers(ctx, false)
 	if err != nil {
 		return nil, err
@@ -127,7 +130,7 @@ func Take(ctx context.Context, n *labkit.Node) (Snapshot, error) {
 	for _, c := range cs {
 		m, err := n.Docker.Inspect(ctx, c.ID)
 		if err != nil {
-			var de *labkit.DockerError
+			var de *node.DockerError
 			if errors.As(err, &de) && de.Status == 404 {
 				continue
 			}
@@ -136,9 +139,9 @@ func Take(ctx context.Context, n *labkit.Node) (Snapshot, error) {
 		state, _ := m["State"].(map[string]any)
 		started, _ := state["StartedAt"].(string)
 		l := c.Labels
-		key := l[labkit.LabelNamespace] + "/" + l[labkit.LabelPod] + "/" + l[labkit.LabelContainer]
-		s[key] = Container{ID: c.ID, StartedAt: started, Pod: l[labkit.LabelPod],
-			Sandbox: l[labkit.LabelType] == "podsandbox", Hash: l[labkit.LabelHash]}
+		key := l[node.LabelNamespace] + "/" + l[node.LabelPod] + "/" + l[node.LabelContainer]
+		s[key] = Container{ID: c.ID, StartedAt: started, Pod: l[node.LabelPod],
+			Sandbox: l[node.LabelType] == "podsandbox", Hash: l[node.LabelHash]}
 	}
 	return s, nil
 }
@@ -175,10 +178,10 @@ func Compare(before, after Snapshot, want func(key string, c Container) bool) Di
 // WaitStable waits until the node's set of containers has not changed for quiet.
 // It is for the side of an oracle that proves that nothing more happens, after
 // WaitSynced has proven that something could.
-func WaitStable(ctx context.Context, n *labkit.Node, quiet, bound time.Duration) (Snapshot, error) {
+func WaitStable(ctx context.Context, n *node.Node, quiet, bound time.Duration) (Snapshot, error) {
 	var last Snapshot
 	var since time.Time
-	err := labkit.WaitUntil(ctx, "no container started or stopped on "+n.Name+" for "+quiet.String(), bound, func(ctx context.Context) (bool, error) {
+	err := wait.Until(ctx, "no container started or stopped on "+n.Name+" for "+quiet.String(), bound, func(ctx context.Context) (bool, error) {
 		s, err := Take(ctx, n)
 		if err != nil {
 			return false, err
@@ -204,7 +207,7 @@ func same(a, b Snapshot) bool {
 }
 
 // PodReady is a pod's Ready condition.
-func PodReady(o *labkit.Object) bool { return labkit.Condition(o, "Ready") == "True" }
+func PodReady(o *kube.Object) bool { return kube.Condition(o, "Ready") == "True" }
 
 // Published is what watchers saw of some pods and of one Endpoints object.
 type Published struct {
@@ -227,7 +230,7 @@ func (p Published) String() string {
 
 // Seen reads two recorders from the time since on. Only pods that tracked
 // accepts count; addresses are counted if they belong to one of these pods.
-func Seen(pods, endpoints *labkit.Recorder, ns, service string, since time.Time, tracked func(pod string) bool) (Published, error) {
+func Seen(pods, endpoints *kube.Recorder, ns, service string, since time.Time, tracked func(pod string) bool) (Published, error) {
 	p := Published{NotReady: map[string]int{}, Lowest: -1}
 	if pods.Gaps()+endpoints.Gaps() > 0 {
 		return p, fmt.Errorf("a watch was lost (pods %d times, endpoints %d times): events may be missing", pods.Gaps(), endpoints.Gaps())
@@ -242,7 +245,7 @@ func Seen(pods, endpoints *labkit.Recorder, ns, service string, since time.Time,
 			continue
 		}
 		p.NotReady[ev.Object.GetName()]++
-		first(ev.Time, "pod %s Ready=%s", ev.Object.GetName(), labkit.Condition(ev.Object, "Ready"))
+		first(ev.Time, "pod %s Ready=%s", ev.Object.GetName(), kube.Condition(ev.Object, "Ready"))
 	}
 	ready := map[string]bool{}
 	for _, ev := range endpoints.Of(ns, service) {
@@ -272,21 +275,21 @@ func Seen(pods, endpoints *labkit.Recorder, ns, service string, since time.Time,
 }
 
 // ReadyPods are the names of the pods behind the ready addresses of ep.
-func ReadyPods(ep *labkit.Object) []string {
+func ReadyPods(ep *kube.Object) []string {
 	var out []string
-	labkit.EachReadyAddress(ep, func(pod, _ string) { out = append(out, pod) })
+	kube.EachReadyAddress(ep, func(pod, _ string) { out = append(out, pod) })
 	return out
 }
 
 // RecentAddresses are the "ip:port" that were ready in any version of an Endpoints
 // object within the last age, if want accepts their pod. Clients do not learn of a
 // change at once: a proxy or a load balancer still sends to these.
-func RecentAddresses(endpoints *labkit.Recorder, ns, service string, age time.Duration, want func(pod string) bool) []string {
+func RecentAddresses(endpoints *kube.Recorder, ns, service string, age time.Duration, want func(pod string) bool) []string {
 	return recentAddresses(endpoints.Of(ns, service), time.Now().Add(-age), want)
 }
 
 // recentAddresses has the events of one Endpoints object, oldest first.
-func recentAddresses(evs []labkit.RecordedEvent, since time.Time, want func(pod string) bool) []string {
+func recentAddresses(evs []kube.RecordedEvent, since time.Time, want func(pod string) bool) []string {
 	seen := map[string]bool{}
 	for _, ev := range slices.Backward(evs) {
 		if ev.Type != "DELETED" {
@@ -302,9 +305,9 @@ func recentAddresses(evs []labkit.RecordedEvent, since time.Time, want func(pod 
 }
 
 // ReadyAddressesOf are the "ip:port" of the ready addresses whose pod want accepts.
-func ReadyAddressesOf(ep *labkit.Object, want func(pod string) bool) []string {
+func ReadyAddressesOf(ep *kube.Object, want func(pod string) bool) []string {
 	var out []string
-	labkit.EachReadyAddress(ep, func(pod, address string) {
+	kube.EachReadyAddress(ep, func(pod, address string) {
 		if want(pod) {
 			out = append(out, address)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
 )
 
 // TestNotCompared has lines as 1.7.0, 1.8.15 and 1.9.11 write them, cut where what
@@ -36,22 +36,22 @@ func TestSnapshotPods(t *testing.T) {
 // before that does not, and one that stood all the time does.
 func TestRecentAddresses(t *testing.T) {
 	now := time.Now()
-	version := func(ago time.Duration, kind string, pods ...string) labkit.RecordedEvent {
+	version := func(ago time.Duration, kind string, pods ...string) kube.RecordedEvent {
 		var addresses []any
 		for _, p := range pods {
 			addresses = append(addresses, map[string]any{"ip": "10.0.0." + p, "targetRef": map[string]any{"name": "pod-" + p}})
 		}
-		return labkit.RecordedEvent{Time: now.Add(-ago), Type: kind, Object: &labkit.Object{Object: map[string]any{
+		return kube.RecordedEvent{Time: now.Add(-ago), Type: kind, Object: &kube.Object{Object: map[string]any{
 			"subsets": []any{map[string]any{"addresses": addresses, "ports": []any{map[string]any{"port": int64(8080)}}}}}}}
 	}
-	evs := []labkit.RecordedEvent{
+	evs := []kube.RecordedEvent{
 		version(time.Hour, "LISTED", "1", "2", "3", "4"),
 		version(time.Minute, "MODIFIED", "2", "3", "4"),
 		version(900*time.Millisecond, "MODIFIED", "3", "4", "5"),
 		version(100*time.Millisecond, "MODIFIED", "4", "5"),
 	}
 	for _, tt := range []struct {
-		evs  []labkit.RecordedEvent
+		evs  []kube.RecordedEvent
 		age  time.Duration
 		want []string
 	}{

@@ -1,0 +1,161 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/journal"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/process"
+)
+
+// InnerCommand is the hidden command that runs one variant inside its machine;
+// its only argument goes to Inner.
+const InnerCommand = "lab-run-in-machine"
+
+// Inner runs the variant that file describes and writes result.json.
+func Inner(file string) error {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var req request
+	if err := json.Unmarshal(b, &req); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	l, err := req.lab()
+	if err != nil {
+		return err
+	}
+	sup, err := process.NewSupervisor(req.Dir, req.ID)
+	if err != nil {
+		return err
+	}
+	j, err := journal.New(req.Dir, string(req.Variant), os.Stdout)
+	if err != nil {
+		return err
+	}
+	defer j.Close()
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(l.Name))
+	e := &labkit.Env{Starter: node.NewStarter(kube.NewStarter(machine.New(sup, j)), req.Root), Lab: l, Variant: req.Variant,
+		Profile: req.Profile, Seed: req.Seed, Rand: rand.New(rand.NewPCG(req.Seed, h.Sum64())), Bins: req.Bins}
+
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	res := runVariant(ctx, e, req)
+	b, err = json.MarshalIndent(response{res, j.Numbers(), time.Since(j.Began)}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(req.Dir, "result.json"), b, 0o644)
+}
+
+// lab is the one to run: a registered one, or the one that keeps a cluster up.
+func (r request) lab() (*labkit.Lab, error) {
+	if r.Up != nil {
+		return r.Up.lab(), nil
+	}
+	l, err := labkit.Find(r.Lab)
+	if err != nil {
+		return nil, err
+	}
+	l.Use(r.Gates, r.Slugs)
+	return l, nil
+}
+
+// runVariant is the lab's Run with everything around it.
+func runVariant(signalled context.Context, e *labkit.Env, req request) (res labkit.Result) {
+	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's bound of %v is over", req.Timeout))
+	defer cancel()
+	res = guard(ctx, func() (labkit.Result, error) {
+		if err := e.SetUp(ctx); err != nil {
+			return labkit.Result{}, err
+		}
+		sayVersions(ctx, e)
+		return e.Lab.Run(ctx, e)
+	})
+	if signalled.Err() != nil && req.Up == nil {
+		res = labkit.InconclusiveBecause("interrupted")
+	}
+	why, _, _ := strings.Cut(res.Why, "\n")
+	e.Step("answer: %s: %s", res.Verdict, why)
+	clean := context.WithoutCancel(ctx)
+	if res.Verdict != e.Lab.Expected(e.Variant) || req.Keep {
+		e.Dump(clean, e.Path("dump"))
+	}
+	clean, cancelClean := context.WithTimeout(clean, 2*time.Minute)
+	defer cancelClean()
+	stop := e.Stop(clean)
+	leaks := e.LeaksInside(clean)
+	res.Facts = append(res.Facts, e.Facts()...)
+	if stop != nil {
+		e.Logf("stop: %v", stop)
+	}
+	if len(leaks) > 0 {
+		why := fmt.Sprintf("left behind: %s (answered %s: %s)", machine.Few(leaks), res.Verdict, res.Why)
+		if stop != nil {
+			why += "\n" + stop.Error()
+		}
+		res = labkit.Result{Verdict: labkit.Inconclusive, Why: why, Facts: res.Facts}
+		e.Step("%s", why)
+	} else {
+		e.Step("stopped; no process, mount, network device or cgroup is left")
+	}
+	return res
+}
+
+// sayVersions prints what the programs under test call themselves, so that a
+// report shows what it is about.
+func sayVersions(ctx context.Context, e *labkit.Env) {
+	for _, b := range e.Lab.Needs {
+		if b.Variant != labkit.UnderTest {
+			continue
+		}
+		c, cancel := context.WithTimeout(ctx, 10*time.Second)
+		out, err := exec.CommandContext(c, e.Program(b).Path, "--version").Output()
+		cancel()
+		v, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		if err != nil {
+			v = err.Error()
+		}
+		e.Step("under test: %s: %s", b.Name, v)
+	}
+}
+
+// guard turns errors, panics and nonsense into Inconclusive.
+func guard(ctx context.Context, f func() (labkit.Result, error)) (res labkit.Result) {
+	defer func() {
+		if r := recover(); r != nil {
+			res = labkit.InconclusiveBecause("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	res, err := f()
+	switch {
+	case err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
+		return labkit.InconclusiveBecause("%v: %v", context.Cause(ctx), err)
+	case err != nil:
+		return labkit.InconclusiveBecause("%v", err)
+	case res.Verdict != labkit.Reproduced && res.Verdict != labkit.Absent && res.Verdict != labkit.Inconclusive:
+		return labkit.InconclusiveBecause("the lab answered %q, which is no verdict", res.Verdict)
+	}
+	return res
+}

@@ -1,0 +1,51 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"fmt"
+	"sort"
+
+	"holdfast/tools/labkit"
+)
+
+// NeedsOf lists the binaries that the named labs run in the given variants
+// (nil: all of a lab's), each once, sorted. A variant that a lab cannot be run in
+// is an error.
+func NeedsOf(names []string, only []labkit.Variant) ([]labkit.Binary, error) {
+	seen := map[labkit.Binary]bool{}
+	for _, name := range names {
+		l, err := labkit.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		vs := only
+		if len(vs) == 0 {
+			vs = l.Runs()
+		}
+		for _, v := range vs {
+			if l.Expected(v) == "" {
+				return nil, fmt.Errorf("lab %s has no variant %q: it has %s and \"%s -SLUG\"", name, v, words(l.Runs()), labkit.Ours)
+			}
+			for _, b := range l.Needs {
+				seen[b.For(v)] = true
+			}
+		}
+	}
+	out := make([]labkit.Binary, 0, len(seen))
+	for b := range seen {
+		out = append(out, b)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].String() < out[j].String() })
+	return out, nil
+}
+
+// UpNeeds are the binaries of a base that Up runs for v.
+func UpNeeds(base string, v labkit.Variant) []labkit.Binary {
+	var out []labkit.Binary
+	for _, b := range upNeeds(base) {
+		out = append(out, b.For(v))
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/journal"
+)
+
+func TestOutcomesAreKept(t *testing.T) {
+	root := t.TempDir()
+	began := time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC)
+	stock := Outcome{Lab: "a", Variant: labkit.Stock, Profile: labkit.Short, Seed: 7, Commit: strings.Repeat("c", 40) + "-dirty", Began: began, Seconds: 1.5,
+		Expected: labkit.Reproduced, Verdict: labkit.Reproduced, Why: "2 | 3\nmore", Facts: []string{"f"}, Numbers: []journal.Number{{Name: "lost", Value: 3}, {Name: "gap", Value: 0.5, Unit: "s"}}, Artefacts: "x"}
+	ours := Outcome{Lab: "a", Variant: labkit.Ours, Profile: labkit.Short, Expected: labkit.Absent, Verdict: labkit.Inconclusive}
+	again := ours
+	again.Verdict = labkit.Absent
+	for _, run := range [][]Outcome{{stock, ours}, {again}} {
+		if err := keepOutcomes(root, "a", labkit.Short, run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := LastOutcomes(root, []string{"none", "a"}, labkit.Short)
+	if err != nil || !reflect.DeepEqual(got, []Outcome{stock, again}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := LastOutcomes(root, []string{"a"}, labkit.Long); err != nil || len(got) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	text := func(outcomes []Outcome, format string) string {
+		var b bytes.Buffer
+		if err := PrintOutcomes(&b, outcomes, format); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	for format, want := range map[string]string{
+		"text":     "a    stock    reproduced    ok     1.5 s  cccccccccccc-dirty  2 | 3\n",
+		"markdown": "| a | stock | reproduced | reproduced | 2 \\| 3 | lost 3; gap 0.5 s | cccccccccccc-dirty | 1.5 s |\n",
+	} {
+		if s := text([]Outcome{stock, ours}, format); !strings.Contains(s, want) {
+			t.Errorf("%s:\n%s", format, s)
+		}
+	}
+	if s := text([]Outcome{ours}, "text"); !strings.Contains(s, "WRONG") {
+		t.Error(s)
+	}
+	var back []Outcome
+	if err := json.Unmarshal([]byte(text(got, "json")), &back); err != nil || len(back) != 2 && len(got) == 2 {
+		t.Error(back, err)
+	}
+	if s := text(nil, "json"); s != "[]\n" {
+		t.Errorf("%q", s)
+	}
+}
+
+// TestAgain: only a lab that could not tell runs once more.
+func TestAgain(t *testing.T) {
+	for _, tc := range []struct {
+		verdicts string // of stock, ours and ours with its gates off; r, a or i
+		want     bool
+	}{
+		{"rar", false}, {"iar", true}, {"rai", true}, {"iii", true}, {"aar", false}, {"iaa", false}, {"rri", false}, {"", false},
+	} {
+		var outcomes []Outcome
+		for i, v := range tc.verdicts {
+			outcomes = append(outcomes, Outcome{Expected: []labkit.Verdict{labkit.Reproduced, labkit.Absent, labkit.Reproduced}[i],
+				Verdict: map[rune]labkit.Verdict{'r': labkit.Reproduced, 'a': labkit.Absent, 'i': labkit.Inconclusive}[v]})
+		}
+		if got := again(outcomes); got != tc.want {
+			t.Errorf("%q: %v", tc.verdicts, got)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"holdfast/tools/labkit"
+)
+
+// LastOutcomes reads the kept outcomes of the named labs in a profile, in the
+// order of the names. A lab that has not been run in it has none.
+func LastOutcomes(root string, names []string, p labkit.Profile) ([]Outcome, error) {
+	var all []Outcome
+	for _, n := range names {
+		outcomes, err := ReadOutcomes(OutcomesFile(root, n, p))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", OutcomesFile(root, n, p), err)
+		}
+		all = append(all, outcomes...)
+	}
+	return all, nil
+}
+
+// Formats are those of PrintOutcomes.
+var Formats = []string{"text", "json", "markdown"}
+
+// PrintOutcomes writes outcomes in one of Formats.
+func PrintOutcomes(w io.Writer, outcomes []Outcome, format string) error {
+	switch format {
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(append([]Outcome{}, outcomes...)) // [] and not null
+	case "markdown":
+		fmt.Fprintln(w, "| lab | variant | verdict | expected | why | numbers | commit | took |\n|---|---|---|---|---|---|---|---|")
+		for _, o := range outcomes {
+			cells := []string{o.Lab, string(o.Variant), string(o.Verdict), string(o.Expected), o.line(), o.numbers(), o.short(), fmt.Sprintf("%.1f s", o.Seconds)}
+			for i, c := range cells {
+				cells[i] = strings.ReplaceAll(c, "|", `\|`)
+			}
+			fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "lab\tvariant\tverdict\t\ttook\tcommit\twhy")
+	for _, o := range outcomes {
+		mark := "ok"
+		if !o.AsExpected() {
+			mark = "WRONG"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.1f s\t%s\t%s\n", o.Lab, o.Variant, o.Verdict, mark, o.Seconds, o.short(), o.line())
+	}
+	return t.Flush()
+}
+
+// line is the first line of Why.
+func (o Outcome) line() string { l, _, _ := strings.Cut(o.Why, "\n"); return l }
+
+// short is the commit's first digits.
+func (o Outcome) short() string {
+	hash, dirty, _ := strings.Cut(o.Commit, "-")
+	if dirty != "" {
+		dirty = "-" + dirty
+	}
+	return hash[:min(12, len(hash))] + dirty
+}
+
+func (o Outcome) numbers() string {
+	var out []string
+	for _, n := range o.Numbers {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %g %s", n.Name, n.Value, n.Unit)))
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,232 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/process"
+)
+
+// testLabs are labs that need no cluster.
+var testLabs = map[string]func(context.Context, *labkit.Env) (labkit.Result, error){
+	"t-fine": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		_, err := e.Start(ctx, process.Process{Name: "x", Path: process.Self(), Env: []string{sleeperEnv + "=1"}})
+		e.Fact("chance %d", e.Rand.IntN(1000))
+		return labkit.AbsentBecause("nothing happened"), err
+	},
+	"t-runaway": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		c := exec.Command("sleep", "3600")
+		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		return labkit.AbsentBecause("looks good"), c.Start()
+	},
+	"t-mount": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		d := e.Path("m")
+		return labkit.AbsentBecause("looks good"), errors.Join(os.Mkdir(d, 0o755), unix.Mount("t", d, "tmpfs", 0, ""))
+	},
+	"t-device": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		return labkit.AbsentBecause("looks good"), machine.Run(ctx, "ip", "link", "add", "stray0", "type", "bridge")
+	},
+	"t-panic": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) { panic("on purpose") },
+	"t-error": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		return labkit.AbsentBecause("x"), errors.New("broken")
+	},
+	"t-exit": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		os.Exit(7)
+		return labkit.Result{}, nil
+	},
+	"t-nonsense": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		return labkit.Result{Verdict: "fine"}, nil
+	},
+	"t-slow": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		<-ctx.Done()
+		return labkit.AbsentBecause("too late"), ctx.Err()
+	},
+	"t-dump": func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+		e.OnDump(func(_ context.Context, dir string) error { return os.WriteFile(filepath.Join(dir, "x"), nil, 0o644) })
+		return labkit.ReproducedBecause("it happened"), nil
+	},
+}
+
+func init() {
+	for name, run := range testLabs {
+		labkit.Register(labkit.Lab{Name: name, Summary: "test", Plan: func(labkit.Profile) []string { return []string{"do it"} },
+			Variants: []labkit.Variant{labkit.Ours}, Timeout: func(labkit.Profile) time.Duration { return 2 * time.Second }, Run: run})
+	}
+}
+
+func TestMachine(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a machine's namespaces need root")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs iproute2, which the first lab installs")
+	}
+	for _, tt := range []struct {
+		lab     string
+		verdict labkit.Verdict
+		why     string // contained
+		kept    bool
+	}{
+		{"t-fine", labkit.Absent, "nothing happened", false},
+		{"t-runaway", labkit.Inconclusive, "sleep 3600 (answered absent: looks good)", true},
+		{"t-mount", labkit.Inconclusive, "/m (answered absent", true},
+		{"t-device", labkit.Inconclusive, "network device stray0", true},
+		{"t-panic", labkit.Inconclusive, "panic: on purpose", true},
+		{"t-error", labkit.Inconclusive, "broken", true},
+		{"t-exit", labkit.Inconclusive, "ended without an answer: exit status 7", true},
+		{"t-nonsense", labkit.Inconclusive, `answered "fine", which is no verdict`, true},
+		{"t-slow", labkit.Inconclusive, "the lab's bound of 2s is over", true},
+		{"t-dump", labkit.Reproduced, "it happened", true},
+	} {
+		t.Run(tt.lab, func(t *testing.T) {
+			t.Parallel() // machines do not see each other
+			var out bytes.Buffer
+			root := t.TempDir()
+			l, err := labkit.Find(tt.lab)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outs, err := runLab(context.Background(), l, l.Runs(), root, &labkit.Binaries{}, Options{Profile: labkit.Short, Seed: 3, Out: &out})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(outs) != 1 || outs[0].Verdict != tt.verdict || !strings.Contains(outs[0].Why, tt.why) {
+				t.Errorf("got %+v\n%s", outs, out.String())
+			}
+			if outs[0].AsExpected() == tt.kept {
+				t.Errorf("as expected: %v", outs[0].AsExpected())
+			}
+			_, err = os.Stat(filepath.Join(root, "_output", "lab", tt.lab))
+			entries, _ := os.ReadDir(filepath.Join(root, "_output", "lab", tt.lab))
+			if kept := err == nil && len(entries) > 0; kept != tt.kept {
+				t.Errorf("artefacts kept: %v, want %v", kept, tt.kept)
+			}
+			if !strings.Contains(out.String(), "1. do it") {
+				t.Errorf("no plan in:\n%s", out.String())
+			}
+			if tt.lab == "t-dump" {
+				if m, _ := filepath.Glob(filepath.Join(root, outs[0].Artefacts, "dump", "x")); len(m) != 1 {
+					t.Error("no dump")
+				}
+			}
+		})
+	}
+}
+
+func TestMachineInterrupted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a machine's namespaces need root")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
+	defer cancel()
+	l, _ := labkit.Find("t-slow")
+	outs, err := runLab(ctx, l, l.Runs(), t.TempDir(), &labkit.Binaries{}, Options{Profile: labkit.Short, Timeout: time.Minute, Out: &bytes.Buffer{}})
+	if err != nil || len(outs) != 1 || outs[0].Why != "interrupted" {
+		t.Errorf("got %+v, %v", outs, err)
+	}
+}
+
+func TestSeed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a machine's namespaces need root")
+	}
+	facts := func(seed uint64) string {
+		l, _ := labkit.Find("t-fine")
+		outs, err := runLab(context.Background(), l, l.Runs(), t.TempDir(), &labkit.Binaries{}, Options{Profile: labkit.Short, Seed: seed, Out: &bytes.Buffer{}})
+		if err != nil || len(outs[0].Facts) != 1 {
+			t.Fatalf("%v %+v", err, outs)
+		}
+		return outs[0].Facts[0]
+	}
+	if a, b := facts(1), facts(1); a != b {
+		t.Errorf("seed 1 gives %q and %q", a, b)
+	}
+	if a, b := facts(1), facts(2); a == b {
+		t.Errorf("seeds 1 and 2 both give %q", a)
+	}
+}
+
+func TestLabsErrors(t *testing.T) {
+	labkit.Register(labkit.Lab{Name: "needy", Summary: "wants binaries", Plan: func(labkit.Profile) []string { return nil },
+		Needs: []labkit.Binary{labkit.StockBinary("v1.9.11", "kube-apiserver"), labkit.BinaryUnderTest("v1.9.11", "kubelet")},
+		Run:   func(context.Context, *labkit.Env) (labkit.Result, error) { return labkit.Result{}, nil }})
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module holdfast\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "slugs.json"), []byte(`{"slugs": [{"slug": "need", "kind": "fix",
+		"forms": [{"bases": ["v1.9.11"], "gates": {"G": true}, "labs": {"needy": ["G"]}}]}], "checks": [`+others("needy")+`]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOLDFAST_BIN_DIR", "")
+	t.Setenv("HOLDFAST_BIN_MAP", "")
+	for _, tt := range []struct {
+		names []string
+		o     Options
+		code  int
+		want  string
+	}{
+		{[]string{"nope"}, Options{Profile: labkit.Short, Root: root}, 2, `no lab "nope"; there are: needy`},
+		{[]string{"needy"}, Options{Profile: "medium", Root: root}, 2, "--profile"},
+		{[]string{"needy"}, Options{Profile: labkit.Short, Root: root, Only: []labkit.Variant{"theirs"}}, 2, "--variant"},
+		{[]string{"needy"}, Options{Profile: labkit.Short, Root: root, Bins: []string{"v1.9.11=/x"}}, 2, "--bin"},
+		{[]string{"needy"}, Options{Profile: labkit.Short, Root: root}, 1, "_output/bin/v1.9.11/ours/kubelet"},
+	} {
+		if tt.code == 1 && os.Geteuid() != 0 {
+			tt.want = "needs root"
+		}
+		tt.o.Out = &bytes.Buffer{}
+		_, err := Labs(context.Background(), tt.names, tt.o)
+		if err == nil || exit.Code(err) != tt.code || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v %+v: status %d, %v; want status %d and %q", tt.names, tt.o, exit.Code(err), err, tt.code, tt.want)
+		}
+	}
+}
+
+// others lists the registered labs but one, as JSON strings.
+func others(but string) string {
+	var out []string
+	for _, l := range labkit.Labs() {
+		if l.Name != but {
+			out = append(out, fmt.Sprintf("%q", l.Name))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// TestFailed: what is not as expected is named, and told apart from what could
+// not tell.
+func TestFailed(t *testing.T) {
+	f := &Failed{}
+	for _, o := range []Outcome{
+		{Variant: labkit.Stock, Expected: labkit.Reproduced, Verdict: labkit.Reproduced},
+		{Variant: labkit.Stock, Expected: labkit.Reproduced, Verdict: labkit.Inconclusive},
+		{Variant: labkit.Ours, Expected: labkit.Absent, Verdict: labkit.Reproduced},
+		{Variant: labkit.GateOff, Expected: labkit.Reproduced, Verdict: labkit.Absent},
+	} {
+		f.add("x", o)
+	}
+	if got, want := strings.Join(f.Labs, ", "), "x (stock), x (ours), x (ours-gate-off)"; got != want {
+		t.Errorf("Labs: %s, want %s", got, want)
+	}
+	if got, want := strings.Join(f.Wrong, ", "), "x (ours), x (ours-gate-off)"; got != want {
+		t.Errorf("Wrong: %s, want %s", got, want)
+	}
+}
