@@ -11,7 +11,8 @@ if [[ ! $rounds =~ ^[1-9][0-9]*$ || $# -gt 1 ]]; then
   exit 2
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-root=$PWD trees=$PWD/_output/src/v1.9.11
+base=$(basename "$(dirname "$(grep -l '"default": true' bases/*/base.json)")")
+root=$PWD trees=$PWD/_output/src/$base
 package=k8s.io/client-go/tools/cache
 file=staging/src/$package/reflector_monotonic_rv_bench_test.go
 for v in stock ours; do

@@ -18,13 +18,16 @@ import (
 	"time"
 )
 
-// The kubelet's files and metric, as in pkg/kubelet/predecessor.
+// The kubelet's files and metrics, as in pkg/kubelet/predecessor.
 const (
-	overrideFile = "holdfast-predecessor-override"
-	recordFile   = "holdfast-predecessor.json"
-	none         = "none"
-	maxFile      = 64 << 10
-	maxMetrics   = 64 << 20
+	overrideFile    = "holdfast-predecessor-override"
+	recordFile      = "holdfast-predecessor.json"
+	overrideRefused = "holdfast_predecessor_override_refused 1"
+
+	evidence   = "evidence"
+	none       = "none"
+	maxFile    = 64 << 10
+	maxMetrics = 64 << 20
 )
 
 // Answer is what is known of one node.
@@ -82,23 +85,29 @@ func fromMetrics(node string, r io.Reader) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
+	a, minor := Answer{Node: node}, 0
 	for _, line := range strings.Split(string(b), "\n") {
-		m := metric.FindStringSubmatch(strings.TrimSpace(line))
+		line = strings.TrimSpace(line)
+		if line == overrideRefused {
+			a.Note = overrideFile + " has bad content and is ignored: write one line with a release or the word none, and restart the kubelet"
+		}
+		m := metric.FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
-		a := Answer{Node: node, Release: m[1], Source: m[2]}
+		a.Release, a.Source = m[1], m[2]
 		if a.Release == none {
-			return a.writes(0), nil
+			continue
 		}
-		release, minor, ok := parse(a.Release)
-		if !ok {
-			return Answer{}, fmt.Errorf("holdfast_predecessor_info names the release %q, which is none of Kubernetes", a.Release)
+		var ok bool
+		if a.Release, minor, ok = parse(m[1]); !ok {
+			return Answer{}, fmt.Errorf("holdfast_predecessor_info names the release %q, which is none of Kubernetes", m[1])
 		}
-		a.Release = release
-		return a.writes(minor), nil
 	}
-	return Answer{}, fmt.Errorf("no holdfast_predecessor_info in it: this is not the /metrics of a kubelet of v1.9.11+holdfast.2 or later")
+	if a.Release == "" {
+		return Answer{}, fmt.Errorf("no holdfast_predecessor_info in it: this is not the /metrics of a kubelet of v1.9.11+holdfast.2 or later")
+	}
+	return a.writes(minor), nil
 }
 
 // fromRoot answers from the files in a kubelet's root directory. Whether the
@@ -110,8 +119,8 @@ func fromRoot(dir string) (Answer, error) {
 	a := Answer{Node: dir, Release: none, Source: none}
 	minor := 0
 	var record struct {
-		KubeletVersion, NodeName string
-		LastHeartbeat            time.Time
+		KubeletVersion, Source, NodeName string
+		LastHeartbeat                    time.Time
 	}
 	file := filepath.Join(dir, recordFile)
 	b, err := readFile(file)
@@ -123,11 +132,22 @@ func fromRoot(dir string) (Answer, error) {
 			return Answer{}, fmt.Errorf("%s: %w: the kubelet ignores it; remove it, or set %s", file, err, overrideFile)
 		}
 		release, n, ok := parse(record.KubeletVersion)
-		if !ok {
-			return Answer{}, fmt.Errorf("%s: kubeletVersion is %q, which is no release of Kubernetes: the kubelet ignores the file; remove it, or set %s", file, record.KubeletVersion, overrideFile)
+		a.Source = "api"
+		if record.Source == evidence {
+			a.Source = evidence
+			if record.KubeletVersion == none {
+				release, ok = none, true
+			}
 		}
-		a.Release, a.Source, minor = release, "api", n
-		a.Note = fmt.Sprintf("of node %s, last seen %s; another node or machine ignores it", record.NodeName, record.LastHeartbeat.Format(time.RFC3339))
+		if !ok || record.Source != "" && record.Source != evidence {
+			return Answer{}, fmt.Errorf("%s: kubeletVersion is %q, which is no release of Kubernetes, or source is not one of the kubelet's: the kubelet ignores the file; remove it, or set %s", file, record.KubeletVersion, overrideFile)
+		}
+		a.Release, minor = release, n
+		seen := "last seen"
+		if a.Source == evidence {
+			seen = "by its containers, kept"
+		}
+		a.Note = fmt.Sprintf("of node %s, %s %s; another node or machine ignores it", record.NodeName, seen, record.LastHeartbeat.Format(time.RFC3339))
 	} else {
 		a.Note = "no record: the containers and checkpoints on the node decide"
 	}

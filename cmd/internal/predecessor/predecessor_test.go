@@ -30,6 +30,9 @@ func TestFromMetrics(t *testing.T) {
 		{series("new", "api"), "", `names the release "new"`},
 		{"kubelet_running_pod_count 3\n", "", "no holdfast_predecessor_info"},
 		{"", "", "no holdfast_predecessor_info"},
+		{"holdfast_predecessor_override_refused 0\n" + series("none", "evidence"), "none evidence 1.9 1.9", ""},
+		{series("1.8.15", "api") + "holdfast_predecessor_override_refused 1\n", "1.8.15 api 1.8 1.9 holdfast-predecessor-override has bad content", ""},
+		{"holdfast_predecessor_override_refused 1\n", "", "no holdfast_predecessor_info"},
 	} {
 		a, err := fromMetrics("n", strings.NewReader(c.text))
 		if c.err != "" {
@@ -38,7 +41,8 @@ func TestFromMetrics(t *testing.T) {
 			}
 			continue
 		}
-		if got := strings.Join([]string{a.Release, a.Source, a.Hash, a.Checkpoints}, " "); err != nil || got != c.want {
+		note, _, _ := strings.Cut(a.Note, " and is ignored")
+		if got := strings.TrimSpace(strings.Join([]string{a.Release, a.Source, a.Hash, a.Checkpoints, note}, " ")); err != nil || got != c.want {
 			t.Errorf("%q: %s, %v, want %s", c.text, got, err, c.want)
 		}
 	}
@@ -57,6 +61,10 @@ func TestFromRoot(t *testing.T) {
 		"override none":   {record, "none\n", "none operator 1.9 1.9 in effect", ""},
 		"bad override":    {record, "seven", "", "holdfast-predecessor-override: it says \"seven\""},
 		"empty override":  {record, "\n", "", "holdfast-predecessor-override: it says \"\""},
+		"evidence":        {`{"kubeletVersion":"1.7","source":"evidence","nodeName":"node1"}`, "", "1.7 evidence 1.7 1.7 of node node1, by its containers, kept", ""},
+		"evidence, none":  {`{"kubeletVersion":"none","source":"evidence","nodeName":"node1"}`, "", "none evidence 1.9 1.9 of node node1, by its containers, kept", ""},
+		"none, no source": {`{"kubeletVersion":"none","nodeName":"node1"}`, "", "", `kubeletVersion is "none"`},
+		"other source":    {`{"kubeletVersion":"1.7","source":"operator"}`, "", "", "source is not one"},
 		"ours":            {record, "v1.9.11+holdfast.2", "", "the kubelet ignores it"},
 		"broken record":   {"{", "", "", "holdfast-predecessor.json: unexpected end"},
 		"strange record":  {`{"kubeletVersion":"x"}`, "", "", `kubeletVersion is "x"`},

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/golang/glog"
@@ -16,6 +17,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/predecessor"
+	utilstore "k8s.io/kubernetes/pkg/kubelet/util/store"
 	hashutil "k8s.io/kubernetes/pkg/util/hash"
 )
 
@@ -148,15 +150,6 @@ func encodeCheckpoint(checkpoint *PodSandboxCheckpoint, dual bool) ([]byte, erro
 	return json.Marshal(file)
 }
 
-// encode is what CreateCheckpoint writes.
-func (handler *PersistentCheckpointHandler) encode(checkpoint *PodSandboxCheckpoint) ([]byte, error) {
-	dual := writeDual()
-	if dual {
-		checkpointsLegacyWritten.Inc()
-	}
-	return encodeCheckpoint(checkpoint, dual)
-}
-
 // writeDual reports whether kubelet 1.7 must be able to read what we write: it,
 // or an older one, was here before us.
 func writeDual() bool {
@@ -168,10 +161,15 @@ func writeDual() bool {
 }
 
 // mayRewrite reports whether what writeDual says is sure enough to change files
-// that are there. If nothing is known but what these files themselves suggest,
-// they stay as they are: we accept each kind.
+// that are there. If nothing is known but what these files themselves suggest, or
+// only that the evidence speaks for no release, they stay as they are: we accept each
+// kind.
 func mayRewrite() bool {
-	return !predecessor.Default.NeedsEvidence() || !utilfeature.DefaultFeatureGate.Enabled(features.LegacyCheckpointWrite)
+	if !utilfeature.DefaultFeatureGate.Enabled(features.LegacyCheckpointWrite) {
+		return true
+	}
+	r, ok := predecessor.Default.Release()
+	return !predecessor.Default.NeedsEvidence() && (ok || r.Source == predecessor.Operator)
 }
 
 // acceptLegacy is asked when the native checksum does not match. It reports
@@ -191,25 +189,70 @@ func (handler *PersistentCheckpointHandler) acceptLegacy(podSandboxID string, bl
 	return true
 }
 
-// adopt looks through the store once, before the handler is used. dir is the
-// store's. It tells package predecessor what it finds, and rewrites the files
-// that the kubelet which was here before us would not accept. A file that it
-// cannot explain is left to GetCheckpoint, which treats it as upstream does.
+// adopt looks through the store before the handler is used, and again whenever
+// more is known of the kubelet that was here before us. dir is the store's.
 func (handler *PersistentCheckpointHandler) adopt(dir string) *PersistentCheckpointHandler {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.CheckpointCompat) {
 		return handler
 	}
-	ids, err := handler.store.List()
+	store := &checkpointStore{Store: handler.store, dir: dir}
+	handler.store = store
+	predecessor.Default.Notify(func() { store.adopt(false) })
+	store.adopt(true)
+	return handler
+}
+
+// checkpointStore is the store with files that the kubelet accepts which was here
+// before us. Its lock keeps a file that is written or deleted out of adopt.
+type checkpointStore struct {
+	utilstore.Store
+	dir string
+	mu  sync.Mutex
+}
+
+// Write turns what CreateCheckpoint writes, which is native, into the dual kind
+// where 1.7 must be able to read it. It asks under the lock, so that adopt finds
+// what was written for another kubelet.
+func (s *checkpointStore) Write(id string, blob []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if writeDual() {
+		if kind, checkpoint := classifyCheckpoint(blob); kind == checkpointNative {
+			dual, err := encodeCheckpoint(checkpoint, true)
+			if err != nil {
+				return err
+			}
+			blob = dual
+			checkpointsLegacyWritten.Inc()
+		}
+	}
+	return s.Store.Write(id, blob)
+}
+
+func (s *checkpointStore) Delete(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Delete(id)
+}
+
+// adopt rewrites the files that the kubelet which was here before us would not
+// accept. At the start it also counts what it finds and tells package predecessor. A
+// file that it cannot explain is left to GetCheckpoint, which treats it as
+// upstream does.
+func (s *checkpointStore) adopt(start bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids, err := s.Store.List()
 	if err != nil {
 		glog.Errorf("Failed to list the sandbox checkpoints, they are not looked at: %v", err)
-		return handler
+		return
 	}
 	checkpoints := map[string]*PodSandboxCheckpoint{}
 	kinds := map[string]checkpointKind{}
 	found := map[checkpointKind]int{}
 	newest, newestKind := time.Time{}, checkpointCorrupt
 	for _, id := range ids {
-		blob, err := handler.store.Read(id)
+		blob, err := s.Store.Read(id)
 		if err != nil {
 			continue
 		}
@@ -219,15 +262,18 @@ func (handler *PersistentCheckpointHandler) adopt(dir string) *PersistentCheckpo
 			continue
 		}
 		checkpoints[id], kinds[id] = checkpoint, kind
-		if f, err := os.Stat(filepath.Join(dir, id)); err == nil && !f.ModTime().Before(newest) {
+		if f, err := os.Stat(filepath.Join(s.dir, id)); err == nil && !f.ModTime().Before(newest) {
 			newest, newestKind = f.ModTime(), kind
 		}
 	}
-	switch newestKind {
-	case checkpointNative:
-		predecessor.Default.SetCheckpoints(predecessor.CheckpointsNative)
-	case checkpoint17, checkpointDual:
-		predecessor.Default.SetCheckpoints(predecessor.Checkpoints17)
+	if start {
+		switch newestKind {
+		case checkpointNative:
+			predecessor.Default.SetCheckpoints(predecessor.CheckpointsNative)
+		case checkpoint17, checkpointDual:
+			predecessor.Default.SetCheckpoints(predecessor.Checkpoints17)
+		}
+		checkpointsAccepted.Add(float64(found[checkpoint17]))
 	}
 	dual, may, rewritten, failed := writeDual(), mayRewrite(), 0, 0
 	for id, checkpoint := range checkpoints {
@@ -237,7 +283,7 @@ func (handler *PersistentCheckpointHandler) adopt(dir string) *PersistentCheckpo
 		}
 		blob, err := encodeCheckpoint(checkpoint, dual)
 		if err == nil {
-			err = handler.store.Write(id, blob)
+			err = s.Store.Write(id, blob)
 		}
 		if err != nil {
 			failed++
@@ -246,12 +292,10 @@ func (handler *PersistentCheckpointHandler) adopt(dir string) *PersistentCheckpo
 		}
 		rewritten++
 	}
-	checkpointsAccepted.Add(float64(found[checkpoint17]))
 	checkpointsRewriteFailed.Add(float64(failed))
-	if found[checkpoint17]+found[checkpointDual]+rewritten+failed > 0 {
+	if rewritten+failed > 0 || start && found[checkpoint17]+found[checkpointDual] > 0 {
 		glog.Warningf("Sandbox checkpoints: accepted %d of kubelet 1.7 or older and %d that were written for it, rewrote %d, failed to rewrite %d. "+
 			"New checkpoints are written so that kubelet 1.7 accepts them: %v (feature gate LegacyCheckpointWrite)",
 			found[checkpoint17], found[checkpointDual], rewritten, failed, dual)
 	}
-	return handler
 }

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	runtimeapi "k8s.io/kubernetes/pkg/kubelet/apis/cri/v1alpha1/runtime"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -260,6 +263,115 @@ func TestHoldfastCheckpointCompatNewestDecides(t *testing.T) {
 		restartHandler(t, root)
 		assert.Equal(t, newest == "old", writeDual(), "the newest is the %s one", newest)
 		os.RemoveAll(root)
+	}
+}
+
+// TestHoldfastCheckpointCompatKnownLater: the API server was away when the kubelet
+// started, so that checkpoints were written as stock does. They become what the
+// kubelet before accepts when it is known, and not only at the next start, which may
+// be that kubelet's own.
+func TestHoldfastCheckpointCompatKnownLater(t *testing.T) {
+	defer cameFrom("")()
+	rootDir, err := ioutil.TempDir("", "predecessor")
+	require.NoError(t, err)
+	defer os.RemoveAll(rootDir)
+	node := func(version string) *v1.Node {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}
+		n.Status.NodeInfo.KubeletVersion = version
+		n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, LastHeartbeatTime: metav1.Now()}}
+		return n
+	}
+	kubeletStarts := func() {
+		predecessor.Default = predecessor.New()
+		predecessor.Default.Start(predecessor.Config{RootDirectory: rootDir, Identity: predecessor.Identity{NodeName: "node1"}, Version: "v1.9.11+holdfast.2"})
+	}
+	create := func(h *PersistentCheckpointHandler, id string) {
+		c := NewPodSandboxCheckpoint("ns", "n")
+		c.Data.HostNetwork = id == "early-host"
+		require.NoError(t, h.CreateCheckpoint(id, c))
+	}
+
+	kubeletStarts()
+	handler, root := newHandlerOver(t, nil)
+	defer os.RemoveAll(root)
+	create(handler, "early")
+	create(handler, "early-host")
+	create(handler, "early-removed")
+	require.NoError(t, handler.RemoveCheckpoint("early-removed"))
+	assert.Equal(t, checkpointNative, kindOf(t, root, "early"))
+	predecessor.Default.Observe(node("v1.7.0"))
+	create(handler, "late")
+	for _, id := range []string{"early", "early-host", "late"} {
+		assert.Equal(t, checkpointDual, kindOf(t, root, id), id)
+		c, err := handler.GetCheckpoint(id)
+		require.NoError(t, err)
+		assert.Equal(t, id == "early-host", c.Data.HostNetwork, id)
+	}
+	ids, err := handler.ListCheckpoints()
+	require.NoError(t, err)
+	assert.Len(t, ids, 3, "a removed checkpoint came back")
+
+	// The other way: stock 1.9.11 ran since, and the record is old.
+	kubeletStarts()
+	handler = restartHandler(t, root)
+	assert.Equal(t, checkpointDual, kindOf(t, root, "early"))
+	predecessor.Default.Observe(node("v1.9.11"))
+	assert.Equal(t, checkpointNative, kindOf(t, root, "early"))
+
+	// With the gate off nothing is looked at, then or later.
+	defer setGates(t, "CheckpointCompat=false")()
+	os.RemoveAll(rootDir)
+	require.NoError(t, os.Mkdir(rootDir, 0755))
+	kubeletStarts()
+	handler = restartHandler(t, root)
+	predecessor.Default.Observe(node("v1.7.0"))
+	create(handler, "off")
+	assert.Equal(t, checkpointNative, kindOf(t, root, "early"))
+	assert.Equal(t, checkpointNative, kindOf(t, root, "off"))
+}
+
+// TestHoldfastCheckpointCompatKnownMeanwhile: a checkpoint that is written or
+// removed in the very moment is neither missed nor made anew.
+func TestHoldfastCheckpointCompatKnownMeanwhile(t *testing.T) {
+	defer cameFrom("")()
+	for round := 0; round < 20; round++ {
+		rootDir, err := ioutil.TempDir("", "predecessor")
+		require.NoError(t, err)
+		predecessor.Default = predecessor.New()
+		predecessor.Default.Start(predecessor.Config{RootDirectory: rootDir, Identity: predecessor.Identity{NodeName: "node1"}})
+		handler, root := newHandlerOver(t, nil)
+		for i := 0; i < 10; i++ {
+			require.NoError(t, handler.CreateCheckpoint(fmt.Sprintf("old%d", i), NewPodSandboxCheckpoint("ns", "n")))
+		}
+		var wg sync.WaitGroup
+		wg.Add(3)
+		go func() {
+			defer wg.Done()
+			n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node1"}}
+			n.Status.NodeInfo.KubeletVersion = "v1.7.0"
+			predecessor.Default.Observe(n)
+		}()
+		go func() {
+			defer wg.Done()
+			for i := 0; i < 10; i++ {
+				assert.NoError(t, handler.CreateCheckpoint(fmt.Sprintf("new%d", i), NewPodSandboxCheckpoint("ns", "n")))
+			}
+		}()
+		go func() {
+			defer wg.Done()
+			for i := 0; i < 10; i++ {
+				assert.NoError(t, handler.RemoveCheckpoint(fmt.Sprintf("old%d", i)))
+			}
+		}()
+		wg.Wait()
+		ids, err := handler.ListCheckpoints()
+		require.NoError(t, err)
+		assert.Len(t, ids, 10)
+		for _, id := range ids {
+			assert.Equal(t, checkpointDual, kindOf(t, root, id), id)
+		}
+		os.RemoveAll(root)
+		os.RemoveAll(rootDir)
 	}
 }
 

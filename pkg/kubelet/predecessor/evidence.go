@@ -3,6 +3,8 @@
 
 package predecessor
 
+import "time"
+
 // Checkpoints says which kubelets can read the newest sandbox checkpoint that
 // was there when this kubelet started.
 type Checkpoints int
@@ -17,8 +19,13 @@ const (
 	CheckpointsNative
 )
 
-// maxVotes bounds the memory. When it is reached, the votes start anew.
-const maxVotes = 10000
+const (
+	// maxVotes bounds the memory. When it is reached, the votes start anew.
+	maxVotes = 10000
+	// settleTime is how long the votes must say the same until they are kept. They
+	// come in within seconds, as a kubelet that starts looks at each of its pods.
+	settleTime = 2 * time.Minute
+)
 
 // minors are the minor releases 1.oldest to 1.newest, any of which recorded a
 // container's hash.
@@ -32,13 +39,44 @@ type minors struct {
 type evidence struct {
 	containers  map[string]minors
 	checkpoints Checkpoints
+	// said is what minor returned last, and since when.
+	said struct {
+		minor int
+		ok    bool
+	}
+	since time.Time
 }
 
-func (e *evidence) add(key string, m minors) {
+func (e *evidence) add(key string, m minors, now time.Time) {
 	if e.containers == nil || len(e.containers) >= maxVotes {
 		e.containers = map[string]minors{}
 	}
 	e.containers[key] = m
+	e.note(now)
+}
+
+func (e *evidence) setCheckpoints(c Checkpoints, now time.Time) {
+	e.checkpoints = c
+	e.note(now)
+}
+
+func (e *evidence) note(now time.Time) {
+	minor, ok := e.minor()
+	if e.since.IsZero() || minor != e.said.minor || ok != e.said.ok {
+		e.said.minor, e.said.ok, e.since = minor, ok, now
+	}
+}
+
+// settled reports whether containers have spoken of 1.7 or of 1.8, and the votes
+// say the same since settleTime. If all speak of 1.9 there is nothing that would have
+// to be remembered.
+func (e *evidence) settled(now time.Time) bool {
+	for _, m := range e.containers {
+		if m.newest <= 7 || m.newest == 8 && (m.oldest == 8 || e.said.ok) {
+			return now.Sub(e.since) >= settleTime
+		}
+	}
+	return false
 }
 
 // minor returns the minor release, 7 or 8, that the evidence speaks for. What

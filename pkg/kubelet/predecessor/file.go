@@ -77,16 +77,31 @@ func canonicalUUID(s string) string {
 	return x
 }
 
-// Record is what the kubelet keeps of the Node that it found.
+// Record is what the kubelet keeps of the Node that it found, or of the evidence.
 type Record struct {
 	// KubeletVersion is Node.status.nodeInfo.kubeletVersion of the last kubelet
-	// that is not ours, for example "v1.7.16".
+	// that is not ours, for example "v1.7.16". From Evidence it is a minor release,
+	// "1.7", or "none".
 	KubeletVersion string `json:"kubeletVersion"`
+	// Source is empty, which means API, or Evidence.
+	Source Source `json:"source,omitempty"`
 	Identity
-	// LastHeartbeat is the newest one of that kubelet.
+	// LastHeartbeat is the newest one of that kubelet; from Evidence, when it was
+	// kept.
 	LastHeartbeat time.Time `json:"lastHeartbeat"`
 	// WrittenBy is the version of the kubelet that wrote the record.
 	WrittenBy string `json:"writtenBy,omitempty"`
+}
+
+// release is as Predecessor.Release.
+func (r *Record) release() (Release, bool) {
+	if r.Source == Evidence {
+		if r.KubeletVersion == none {
+			return Release{Source: Evidence}, false
+		}
+		return parseRelease(r.KubeletVersion, Evidence)
+	}
+	return parseRelease(r.KubeletVersion, API)
 }
 
 // readRecord returns nil if there is no file.
@@ -99,7 +114,10 @@ func readRecord(file string) (*Record, error) {
 	if err := json.Unmarshal(b, r); err != nil {
 		return nil, err
 	}
-	if _, ok := parseRelease(r.KubeletVersion, API); !ok {
+	if r.Source != "" && r.Source != Evidence {
+		return nil, fmt.Errorf("source is %q, not %q", r.Source, Evidence)
+	}
+	if _, ok := r.release(); !ok && !(r.Source == Evidence && r.KubeletVersion == none) {
 		return nil, fmt.Errorf("kubeletVersion is %q, not a release of Kubernetes", r.KubeletVersion)
 	}
 	return r, nil

@@ -13,7 +13,8 @@
 //	          nothing; another one, of a stock kubelet that ran in between,
 //	          replaces the record
 //	evidence  what the hashes of containers and the format of the newest
-//	          checkpoint say
+//	          checkpoint say. What they have said for settleTime is kept in
+//	          RecordFile too, as a reboot or a drain ends them
 //
 // Without any of them nothing is known, and the caller does what the stock
 // release does.
@@ -41,10 +42,14 @@ var (
 		Name: "holdfast_predecessor_save_failed_total",
 		Help: "Attempts to write " + RecordFile + " in the kubelet's root directory that failed. The next one follows with the next node status.",
 	})
+	overrideRefused = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "holdfast_predecessor_override_refused",
+		Help: "1 if " + OverrideFile + " in the kubelet's root directory could not be read or is not a release when the kubelet started, so that it is ignored; else 0.",
+	})
 )
 
 func init() {
-	prometheus.MustRegister(info, saveFailed)
+	prometheus.MustRegister(info, saveFailed, overrideRefused)
 }
 
 // Default is the kubelet's. Until Start it knows nothing.
@@ -72,11 +77,14 @@ type Predecessor struct {
 	evidence evidence
 	// shown is what metric and log have last said, "" until Report.
 	shown string
+	// learned are called when the record changes.
+	learned []func()
+	now     func() time.Time
 }
 
 // New returns a Predecessor that knows nothing.
 func New() *Predecessor {
-	return &Predecessor{}
+	return &Predecessor{now: time.Now}
 }
 
 // NewKnown returns one that knows version ("v1.7.0", or "none") as if from
@@ -104,14 +112,18 @@ func (p *Predecessor) release() (Release, bool) {
 		return *p.override, p.override.Major > 0
 	}
 	if p.record != nil {
-		return parseRelease(p.record.KubeletVersion, API)
+		return p.record.release()
 	}
 	if minor, ok := p.evidence.minor(); ok {
-		r := Release{Major: 1, Minor: minor, Patch: -1, Source: Evidence}
-		r.Version = r.String()
-		return r, true
+		return minorRelease(minor), true
 	}
 	return Release{Source: Nothing}, false
+}
+
+func minorRelease(minor int) Release {
+	r := Release{Major: 1, Minor: minor, Patch: -1, Source: Evidence}
+	r.Version = r.String()
+	return r
 }
 
 // Start reads the files. A file with bad content is named in the log, left as
@@ -122,7 +134,9 @@ func (p *Predecessor) Start(c Config) {
 	p.config, p.started = c, true
 	file := filepath.Join(c.RootDirectory, OverrideFile)
 	override, err := readOverride(file)
+	overrideRefused.Set(0)
 	if err != nil {
+		overrideRefused.Set(1)
 		glog.Errorf("%s is ignored: %v", file, err)
 	}
 	p.override = override
@@ -160,13 +174,22 @@ func (p *Predecessor) Observed() bool {
 // Observe takes the version of the kubelet that last wrote node, which is this
 // kubelet's own as the API server has it now (no cache), or nil if there is none.
 // The first call after Start counts, and it has to come before this kubelet's
-// first write; further ones only try again to save what could not be saved.
+// first write; further ones keep the evidence if it has settled, and try again to
+// save what could not be saved.
 func (p *Predecessor) Observe(node *v1.Node) {
+	for _, f := range p.observe(node) {
+		f()
+	}
+}
+
+// observe returns what is to be called, without the lock.
+func (p *Predecessor) observe(node *v1.Node) []func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.started {
-		return
+		return nil
 	}
+	before := p.record
 	if !p.observed {
 		p.observed = true
 		if node != nil {
@@ -174,9 +197,42 @@ func (p *Predecessor) Observe(node *v1.Node) {
 		}
 		p.show(false)
 	}
+	p.keepEvidence()
 	if p.unsaved {
 		p.save()
 	}
+	if p.record == before {
+		return nil
+	}
+	return p.learned
+}
+
+// Notify has f called each time that Observe learns what is kept in RecordFile,
+// in Observe's goroutine. What was written for another kubelet before, as the API
+// server could not be reached, can be put right then.
+func (p *Predecessor) Notify(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.learned = append(p.learned, f)
+}
+
+// keepEvidence makes what the evidence says permanent, as it goes with the
+// containers: a node of v1.9.11+holdfast.1, which kept no record, or one whose Node
+// was deleted, has nothing else. It comes after the API server was asked, which
+// knows better, and never without one: there nobody tells of a stock kubelet that
+// ran in between.
+func (p *Predecessor) keepEvidence() {
+	if p.override != nil || p.record != nil || !p.evidence.settled(p.now()) {
+		return
+	}
+	version := none
+	if minor, ok := p.evidence.minor(); ok {
+		version = minorRelease(minor).Version
+	}
+	p.record = &Record{KubeletVersion: version, Source: Evidence, Identity: p.config.Identity, LastHeartbeat: p.now().UTC(), WrittenBy: p.config.Version}
+	p.unsaved = true
+	glog.Infof("The kubelet before this one as the containers tell it, %s, is kept in %s", version, filepath.Join(p.config.RootDirectory, RecordFile))
+	p.show(false)
 }
 
 // take replaces the record if node was last written by a kubelet that is not
@@ -203,7 +259,7 @@ func (p *Predecessor) take(node *v1.Node) {
 		}
 		// A Node from a backup of etcd is older than the record. A record of the
 		// future was made with a wrong clock and proves nothing.
-		if found.LastHeartbeat.Before(p.record.LastHeartbeat) && !p.record.LastHeartbeat.After(time.Now()) {
+		if found.LastHeartbeat.Before(p.record.LastHeartbeat) && !p.record.LastHeartbeat.After(p.now()) {
 			glog.Warningf("Node %s says kubelet %s, last seen %v, which is older than what %s says: ignored", node.Name, n.KubeletVersion,
 				found.LastHeartbeat, filepath.Join(p.config.RootDirectory, RecordFile))
 			return
@@ -246,7 +302,7 @@ func (p *Predecessor) NeedsEvidence() bool {
 func (p *Predecessor) AddContainer(key string, oldest, newest int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.evidence.add(key, minors{oldest, newest})
+	p.evidence.add(key, minors{oldest, newest}, p.now())
 	p.show(false)
 }
 
@@ -254,7 +310,7 @@ func (p *Predecessor) AddContainer(key string, oldest, newest int) {
 func (p *Predecessor) SetCheckpoints(c Checkpoints) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.evidence.checkpoints = c
+	p.evidence.setCheckpoints(c, p.now())
 	p.show(false)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"k8s.io/api/core/v1"
@@ -196,6 +197,9 @@ func TestOverride(t *testing.T) {
 		}
 		p := start(dir, me)
 		want(t, fmt.Sprintf("%.20q", content), p, say)
+		if refused := gaugeValue(t, overrideRefused); (refused == 1) != strings.HasSuffix(say, " api") {
+			t.Errorf("%.20q: holdfast_predecessor_override_refused is %v", content, refused)
+		}
 		p.Observe(node(own, me, t0))
 		p.AddContainer("a", 9, 9)
 		want(t, fmt.Sprintf("%.20q, later", content), p, say)
@@ -206,6 +210,9 @@ func TestOverride(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(t, fmt.Sprintf("%.20q, removed", content), start(dir, me), "1.7.0 api")
+		if refused := gaugeValue(t, overrideRefused); refused != 0 {
+			t.Errorf("%.20q, removed: holdfast_predecessor_override_refused is %v", content, refused)
+		}
 		os.RemoveAll(dir)
 	}
 	_, err := readOverride("/dev/null")
@@ -217,7 +224,8 @@ func TestOverride(t *testing.T) {
 // TestBadRecord: what is no record is ignored, not fatal, and replaced by the
 // next one.
 func TestBadRecord(t *testing.T) {
-	for _, content := range []string{"", "{", "null", `{"kubeletVersion":""}`, `{"kubeletVersion":"` + own + `","nodeName":"node1"}`, strings.Repeat(" ", maxFileSize+1)} {
+	for _, content := range []string{"", "{", "null", `{"kubeletVersion":""}`, `{"kubeletVersion":"` + own + `","nodeName":"node1"}`,
+		`{"kubeletVersion":"none","nodeName":"node1"}`, `{"kubeletVersion":"1.7","source":"operator","nodeName":"node1"}`, strings.Repeat(" ", maxFileSize+1)} {
 		dir := rootDir(t)
 		if err := ioutil.WriteFile(filepath.Join(dir, RecordFile), []byte(content), 0644); err != nil {
 			t.Fatal(err)
@@ -276,6 +284,14 @@ func TestReadOnlyRoot(t *testing.T) {
 	if got := failures(t) - before; got != 2 {
 		t.Errorf("%v failures counted, want 2", got)
 	}
+}
+
+func gaugeValue(t *testing.T, g prometheus.Gauge) float64 {
+	m := &dto.Metric{}
+	if err := g.Write(m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetGauge().GetValue()
 }
 
 func failures(t *testing.T) float64 {
@@ -357,6 +373,164 @@ func TestEvidenceReplaced(t *testing.T) {
 		}
 	}
 	want(t, "many", p, "1.8 evidence")
+}
+
+// TestKeptEvidence: on a node where +holdfast.1 ran and kept no record, what the
+// containers say stays through a reboot or a drain, which end them.
+func TestKeptEvidence(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	now := t0
+	boot := func() *Predecessor {
+		p := New()
+		p.now = func() time.Time { return now }
+		p.Start(Config{RootDirectory: dir, Identity: me, Version: own})
+		p.Report()
+		return p
+	}
+	learned := 0
+	p := boot()
+	p.Notify(func() { learned++ })
+	p.AddContainer("a", 7, 7)
+	now = now.Add(settleTime)
+	want(t, "before the API server was asked", boot(), "none none")
+	p.Observe(node("v1.9.11+holdfast.1", me, now))
+	want(t, "settled when it was asked", p, "1.7 evidence")
+	if p.NeedsEvidence() || learned != 1 {
+		t.Errorf("evidence is still wanted, or it was not told: %d", learned)
+	}
+	p.AddContainer("b", 9, 9)
+	p.AddContainer("c", 9, 9)
+	want(t, "a time with the gate off", p, "1.7 evidence")
+	p.Observe(node(own, me, now))
+	if learned != 1 {
+		t.Errorf("told %d times", learned)
+	}
+
+	p = boot()
+	want(t, "after a reboot of the drained node", p, "1.7 evidence")
+	p.SetCheckpoints(CheckpointsNative)
+	p.Observe(node(own, me, now))
+	want(t, "and later", p, "1.7 evidence")
+	other := me
+	other.NodeName, other.SystemUUID = "node2", ""
+	want(t, "a cloned image", start(dir, other), "none none")
+
+	now = now.Add(time.Hour)
+	p = boot()
+	p.Observe(node("v1.7.0", me, t0.Add(-time.Hour)))
+	want(t, "a Node from a backup", p, "1.7 evidence")
+	p = boot()
+	p.Observe(node("v1.9.11", me, now.Add(-time.Minute)))
+	want(t, "a stock kubelet ran in between", p, "1.9.11 api")
+	want(t, "and stays", boot(), "1.9.11 api")
+}
+
+// TestEvidenceSettles: what is kept is not the first container's vote.
+func TestEvidenceSettles(t *testing.T) {
+	type c struct{ oldest, newest int }
+	for name, tc := range map[string]struct {
+		containers  []c
+		checkpoints Checkpoints
+		say         string // after a reboot that took everything
+	}{
+		"1.7":                          {[]c{{7, 7}}, Checkpoints17, "1.7 evidence"},
+		"1.8":                          {[]c{{7, 8}, {8, 8}}, CheckpointsNative, "1.8 evidence"},
+		"born with +holdfast.1":        {[]c{{7, 7}}, CheckpointsNative, "none evidence"},
+		"one 1.7 that outlived a 1.9":  {[]c{{7, 7}, {9, 9}}, Checkpoints17, "none evidence"},
+		"only 1.9":                     {[]c{{9, 9}}, NoCheckpoints, "none none"},
+		"1.7 or 1.8":                   {[]c{{7, 8}}, CheckpointsNative, "none none"},
+		"1.7 or 1.8, 1.7 checkpoint":   {[]c{{7, 8}}, Checkpoints17, "1.7 evidence"},
+		"only a checkpoint":            {nil, Checkpoints17, "none none"},
+		"no difference between 7 to 9": {[]c{{7, 9}}, NoCheckpoints, "none none"},
+	} {
+		dir := rootDir(t)
+		now := t0
+		p := New()
+		p.now = func() time.Time { return now }
+		p.Start(Config{RootDirectory: dir, Identity: me, Version: own})
+		p.Observe(node("v1.9.11+holdfast.1", me, t0))
+		p.SetCheckpoints(tc.checkpoints)
+		for i, c := range tc.containers {
+			p.AddContainer(fmt.Sprint(i), c.oldest, c.newest)
+			p.Observe(node(own, me, now))
+			if !p.NeedsEvidence() {
+				t.Errorf("%s: kept after %d containers, at once", name, i+1)
+			}
+			now = now.Add(settleTime - time.Second)
+		}
+		p.Observe(node(own, me, now))
+		if len(tc.containers) == 1 && !p.NeedsEvidence() {
+			t.Errorf("%s: kept too early", name)
+		}
+		now = now.Add(settleTime)
+		p.Observe(node(own, me, now))
+		want(t, name, start(dir, me), tc.say)
+		os.RemoveAll(dir)
+	}
+}
+
+// TestKeptEvidenceStandalone: without an API server nobody tells of a stock
+// kubelet in between, so that what is there decides at each start.
+func TestKeptEvidenceStandalone(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	p := start(dir, me)
+	now := t0
+	p.now = func() time.Time { return now }
+	p.AddContainer("a", 7, 7)
+	now = now.Add(time.Hour)
+	p.AddContainer("b", 7, 7)
+	want(t, "as long as it is there", p, "1.7 evidence")
+	want(t, "and then", start(dir, me), "none none")
+}
+
+// TestKeptEvidenceOverride: the operator's word is not evidence, and hides it.
+func TestKeptEvidenceOverride(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	if err := ioutil.WriteFile(filepath.Join(dir, OverrideFile), []byte("1.8"), 0644); err != nil {
+		t.Fatal(err)
+	}
+	p := start(dir, me)
+	p.AddContainer("a", 7, 7)
+	p.now = func() time.Time { return time.Now().Add(time.Hour) }
+	p.Observe(node("v1.9.11+holdfast.1", me, t0))
+	want(t, "override", p, "1.8 operator")
+	if err := os.Remove(filepath.Join(dir, OverrideFile)); err != nil {
+		t.Fatal(err)
+	}
+	want(t, "removed", start(dir, me), "none none")
+}
+
+// TestNotify: whoever wrote for another kubelet learns of a better knowledge, and
+// may ask for it.
+func TestNotify(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	var said []string
+	boot := func() *Predecessor {
+		p := start(dir, me)
+		p.Notify(func() {
+			r, _ := p.Release()
+			said = append(said, r.String())
+		})
+		return p
+	}
+	p := boot()
+	p.Observe(nil)
+	p = boot()
+	p.Observe(node(own, me, t0))
+	p = boot()
+	p.Observe(node("v1.7.0", me, t0))
+	p.Observe(node("v1.8.15", me, t0.Add(time.Hour))) // does not count
+	p = boot()
+	p.Observe(node(own, me, t0))
+	p = boot()
+	p.Observe(node("v1.9.11", me, t0.Add(time.Hour)))
+	if strings.Join(said, " ") != "1.7.0 1.9.11" {
+		t.Errorf("told of %v", said)
+	}
 }
 
 func TestMetric(t *testing.T) {

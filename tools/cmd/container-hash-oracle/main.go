@@ -4,8 +4,8 @@
 // Command container-hash-oracle compares the kubelet's package hashcompat and
 // kubectl-holdfast container-hash with the code of kubernetes v1.6.1, v1.7.0,
 // v1.8.15 and v1.9.11, built from their modules, on random containers; or the
-// code with the golden data. It wants the source tree of v1.9.11
-// (make source) and keeps what it builds in _output/hashoracle.
+// code with the golden data. It needs the source tree of the default
+// base (make source) and keeps what it builds in _output/hashoracle.
 package main
 
 import (

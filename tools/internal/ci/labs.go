@@ -15,6 +15,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/parts"
 )
 
@@ -26,13 +27,6 @@ type Need struct {
 	Base    string       `json:"base"`
 	Variant base.Variant `json:"variant"`
 	Name    string       `json:"name"`
-}
-
-// Outcome is what this program reads of one that `lab suite` writes.
-type Outcome struct {
-	Lab      string `json:"lab"`
-	Expected string `json:"expected"`
-	Verdict  string `json:"verdict"`
 }
 
 // labCommand is the lab program, beside this one, with arguments.
@@ -95,7 +89,8 @@ func Binaries(b *base.Base) (parts.Count, error) {
 	return n, nil
 }
 
-// labs runs the labs of make test in their short profile.
+// labs runs the labs of make test in their short profile and compares what they
+// answer with the record.
 func labs(root string) (parts.Count, error) {
 	file := filepath.Join(root, "_output", "lab", "suite.json")
 	if err := os.RemoveAll(file); err != nil {
@@ -111,12 +106,12 @@ func labs(root string) (parts.Count, error) {
 	if err != nil {
 		return parts.Count{}, exit.Preconditionf("lab suite wrote no results: %v", runErr)
 	}
-	var outcomes []Outcome
-	if err := json.Unmarshal(raw, &outcomes); err != nil {
+	var fresh []outcomes.Outcome
+	if err := json.Unmarshal(raw, &fresh); err != nil {
 		return parts.Count{}, fmt.Errorf("%s: %w", file, err)
 	}
 	wrong := map[string]bool{}
-	for _, o := range outcomes {
+	for _, o := range fresh {
 		wrong[o.Lab] = wrong[o.Lab] || o.Verdict != o.Expected
 	}
 	var n parts.Count
@@ -135,5 +130,9 @@ func labs(root string) (parts.Count, error) {
 	case runErr != nil:
 		return n, exit.Preconditionf("lab suite: %v", runErr)
 	}
-	return n, nil
+	record, err := outcomes.Load(root)
+	if err != nil {
+		return n, err
+	}
+	return n, outcomes.Error(record.Faults(fresh))
 }

@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/mod/modfile"
 
+	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 )
 
@@ -119,8 +120,12 @@ type engine struct {
 
 // engines builds the engines of this checkout.
 func (b *builder) engines(schemaEvery int) ([]engine, error) {
-	if _, err := os.Stat(filepath.Join(b.root, "_output", "src", "v1.9.11", "ours", "go.mod")); err != nil {
-		return nil, exit.Preconditionf("no source tree of v1.9.11 below _output/src, which the kubelet's package is built with: run make source first")
+	name, err := base.Default(b.root)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(b.root, "_output", "src", name, "ours", "go.mod")); err != nil {
+		return nil, exit.Preconditionf("there is no source tree of %s below _output/src, which the kubelet's package is built with: run make source first", name)
 	}
 	// In a folder of its own: the root module does not have it.
 	typed := filepath.Join(b.dir, "typed", "main.go")

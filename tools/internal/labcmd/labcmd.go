@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -186,47 +185,6 @@ func needsCmd() *cobra.Command {
 			return e.Encode(needs)
 		},
 	}
-}
-
-// outcomesCmd prints what the last runs answered.
-func outcomesCmd() *cobra.Command {
-	var profile, format string
-	c := &cobra.Command{
-		Use: "outcomes [NAME...]", Short: "Print the last outcomes of labs; without a name of all",
-		Example: `  lab outcomes
-  lab outcomes hash-collision --format markdown`,
-		RunE: func(c *cobra.Command, names []string) error {
-			root, err := base.FindRoot(rootFlag(c))
-			if err != nil {
-				return err
-			}
-			if !slices.Contains(run.Formats, format) {
-				return exit.Usagef("--format %q: it is one of %s", format, strings.Join(run.Formats, ", "))
-			}
-			if p := labkit.Profile(profile); p != labkit.Short && p != labkit.Long {
-				return exit.Usagef("--profile %q: it is short or long", profile)
-			}
-			names = labkit.Expand(names)
-			for _, n := range names {
-				if _, err := labkit.Find(n); err != nil {
-					return exit.Usagef("%v", err)
-				}
-			}
-			if len(names) == 0 {
-				for _, l := range labkit.Labs() {
-					names = append(names, l.Name)
-				}
-			}
-			outcomes, err := run.LastOutcomes(root, names, labkit.Profile(profile))
-			if err != nil {
-				return err
-			}
-			return run.PrintOutcomes(c.OutOrStdout(), outcomes, format)
-		},
-	}
-	c.Flags().StringVar(&profile, "profile", "short", "short or long")
-	c.Flags().StringVar(&format, "format", "text", strings.Join(run.Formats, ", "))
-	return c
 }
 
 // rejudgeCmd judges again what runs recorded.

@@ -16,6 +16,8 @@ func TestUsage(t *testing.T) {
 		"outcomes --format xml":            2,
 		"outcomes --profile medium":        2,
 		"outcomes nosuchlab":               2,
+		"outcomes --write --check":         2,
+		"outcomes --write nosuchlab":       2,
 		"nosuchlab":                        2,
 		"cluster-smoke --variant x|y":      2,
 		"cluster-smoke --bin nonsense":     2,

@@ -8,109 +8,118 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/trackrecord"
 	"holdfast/tools/labkit"
 )
 
-var update = flag.Bool("update", false, "write README's track record anew")
+var update = flag.Bool("update", false, "rewrite README's track record")
 
-const recordHead = "| incident | slug | base | stock | ours |\n|---|---|---|---|---|\n"
-
-// TestTrackRecord: README's table is made of slugs.json and of what the labs
-// must answer. That they do is shown by make test, which fails when one does not.
+// TestTrackRecord: README's table is what slugs.json and the record of the labs'
+// last outcomes give. That the labs still answer so is shown by make test.
 func TestTrackRecord(t *testing.T) {
 	r := checkout(t)
 	table, err := slugs.Load(r.root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := trackRecord(table, func(lab string, v labkit.Variant) string {
-		l, err := labkit.Find(lab)
-		if err != nil || !slices.Contains(l.Runs(), v) {
-			return ""
-		}
-		return string(l.Expected(v))
-	})
-	page := string(r.files["README.md"])
-	before, rest, ok := strings.Cut(page, recordHead)
-	got, after, ok2 := strings.Cut(rest, "\n\n")
-	if !ok || !ok2 {
-		t.Fatalf("README.md has no table with the head\n%s", recordHead)
+	record, err := outcomes.Load(r.root)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got+"\n" == want {
+	page := string(r.files[trackrecord.Page])
+	want, err := trackrecord.Update(page, table, record, trackrecord.Find)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page == want {
 		return
 	}
 	if *update {
-		if err := os.WriteFile(filepath.Join(r.root, "README.md"), []byte(before+recordHead+want+"\n"+after), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(r.root, trackrecord.Page), []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	t.Errorf("README.md: the track record is not what slugs.json and the labs say; in tools/, go test ./internal/rules -run TrackRecord -update writes\n%s", want)
+	t.Errorf("%s: the track record is not what %s and %s say: run labs and %s, or, in tools/, go test ./internal/rules -run TrackRecord -update. It should be\n%s",
+		trackrecord.Page, slugs.File, outcomes.File, outcomes.Command, trackrecord.Rows(table, record, trackrecord.Find))
 }
 
-// trackRecord has a row for each base of each slug with an incident that a page
-// tells of. expected is what a lab must answer in a variant, "" if it does not
-// run in it.
-func trackRecord(table *slugs.Table, expected func(lab string, v labkit.Variant) string) string {
-	var b strings.Builder
-	for _, s := range table.Slugs {
-		if s.Kind == slugs.Planned {
-			fmt.Fprintf(&b, "| %s | `%s` | | not yet | not yet |\n", s.Incident, s.Name)
-			continue
-		}
-		for _, f := range s.Forms {
-			incident := f.Incident
-			if incident == "" {
-				incident = s.Incident
-			}
-			if incident == "" || f.Page == "" {
-				continue
-			}
-			answers := func(v labkit.Variant) string {
-				seen := map[string]bool{}
-				for lab := range f.Labs {
-					if e := expected(lab, v); e != "" {
-						seen[e] = true
-					}
-				}
-				return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
-			}
-			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s |\n", incident, strings.TrimSuffix(path.Base(f.Page), ".md"), f.Page, strings.Join(f.Bases, ", "), answers(labkit.Stock), answers(labkit.Ours))
-		}
+// TestRecord: the record of outcomes has verdicts that labs must answer, of
+// labs and variants that there are, on a release that there is.
+func TestRecord(t *testing.T) {
+	r := checkout(t)
+	table, err := slugs.Load(r.root)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return b.String()
+	if err := labkit.UseTable(table); err != nil {
+		t.Fatal(err)
+	}
+	record, err := outcomes.Load(r.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	releases := map[string]bool{}
+	for _, b := range bases(t, r.root) {
+		releases[b.Release] = true
+	}
+	report(t, recordFaults(record, releases, func(lab string) map[string]string {
+		l, err := labkit.Find(lab)
+		if err != nil {
+			return nil
+		}
+		answers := map[string]string{}
+		for _, v := range l.Runs() {
+			answers[string(v)] = string(l.Expected(v))
+		}
+		return answers
+	}))
 }
 
-func TestMakesATrackRecord(t *testing.T) {
-	table := &slugs.Table{Slugs: []*slugs.Slug{
-		{Name: "a", Kind: slugs.Fix, Incident: "it breaks", Forms: []*slugs.Form{
-			{Bases: []string{"v1", "v2"}, Page: "docs/patches/a.md", Labs: map[string][]string{"one": nil, "two": nil, "naive-only": nil}},
-			{Bases: []string{"v3"}, Page: "docs/patches/a-v3.md", Incident: "it breaks otherwise", Labs: map[string][]string{"odd": nil}},
-		}},
-		{Name: "silent", Kind: slugs.Fix, Forms: []*slugs.Form{{Bases: []string{"v1"}, Page: "docs/patches/a.md"}}},
-		{Name: "tools", Kind: slugs.Toolchain, Incident: "no page", Forms: []*slugs.Form{{Bases: []string{"v1"}}}},
-		{Name: "b", Kind: slugs.Planned, Incident: "later"},
-	}}
-	got := trackRecord(table, func(lab string, v labkit.Variant) string {
+// recordFaults compares a record with what labs must answer by variant; nil for
+// a lab that there is not.
+func recordFaults(record *outcomes.Record, releases map[string]bool, must func(lab string) map[string]string) []string {
+	var bad []string
+	for _, lab := range slices.Sorted(maps.Keys(record.Labs)) {
+		run, want := record.Labs[lab], must(lab)
 		switch {
-		case lab == "naive-only" && v == labkit.Stock:
-			return ""
-		case lab == "odd" || v == labkit.Ours:
-			return "absent"
+		case want == nil:
+			bad = append(bad, fmt.Sprintf("%s: there is no lab %s: remove it", outcomes.File, lab))
+		case !maps.Equal(run.Answers, want):
+			bad = append(bad, fmt.Sprintf("%s: lab %s answered %v, and must answer %v: run make lab LAB=%s, then %s", outcomes.File, lab, run.Answers, want, lab, outcomes.Command))
+		case !releases[run.Release] || run.Release == "":
+			bad = append(bad, fmt.Sprintf("%s: lab %s was run on release %q, which no base has now: run the labs, then %s", outcomes.File, lab, run.Release, outcomes.Command))
 		}
-		return "reproduced"
-	})
-	want := "| it breaks | [a](docs/patches/a.md) | v1, v2 | reproduced | absent |\n" +
-		"| it breaks otherwise | [a-v3](docs/patches/a-v3.md) | v3 | absent | absent |\n" +
-		"| later | `b` | | not yet | not yet |\n"
-	if got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
 	}
+	return bad
+}
+
+func TestFindsRecordFaults(t *testing.T) {
+	run := func(release, ours string) *outcomes.Run {
+		return &outcomes.Run{Release: release, Answers: map[string]string{string(base.Stock): "reproduced", string(base.Ours): ours}}
+	}
+	must := func(lab string) map[string]string {
+		if lab == "gone" {
+			return nil
+		}
+		return run("", "absent").Answers
+	}
+	faults := func(lab string, r *outcomes.Run) []string {
+		return recordFaults(&outcomes.Record{Labs: map[string]*outcomes.Run{lab: r}}, map[string]bool{"v1+x": true, "": true}, must)
+	}
+	found(t, faults("a", run("v1+x", "absent")))
+	found(t, faults("gone", run("v1+x", "absent")), "there is no lab gone")
+	found(t, faults("a", run("v1+x", "reproduced")), "must answer map[ours:absent stock:reproduced]")
+	found(t, faults("a", run("v0+x", "absent")), `on release "v0+x"`)
+	found(t, faults("a", run("", "absent")), `on release ""`)
+	less := run("v1+x", "absent")
+	delete(less.Answers, string(base.Ours))
+	found(t, faults("a", less), "answered map[stock:reproduced]")
 }

@@ -95,7 +95,7 @@ func TestFindsWhatASlugLacks(t *testing.T) {
 			h.files["bases/v1.2.0/overlay/pkg/features/holdfast_much_louder.go"] = []byte("package x\n")
 		}, []string{"bases/v1.2.0/overlay/pkg/features/holdfast_much_louder.go is in no slug"}},
 		{"file of two slugs", func(h *house, _ *slugs.Slug, _ *slugs.Form) {
-			h.table.Slugs = append(h.table.Slugs, &slugs.Slug{Name: "x", Kind: slugs.Tool, Forms: []*slugs.Form{{Bases: []string{"v1.9.11"}, Overlay: []string{"pkg/greet/loud/any.go"}}}})
+			h.table.Slugs = append(h.table.Slugs, &slugs.Slug{Name: "x", Kind: slugs.Toolchain, Forms: []*slugs.Form{{Bases: []string{"v1.9.11"}, Overlay: []string{"pkg/greet/loud/any.go"}}}})
 		}, []string{"pkg/greet/loud/any.go belongs to the slugs much-louder and x"}},
 		{"pattern of nothing", func(_ *house, _ *slugs.Slug, f *slugs.Form) { f.Overlay = append(f.Overlay, "pkg/gone/*.go") }, []string{"has the overlay pkg/gone/*.go, and base v1.9.11 has no such file"}},
 		{"name", func(h *house, _ *slugs.Slug, f *slugs.Form) {

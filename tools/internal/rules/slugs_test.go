@@ -52,15 +52,22 @@ func TestSlugs(t *testing.T) {
 	report(t, h.patchFaults())
 	report(t, h.overlayFaults())
 	report(t, h.nameFaults())
+	report(t, h.metricFaults())
+	report(t, h.ladderFaults())
 	report(t, h.formFaults())
 	report(t, h.folderFaults())
 }
 
 // TestRooms: a lab's code is in the room that has its page. The function that
-// runs it tells its package; the linker escapes dots in a path's last element.
+// makes its steps, or runs it, tells its package; the linker escapes dots in a path's
+// last element.
 func TestRooms(t *testing.T) {
 	for _, l := range labkit.Labs() {
-		name, err := url.PathUnescape(runtime.FuncForPC(reflect.ValueOf(l.Run).Pointer()).Name())
+		code := reflect.ValueOf(l.Run)
+		if l.Steps != nil {
+			code = reflect.ValueOf(l.Steps)
+		}
+		name, err := url.PathUnescape(runtime.FuncForPC(code.Pointer()).Name())
 		if want := "holdfast/" + rooms + "/" + l.Home(); err != nil || !strings.HasPrefix(name, want+".") {
 			t.Errorf("lab %s: its code is %s, its room is %s (Lab.Folder): they are one folder", l.Name, name, want)
 		}
@@ -196,7 +203,7 @@ func (h *house) nameFaults() []string {
 	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
 		for tree, file := range h.overlayFiles(name) {
 			s := h.table.OfFile(name, tree)
-			if s == nil || !strings.HasSuffix(tree, ".go") || slices.Contains(oldNames, tree) || s.Kind == slugs.Tool ||
+			if s == nil || !strings.HasSuffix(tree, ".go") || slices.Contains(oldNames, tree) ||
 				slices.ContainsFunc(s.Form(name).Overlay, func(p string) bool { return strings.HasSuffix(p, "/**") && slugs.Match(p, tree) }) {
 				continue
 			}
@@ -243,7 +250,7 @@ func (h *house) formFaults() []string {
 					say("its gates are %v, its overlay registers %v in base %s", f.Gates, got, name)
 				}
 			}
-			if s.Kind != slugs.Toolchain && s.Kind != slugs.Tool && f.Page == "" {
+			if s.Kind != slugs.Toolchain && f.Page == "" {
 				say("no \"page\" for %s", strings.Join(f.Bases, ", "))
 			}
 			if f.Page != "" {

@@ -36,7 +36,6 @@ const (
 	Security  Kind = "security"  // closes a known hole
 	Toolchain Kind = "toolchain" // what today's Go needs to build and run the old code
 	Version   Kind = "version"   // what the binary says it is
-	Tool      Kind = "tool"      // code beside the product that no binary of it links
 	Planned   Kind = "planned"   // an incident that nothing here ends yet
 )
 
@@ -52,7 +51,7 @@ func (k Kind) Series() string {
 	return "carry"
 }
 
-var kinds = []Kind{Fix, Backport, Security, Toolchain, Version, Tool, Planned}
+var kinds = []Kind{Fix, Backport, Security, Toolchain, Version, Planned}
 
 // Table is slugs.json.
 type Table struct {

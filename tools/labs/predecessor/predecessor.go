@@ -63,8 +63,8 @@ func plan(v labkit.Variant, p labkit.Profile) map[was][]string {
 	}
 	all := []string{"swap", "reboot", "drain", "docker restart", "gates off and on", "churn"}
 	return map[was][]string{
-		from17:    append(append([]string{}, all...), "API away", "stock 1.9.11 in between"),
-		from18:    append(append([]string{}, all...), "API away"),
+		from17:    append(append([]string{}, all...), "API away", "no record", "stock 1.9.11 in between"),
+		from18:    append(append([]string{}, all...), "API away", "no record"),
 		from19:    append(append([]string{}, all...), "API away", "bad override"),
 		fromEmpty: all,
 	}

@@ -18,6 +18,7 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -183,6 +184,8 @@ func (r *rig) happens(ctx context.Context) error {
 			}
 		}
 		return nil
+	case "no record":
+		return r.noRecord(ctx)
 	case "stock 1.9.11 in between":
 		if err := r.node.SwapKubelet(ctx, r.e.Stock(base, "kubelet")); err != nil {
 			return err
@@ -214,6 +217,13 @@ func (r *rig) happens(ctx context.Context) error {
 		if !strings.Contains(log, `holdfast-predecessor-override is ignored: it says "1.7 or so"; allowed is`) {
 			r.wrong("the log does not refuse the bad override")
 		}
+		refused, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_override_refused ")
+		if err != nil {
+			return err
+		}
+		if refused != 1 {
+			r.wrong("holdfast_predecessor_override_refused is %v", refused)
+		}
 		return r.start(ctx, 1, false)
 	}
 	return fmt.Errorf("no such event")
@@ -229,6 +239,51 @@ func (r *rig) reboot(ctx context.Context) error {
 		return err
 	}
 	return r.restarted(ctx, before)
+}
+
+// noRecord makes the node one on which v1.9.11+holdfast.1 ran: the Node names
+// ours, and there is no record. What the containers say must be kept before a
+// drain ends them.
+func (r *rig) noRecord(ctx context.Context) error {
+	record := filepath.Join(r.node.Dir, "kubelet", "holdfast-predecessor.json")
+	if err := os.Remove(record); err != nil {
+		return err
+	}
+	if err := r.swap(ctx, "a restart without the record", r.underTest(), false); err != nil {
+		return err
+	}
+	r.step("wait until the evidence is kept")
+	if err := wait.Until(ctx, "a record by evidence", 5*time.Minute, func(context.Context) (bool, error) {
+		b, err := os.ReadFile(record)
+		if err != nil {
+			return false, err
+		}
+		if !strings.Contains(string(b), `"source": "evidence"`) {
+			return false, fmt.Errorf("the record is %s", b)
+		}
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	r.step("drain, reboot")
+	if err := r.remove(ctx, r.names()); err != nil {
+		return err
+	}
+	if err := r.node.PowerOff(ctx); err != nil {
+		return err
+	}
+	if err := r.node.StartDocker(ctx); err != nil {
+		return err
+	}
+	if err := r.node.Docker.RemoveAll(ctx); err != nil {
+		return err
+	}
+	if err := r.node.StartKubelet(ctx, r.underTest()); err != nil {
+		return err
+	}
+	minor := strings.Join(strings.Split(r.cell.was.name, ".")[:2], ".")
+	r.cell.metric = [2]string{minor, "evidence"}
+	return r.start(ctx, 3, false)
 }
 
 // gates turns both gates off, starts a pod, and turns them on again.

@@ -1,0 +1,140 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trackrecord writes README's table of incidents from slugs.json and
+// the record of what the labs answered last.
+package trackrecord
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/outcomes"
+	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit"
+)
+
+// Page has the table.
+const Page = "README.md"
+
+// Head is the table's head.
+const Head = "| incident | slug | base | stock | ours | gate off | lab |\n|---|---|---|---|---|---|---|\n"
+
+// notYet is the verdict of a lab that is not in the record.
+const notYet = "not yet"
+
+// Lab is what the table wants to know of a lab.
+type Lab struct {
+	Name  string
+	Home  string // its room below tools/labs/
+	Stock bool   // it runs stock
+	Suite bool   // make test runs it
+}
+
+// Find describes a registered lab.
+func Find(name string) (Lab, bool) {
+	l, err := labkit.Find(name)
+	if err != nil {
+		return Lab{}, false
+	}
+	return Lab{Name: name, Home: l.Home(), Stock: slices.Contains(l.Runs(), labkit.Stock), Suite: !l.LongOnly}, true
+}
+
+// Update returns a page with the table in the place of the old one.
+func Update(page string, table *slugs.Table, record *outcomes.Record, find func(string) (Lab, bool)) (string, error) {
+	before, rest, ok := strings.Cut(page, Head)
+	_, after, ok2 := strings.Cut(rest, "\n\n")
+	if !ok || !ok2 {
+		return "", fmt.Errorf("%s has no table with the head\n%s", Page, Head)
+	}
+	return before + Head + Rows(table, record, find) + "\n" + after, nil
+}
+
+// Rows has one for each base of each slug with an incident that a page tells of.
+func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, bool)) string {
+	var b strings.Builder
+	for _, s := range table.Slugs {
+		if s.Kind == slugs.Planned {
+			fmt.Fprintf(&b, "| %s | `%s` | | %s | %s | | |\n", s.Incident, s.Name, notYet, notYet)
+			continue
+		}
+		for _, f := range s.Forms {
+			incident := f.Incident
+			if incident == "" {
+				incident = s.Incident
+			}
+			if incident == "" || f.Page == "" {
+				continue
+			}
+			name := strings.TrimSuffix(path.Base(f.Page), ".md")
+			labs, command := labsOf(f, []string{name, s.Name}, find)
+			var gated []string
+			for _, l := range labs {
+				if len(f.Labs[l]) > 0 {
+					gated = append(gated, l)
+				}
+			}
+			off := verdicts(record, gated, labkit.GateOff)
+			if len(f.Gates) == 0 {
+				off = "no gate"
+			}
+			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s |\n", incident, name, f.Page, strings.Join(f.Bases, ", "),
+				verdicts(record, labs, base.Stock), verdicts(record, labs, base.Ours), off, command)
+		}
+	}
+	return b.String()
+}
+
+// labsOf are the labs of one room that show a form's incident on stock, and the
+// command that runs them: those that make test runs, if there are such, in the
+// room of the lab, or of the name, that is one of names.
+func labsOf(f *slugs.Form, names []string, find func(string) (Lab, bool)) (labs []string, command string) {
+	var all []Lab
+	for _, n := range slices.Sorted(maps.Keys(f.Labs)) {
+		if l, ok := find(n); ok && l.Stock {
+			all = append(all, l)
+		}
+	}
+	if slices.ContainsFunc(all, func(l Lab) bool { return l.Suite }) {
+		all = slices.DeleteFunc(all, func(l Lab) bool { return !l.Suite })
+	}
+	if len(all) == 0 {
+		return nil, ""
+	}
+	room := all[0].Home
+	for _, n := range slices.Backward(names) {
+		if l, ok := find(n); ok && slices.ContainsFunc(all, func(o Lab) bool { return o.Home == l.Home }) {
+			room = l.Home
+		}
+		if i := slices.IndexFunc(all, func(o Lab) bool { return path.Base(o.Home) == n }); i >= 0 {
+			room = all[i].Home
+		}
+	}
+	for _, l := range all {
+		if l.Home == room {
+			labs = append(labs, l.Name)
+		}
+	}
+	command = path.Base(room)
+	if len(labs) == 1 {
+		command = labs[0]
+	}
+	return labs, "`make lab LAB=" + command + "`"
+}
+
+// verdicts is what labs answered in a variant.
+func verdicts(record *outcomes.Record, labs []string, v base.Variant) string {
+	seen := map[string]bool{}
+	for _, l := range labs {
+		answer := record.Verdict(l, string(v))
+		if answer == "" {
+			answer = notYet
+		}
+		seen[answer] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
+}

@@ -1,0 +1,95 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package trackrecord
+
+import (
+	"strings"
+	"testing"
+
+	"holdfast/tools/internal/outcomes"
+	"holdfast/tools/internal/slugs"
+)
+
+var labs = map[string]Lab{
+	"a-one":  {Home: "a", Stock: true, Suite: true},
+	"a-two":  {Home: "a", Stock: true, Suite: true},
+	"a-wide": {Home: "a", Stock: true},
+	"naive":  {Home: "a", Suite: true},
+	"far":    {Home: "far", Stock: true, Suite: true},
+	"c":      {Home: "both", Stock: true},
+	"both":   {Home: "both", Stock: true, Suite: true},
+	"d":      {Home: "d", Stock: true, Suite: true},
+	"d-old":  {Home: "d", Stock: true},
+	"e-v3":   {Home: "e-v3", Stock: true, Suite: true},
+}
+
+func find(name string) (Lab, bool) {
+	l, ok := labs[name]
+	l.Name = name
+	return l, ok
+}
+
+func run(stock, ours, off string) *outcomes.Run {
+	r := &outcomes.Run{Answers: map[string]string{"stock": stock, "ours": ours}}
+	if off != "" {
+		r.Answers["ours-gate-off"] = off
+	}
+	return r
+}
+
+func fix(name, incident string, labs map[string][]string) *slugs.Slug {
+	gates := map[string]bool{}
+	for _, l := range labs {
+		for _, g := range l {
+			gates[g] = true
+		}
+	}
+	return &slugs.Slug{Name: name, Kind: slugs.Fix, Incident: incident,
+		Forms: []*slugs.Form{{Bases: []string{"v1", "v2"}, Page: "docs/patches/" + name + ".md", Gates: gates, Labs: labs}}}
+}
+
+func TestRows(t *testing.T) {
+	gate := []string{"G"}
+	table := &slugs.Table{Slugs: []*slugs.Slug{
+		fix("a", "two labs of a room", map[string][]string{"a-one": gate, "a-two": nil, "a-wide": gate, "naive": gate, "far": gate}),
+		fix("c", "its own lab is not in make test", map[string][]string{"c": nil, "both": nil}),
+		fix("d", "beside a longer one", map[string][]string{"d": gate, "d-old": gate, "a-one": gate}),
+		fix("w", "only in the lab of another", map[string][]string{"d-old": nil}),
+		{Name: "e", Kind: slugs.Fix, Incident: "it breaks", Forms: []*slugs.Form{
+			{Bases: []string{"v3"}, Page: "docs/patches/e-v3.md", Gates: map[string]bool{"G": true}, Incident: "it breaks otherwise", Labs: map[string][]string{"far": nil, "e-v3": gate}}}},
+		fix("silent", "", map[string][]string{"d": nil}),
+		{Name: "tools", Kind: slugs.Toolchain, Incident: "no page", Forms: []*slugs.Form{{Bases: []string{"v1"}}}},
+		fix("none", "nothing shows it", nil),
+		{Name: "b", Kind: slugs.Planned, Incident: "later"},
+	}}
+	record := &outcomes.Record{Labs: map[string]*outcomes.Run{
+		"a-one": run("reproduced", "absent", "reproduced"),
+		"a-two": run("absent", "absent", ""),
+		"both":  run("reproduced", "absent", "reproduced"),
+		"d":     run("reproduced", "inconclusive", "absent"),
+		"far":   run("far", "far", "far"),
+	}}
+	got := Rows(table, record, find)
+	want := "| two labs of a room | [a](docs/patches/a.md) | v1, v2 | absent, reproduced | absent | reproduced | `make lab LAB=a` |\n" +
+		"| its own lab is not in make test | [c](docs/patches/c.md) | v1, v2 | reproduced | absent | no gate | `make lab LAB=both` |\n" +
+		"| beside a longer one | [d](docs/patches/d.md) | v1, v2 | reproduced | inconclusive | absent | `make lab LAB=d` |\n" +
+		"| only in the lab of another | [w](docs/patches/w.md) | v1, v2 | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
+		"| it breaks otherwise | [e-v3](docs/patches/e-v3.md) | v3 | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
+		"| nothing shows it | [none](docs/patches/none.md) | v1, v2 |  |  | no gate |  |\n" +
+		"| later | `b` | | not yet | not yet | | |\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+
+	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, find)
+	if err != nil || page != "# x\n\n"+Head+want+"\nafter\n" {
+		t.Errorf("%v, page\n%s", err, page)
+	}
+	if again, err := Update(page, table, record, find); err != nil || again != page {
+		t.Errorf("%v, a second time\n%s", err, again)
+	}
+	if _, err := Update("# x\n", table, record, find); err == nil || !strings.Contains(err.Error(), "no table") {
+		t.Errorf("a page without the table: %v", err)
+	}
+}
