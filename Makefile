@@ -86,8 +86,9 @@ labs: tools kubectl-holdfast ## run all labs in PROFILE
 lab: tools kubectl-holdfast ## run one lab: make lab LAB=cluster-smoke PROFILE=long
 	@$(L) $(LAB) --profile $(PROFILE) --seed $(SEED)
 
-outcomes: tools ## record the labs' last outcomes in outcomes.json and README's track record (LAB=name: one lab)
+outcomes: tools ## record the labs' last outcomes in outcomes.json, README's track record and docs/security.md (LAB=name: one lab)
 	@$(L) outcomes --write $(LAB)
+	@$(MAKE) --no-print-directory security
 
 up: tools ## start a cluster of our binaries to try things on; prints its kubeconfig
 	@$(L) up
