@@ -14,7 +14,7 @@ H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools kubectl-holdfast source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
+.PHONY: all help tool tools kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
 	hash-oracle flags security vulncheck measure-build labs lab outcomes binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug leaves one fix out
@@ -26,6 +26,9 @@ help: ## show this list
 
 kubectl-holdfast: ## build what operators run, _output/bin/kubectl-holdfast; needs neither upstream nor a tree
 	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)
+
+endpoints-rules: ## build the webhook for Endpoints, _output/bin/endpoints-rules; needs neither upstream nor a tree
+	@hack/build-tool.sh webhook ./endpoints-rules _output/bin/endpoints-rules $(MODFLAG)
 
 tool: ## build the command that makes everything, _output/tools/holdfast
 	@hack/build-tool.sh tools ./cmd/holdfast _output/tools/holdfast $(MODFLAG)
@@ -39,14 +42,14 @@ binaries: tools ## build every binary that the labs run, stock and ours, old rel
 source: tool ## write both source trees of BASE below _output/src
 	@$(H) source --variant ours && $(H) source --variant stock
 
-vendor: tool ## write what OFFLINE=1 builds from: vendor/ (or bases/BASE/vendor), tools/vendor and cmd/vendor
+vendor: tool ## write what OFFLINE=1 builds from: vendor/ (or bases/BASE/vendor), tools/vendor, cmd/vendor and webhook/vendor
 	@$(H) vendor
 
-test: tools kubectl-holdfast install-test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
+test: tools kubectl-holdfast endpoints-rules install-test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
 	@$(H) test
 
 check: tools install-test-packages source ## repository rules and our own unit tests only
-	@$(H) test --part rules,tools,unit,operators
+	@$(H) test --part rules,tools,unit,operators,webhook
 
 reproducible: all install-test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
 	@cd tools && HOLDFAST_REPRODUCIBLE=long go test -count=1 -v -timeout=3h ./internal/reproducible
@@ -80,10 +83,10 @@ vulncheck: $(if $(DB),all) ## govulncheck on both binaries with the database DB=
 measure-build: ## time and memory of building, for docs/design/build.md; COLD=1 with an empty build cache
 	@cd tools && go run ./cmd/measure-build $(if $(COLD),-cold)
 
-labs: tools kubectl-holdfast ## all labs in PROFILE
+labs: tools kubectl-holdfast endpoints-rules ## all labs in PROFILE
 	@$(L) --all --profile $(PROFILE) --seed $(SEED)
 
-lab: tools kubectl-holdfast ## one lab: make lab LAB=cluster-smoke PROFILE=long
+lab: tools kubectl-holdfast endpoints-rules ## one lab: make lab LAB=cluster-smoke PROFILE=long
 	@$(L) $(LAB) --profile $(PROFILE) --seed $(SEED)
 
 outcomes: tools ## take the labs' last outcomes into outcomes.json and README's track record
