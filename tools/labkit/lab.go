@@ -16,6 +16,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit/journal"
 )
 
 // Verdict is a lab's answer for one variant.
@@ -70,6 +71,13 @@ type Result struct {
 	Verdict Verdict
 	Why     string   // one line: what the oracle saw
 	Facts   []string // further numbers worth printing
+	// Numbers are what was measured, for the outcome.
+	Numbers []journal.Number
+}
+
+// Measure adds a number; unit is "s", "ms", "bytes", … or, for a count, "".
+func (r *Result) Measure(name string, value float64, unit string) {
+	r.Numbers = append(r.Numbers, journal.Number{Name: name, Value: value, Unit: unit})
 }
 
 // ReproducedBecause says that the oracle saw the incident.

@@ -190,14 +190,14 @@ func checkVendor(b *base.Base, variant base.Variant) error {
 	}
 	raw, err := os.ReadFile(filepath.Join(b.Root, dir, vendorKey))
 	if err != nil {
-		return exit.Preconditionf("OFFLINE: %v: run %s first, where the network is", err, again)
+		return exit.Preconditionf("OFFLINE: %v: run %s first, on a machine with a network", err, again)
 	}
 	key, err := (&tree.Tree{Base: b, Variant: variant}).Key()
 	if err != nil {
 		return err
 	}
 	if got := strings.TrimSpace(string(raw)); got != key {
-		return exit.Preconditionf("OFFLINE: %s/ was made from other patches, overlay files or pins than this checkout has (%.12s is not %.12s): run %s again, where the network is", dir, got, key, again)
+		return exit.Preconditionf("OFFLINE: %s/ was made from other patches, overlay files or pins than this checkout has (%.12s is not %.12s): run %s again, on a machine with a network", dir, got, key, again)
 	}
 	return nil
 }

@@ -115,7 +115,7 @@ func hashOracle(b *base.Base) (parts.Count, error) {
 		return parts.Count{}, err
 	}
 	if r.Differ > 0 {
-		return parts.Count{Failed: 1}, exit.Preconditionf("%d of %d containers have another hash than the releases' own code gives:\n%s", r.Differ, r.Containers, strings.Join(r.Mismatches, "\n"))
+		return parts.Count{Failed: 1}, exit.Preconditionf("%d of %d containers have a different hash from the releases' own code:\n%s", r.Differ, r.Containers, strings.Join(r.Mismatches, "\n"))
 	}
 	fmt.Printf("%d random containers, %v: %d hashes as the releases' own code gives them, %d rightly withheld, %d differ\n", r.Containers, r.Asked, r.Hashes, r.Withheld, r.Differ)
 	return parts.Count{Passed: 1}, nil

@@ -36,6 +36,7 @@ type Status string
 // The statuses.
 const (
 	Closed      Status = "closed"              // by a slug
+	OptIn       Status = "opt-in"              // by a slug whose gate is off by default
 	Affected    Status = "affected"            // open in the product
 	Documented  Status = "documented"          // open by intent: closing it would not be drop-in
 	NotAffected Status = "not-affected"        // for a reason that is checked
@@ -43,7 +44,7 @@ const (
 	Unjudged    Status = "under-investigation" // nothing is known of it yet
 )
 
-var statuses = []Status{Closed, Affected, Documented, NotAffected, NotOurs, Unjudged}
+var statuses = []Status{Closed, OptIn, Affected, Documented, NotAffected, NotOurs, Unjudged}
 
 // Table is security.json.
 type Table struct {
@@ -208,6 +209,8 @@ func fields(s Status) (needs, may []string, known bool) {
 	switch s {
 	case Closed:
 		return []string{"slug", "since"}, []string{"left", "line"}, true
+	case OptIn:
+		return []string{"slug", "since", "do"}, []string{"left", "line"}, true
 	case Affected, Documented, Unjudged:
 		return []string{"do"}, []string{"line"}, true
 	case NotAffected:
@@ -230,7 +233,7 @@ func (t *Table) SlugFaults(table *slugs.Table, release string) []string {
 	}
 	closes := map[string]bool{}
 	for _, e := range t.Entries {
-		if e.Status != Closed {
+		if e.Slug == "" {
 			continue
 		}
 		closes[e.Slug] = true
@@ -241,6 +244,13 @@ func (t *Table) SlugFaults(table *slugs.Table, release string) []string {
 		}
 		if e.Since < 1 || e.Since > now {
 			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the product is %s", File, e.ID(), e.Since, release))
+		}
+		off := false
+		for _, on := range s.Form(t.Base).Gates {
+			off = off || !on
+		}
+		if off != (e.Status == OptIn) {
+			bad = append(bad, fmt.Sprintf("%s: %s has the status %q, and a gate of %s is off by default: %v", File, e.ID(), e.Status, e.Slug, off))
 		}
 		for _, c := range e.Components {
 			if !slices.Contains(s.Components, c) {

@@ -60,7 +60,7 @@ func Inner(file string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	res := runVariant(ctx, e, req)
-	b, err = json.MarshalIndent(response{res, j.Numbers(), time.Since(j.Began)}, "", "  ")
+	b, err = json.MarshalIndent(response{res, append(res.Numbers, j.Numbers()...), time.Since(j.Began)}, "", "  ")
 	if err != nil {
 		return err
 	}
