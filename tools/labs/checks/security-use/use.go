@@ -112,16 +112,16 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 		err := part.do(ctx)
 		var f *failure
 		if errors.As(err, &f) && f.node == "ours" && ctx.Err() == nil {
-			return labkit.ReproducedBecause("%s: it works on stock and not on ours: %v", part.name, err), nil
+			return labkit.FailedBecause("%s: it works on stock and not on ours: %v", part.name, err), nil
 		}
 		if err != nil {
 			return labkit.Result{}, fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
 	if len(l.over) > 0 {
-		return labkit.ReproducedBecause("it works, and ours takes too long: %s", strings.Join(l.over, "; ")), nil
+		return labkit.FailedBecause("it works, and ours takes too long: %s", strings.Join(l.over, "; ")), nil
 	}
-	return labkit.AbsentBecause("all of it works on both; stock/ours: %s", strings.Join(l.costs, ", ")), nil
+	return labkit.PassedBecause("all of it works on both; stock/ours: %s", strings.Join(l.costs, ", ")), nil
 }
 
 // failure is something that does not work on a node. Each thing is tried on stock
