@@ -16,6 +16,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit/journal"
 )
 
 // Verdict is a lab's answer for one variant.
@@ -28,6 +29,11 @@ const (
 	Absent Verdict = "absent"
 	// Inconclusive: the lab itself failed.
 	Inconclusive Verdict = "inconclusive"
+
+	// Passed and Failed are the answers of a check (see Lab.Check): there is no
+	// incident that could be reproduced or absent.
+	Passed Verdict = "passed"
+	Failed Verdict = "failed"
 )
 
 // Profile chooses how much a lab does.
@@ -65,6 +71,13 @@ type Result struct {
 	Verdict Verdict
 	Why     string   // one line: what the oracle saw
 	Facts   []string // further numbers worth printing
+	// Numbers are what was measured, for the outcome.
+	Numbers []journal.Number
+}
+
+// Measure adds a number; unit is "s", "ms", "bytes", … or, for a count, "".
+func (r *Result) Measure(name string, value float64, unit string) {
+	r.Numbers = append(r.Numbers, journal.Number{Name: name, Value: value, Unit: unit})
 }
 
 // ReproducedBecause says that the oracle saw the incident.
@@ -75,6 +88,16 @@ func ReproducedBecause(format string, a ...any) Result {
 // AbsentBecause says that the trigger was there and the incident was not.
 func AbsentBecause(format string, a ...any) Result {
 	return Result{Verdict: Absent, Why: fmt.Sprintf(format, a...)}
+}
+
+// PassedBecause says that the check found everything as it must be.
+func PassedBecause(format string, a ...any) Result {
+	return Result{Verdict: Passed, Why: fmt.Sprintf(format, a...)}
+}
+
+// FailedBecause says what the check found wrong.
+func FailedBecause(format string, a ...any) Result {
+	return Result{Verdict: Failed, Why: fmt.Sprintf(format, a...)}
 }
 
 // InconclusiveBecause says that the lab could not tell.
@@ -119,7 +142,14 @@ type Lab struct {
 	Folder string
 	// Summary is one line for the list of labs.
 	Summary string
-	// Plan is printed before anything starts, one line per step.
+	// Steps are what a run does, in order; their texts are printed before anything
+	// starts. It is called for that, with an Env that has Lab, Variant, Profile,
+	// Seed and Rand only, and again for the run: it may look at these and must not do anything.
+	Steps func(e *Env) []Step
+	// Oracle judges what the steps recorded. It comes with Steps.
+	Oracle Oracle
+	// Plan and Run stand for Steps and Oracle in a lab whose verdict cannot be told
+	// from records alone. Plan is printed before anything starts, a line per step.
 	Plan func(Profile) []string
 	// Needs are the binaries, checked before anything starts.
 	Needs []Binary
@@ -135,7 +165,8 @@ type Lab struct {
 	LongOnly bool
 	// Packages are Debian packages beyond the kit's own (DebianPackages).
 	Packages []string
-	// Run drives the incident. It must honour ctx. An error is Inconclusive.
+	// Run drives the incident and judges it. It must honour ctx. An error is
+	// Inconclusive.
 	Run func(ctx context.Context, e *Env) (Result, error)
 
 	// What slugs.json says of the lab (see UseTable): the feature gates that the
@@ -156,6 +187,21 @@ func (l *Lab) Use(gates, slugs []string) { l.gates, l.slugs = gates, slugs }
 // DefaultExpect is what a variant must answer unless the lab overrides it.
 var DefaultExpect = map[Variant]Verdict{Stock: Reproduced, Ours: Absent, GateOff: Reproduced}
 
+// CheckExpect is what a variant of a check must answer unless the lab overrides it.
+var CheckExpect = map[Variant]Verdict{Stock: Passed, Ours: Passed, GateOff: Failed}
+
+// Check says whether the lab shows no incident: its room is below checks/, and it
+// answers Passed or Failed.
+func (l *Lab) Check() bool { return strings.HasPrefix(l.Home(), "checks/") }
+
+// Answers are the verdicts that the lab may give.
+func (l *Lab) Answers() []Verdict {
+	if l.Check() {
+		return []Verdict{Passed, Failed, Inconclusive}
+	}
+	return []Verdict{Reproduced, Absent, Inconclusive}
+}
+
 // Expected is the verdict that v must have; "" if it cannot be run. Ours without
 // a slug that the lab shows answers as ours with the gates off.
 func (l *Lab) Expected(v Variant) Verdict {
@@ -167,6 +213,9 @@ func (l *Lab) Expected(v Variant) Verdict {
 			return l.Expected(GateOff)
 		}
 		return l.Expected(Ours)
+	}
+	if l.Check() {
+		return CheckExpect[v]
 	}
 	return DefaultExpect[v]
 }
@@ -203,9 +252,13 @@ func (l *Lab) validate() error {
 		return fmt.Errorf("lab %q: Name must be lower-case words joined by dashes or dots", l.Name)
 	case l.Summary == "" || strings.Contains(l.Summary, "\n"):
 		return fmt.Errorf("lab %s: Summary must be one line", l.Name)
-	case l.Plan == nil:
+	case l.Steps != nil && (l.Plan != nil || l.Run != nil):
+		return fmt.Errorf("lab %s: Steps stand for Plan and Run, it cannot have both", l.Name)
+	case l.Steps != nil && (len(l.Oracle.Text) == 0 || l.Oracle.Judge == nil):
+		return fmt.Errorf("lab %s: Oracle is missing", l.Name)
+	case l.Steps == nil && l.Plan == nil:
 		return fmt.Errorf("lab %s: Plan is missing", l.Name)
-	case l.Run == nil:
+	case l.Steps == nil && l.Run == nil:
 		return fmt.Errorf("lab %s: Run is missing", l.Name)
 	}
 	for _, v := range l.Runs() {

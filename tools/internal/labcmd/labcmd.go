@@ -98,13 +98,13 @@ func labCmd() *cobra.Command {
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
 	f := c.Flags()
 	f.StringVar(&profile, "profile", "short", "short or long")
-	f.Uint64Var(&o.Seed, "seed", 1, "seed of everything that a lab leaves to chance")
-	f.BoolVar(&o.Keep, "keep", false, "keep the artefacts also of runs that answered as expected")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of a lab")
+	f.BoolVar(&o.Keep, "keep", false, "also keep the artefacts of runs that answered as expected")
 	f.StringSliceVar(&variants, "variant", nil, "run only these variants: stock, ours, ours-gate-off, \"ours -SLUG\"")
 	f.StringArrayVar(&o.Bins, "bin", nil, "base/variant=directory or base/variant/name=file; else _output/bin/<base>/<variant>/<name>")
-	f.DurationVar(&o.Timeout, "timeout", 0, "bound of one variant's run (default: the lab's own)")
+	f.DurationVar(&o.Timeout, "timeout", 0, "time limit of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
-	c.AddCommand(suiteCmd(), outcomesCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
+	c.AddCommand(suiteCmd(), outcomesCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
 	return c
 }
 
@@ -187,6 +187,27 @@ func needsCmd() *cobra.Command {
 	}
 }
 
+// rejudgeCmd judges again what runs recorded.
+func rejudgeCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rejudge DIR", Short: "Judge again the histories that runs left below a directory",
+		Long: "Judge again the histories (history.jsonl) that runs left below a directory: after a failure, or with --keep.\n" +
+			"Nothing is run. Exit status 1: a verdict is not the one that the variant must give.",
+		Example: "  lab rejudge _output/lab/cluster-smoke",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return exit.Usagef("rejudge: want one directory, got %d arguments", len(args))
+			}
+			if err := useTable(c); err != nil {
+				return err
+			}
+			_, err := run.Rejudge(c.OutOrStdout(), args[0])
+			return err
+		},
+	}
+}
+
 func suiteCmd() *cobra.Command {
 	o := run.Options{}
 	var profile, results string
@@ -207,7 +228,7 @@ func suiteCmd() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "short", "short or long")
-	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of everything that a lab leaves to chance")
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of a lab")
 	c.Flags().StringVar(&results, "results", "", "write the outcomes to this file, as JSON")
 	return c
 }

@@ -8,18 +8,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/journal"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
@@ -49,20 +49,18 @@ func Inner(file string) error {
 	if err != nil {
 		return err
 	}
-	j, err := journal.New(req.Dir, string(req.Variant), os.Stdout)
+	j, err := journal.New(req.Dir, history.Begin{Lab: l.Name, Variant: string(req.Variant), Profile: string(req.Profile), Seed: req.Seed}, os.Stdout)
 	if err != nil {
 		return err
 	}
 	defer j.Close()
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(l.Name))
 	e := &labkit.Env{Starter: node.NewStarter(kube.NewStarter(machine.New(sup, j)), req.Root), Lab: l, Variant: req.Variant,
-		Profile: req.Profile, Seed: req.Seed, Rand: rand.New(rand.NewPCG(req.Seed, h.Sum64())), Bins: req.Bins}
+		Profile: req.Profile, Seed: req.Seed, Rand: labkit.NewRand(l.Name, req.Seed), Bins: req.Bins}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	res := runVariant(ctx, e, req)
-	b, err = json.MarshalIndent(response{res, j.Numbers(), time.Since(j.Began)}, "", "  ")
+	b, err = json.MarshalIndent(response{res, append(res.Numbers, j.Numbers()...), time.Since(j.Began)}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -86,12 +84,12 @@ func (r request) lab() (*labkit.Lab, error) {
 func runVariant(signalled context.Context, e *labkit.Env, req request) (res labkit.Result) {
 	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's bound of %v is over", req.Timeout))
 	defer cancel()
-	res = guard(ctx, func() (labkit.Result, error) {
+	res = guard(ctx, e.Lab, func() (labkit.Result, error) {
 		if err := e.SetUp(ctx); err != nil {
 			return labkit.Result{}, err
 		}
 		sayVersions(ctx, e)
-		return e.Lab.Run(ctx, e)
+		return e.Lab.Drive(ctx, e)
 	})
 	if signalled.Err() != nil && req.Up == nil {
 		res = labkit.InconclusiveBecause("interrupted")
@@ -142,7 +140,7 @@ func sayVersions(ctx context.Context, e *labkit.Env) {
 }
 
 // guard turns errors, panics and nonsense into Inconclusive.
-func guard(ctx context.Context, f func() (labkit.Result, error)) (res labkit.Result) {
+func guard(ctx context.Context, l *labkit.Lab, f func() (labkit.Result, error)) (res labkit.Result) {
 	defer func() {
 		if r := recover(); r != nil {
 			res = labkit.InconclusiveBecause("panic: %v\n%s", r, debug.Stack())
@@ -154,7 +152,7 @@ func guard(ctx context.Context, f func() (labkit.Result, error)) (res labkit.Res
 		return labkit.InconclusiveBecause("%v: %v", context.Cause(ctx), err)
 	case err != nil:
 		return labkit.InconclusiveBecause("%v", err)
-	case res.Verdict != labkit.Reproduced && res.Verdict != labkit.Absent && res.Verdict != labkit.Inconclusive:
+	case !slices.Contains(l.Answers(), res.Verdict):
 		return labkit.InconclusiveBecause("the lab answered %q, which is no verdict", res.Verdict)
 	}
 	return res
