@@ -14,4 +14,5 @@ import (
 	_ "holdfast/tools/labs/readiness-across-restart"
 	_ "holdfast/tools/labs/security"
 	_ "holdfast/tools/labs/subpath-rollback"
+	_ "holdfast/tools/labs/unready-before-replace"
 )
