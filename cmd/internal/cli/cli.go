@@ -23,11 +23,11 @@ const long = `Programs for operators of clusters that run, or pass through, an o
 release. They read files and standard input only; but rbd-locks asks an API server and
 Ceph.
 
-Installed on PATH as kubectl-holdfast it is also "kubectl holdfast".
+Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 
 Exit status: 0, everything was answered; 1, something could not be read or
-answered, after the rest was, or a condition that was asked for does not hold;
-2, wrong usage, and nothing was read; 3, rbd-locks has findings.`
+answered (everything else was), or a requested condition does not hold; 2, wrong
+usage, and nothing was read; 3, rbd-locks has findings.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
   kubectl get deployments -A -o yaml | kubectl-holdfast pod-template-hash -
@@ -54,7 +54,7 @@ func Command() *cobra.Command {
 					names = append(names, c.Name())
 				}
 			}
-			return exit.Usagef("there is no command %q: there are %s", args[0], strings.Join(names, ", "))
+			return exit.Usagef("unknown command %q: use one of %s", args[0], strings.Join(names, ", "))
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
