@@ -14,7 +14,7 @@ H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools kubectl-holdfast source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
+.PHONY: all help tool tools kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
 	hash-oracle flags security vulncheck measure-build labs lab outcomes binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
@@ -26,6 +26,9 @@ help: ## show this list
 
 kubectl-holdfast: ## build the operators' program, _output/bin/kubectl-holdfast; needs no upstream source
 	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)
+
+endpoints-rules: ## build the webhook for Endpoints, _output/bin/endpoints-rules; needs no upstream source
+	@hack/build-tool.sh webhook ./endpoints-rules _output/bin/endpoints-rules $(MODFLAG)
 
 tool: ## build the build command, _output/tools/holdfast
 	@hack/build-tool.sh tools ./cmd/holdfast _output/tools/holdfast $(MODFLAG)
@@ -42,11 +45,11 @@ source: tool ## write both source trees of BASE below _output/src
 vendor: tool ## write the folders from which OFFLINE=1 builds: vendor/ (or bases/BASE/vendor), tools/vendor, cmd/vendor
 	@$(H) vendor
 
-test: tools kubectl-holdfast install-test-packages ## run all that CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
+test: tools kubectl-holdfast endpoints-rules install-test-packages ## run all that CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
 	@$(H) test
 
 check: tools install-test-packages source ## run the repository's rules and our own unit tests only
-	@$(H) test --part rules,tools,unit,operators
+	@$(H) test --part rules,tools,unit,operators,webhook
 
 reproducible: all install-test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
 	@cd tools && HOLDFAST_REPRODUCIBLE=long go test -count=1 -v -timeout=3h ./internal/reproducible
@@ -80,14 +83,15 @@ vulncheck: $(if $(DB),all) ## run govulncheck on both binaries with the database
 measure-build: ## measure time and memory of builds, for docs/design/build.md; COLD=1 with an empty build cache
 	@cd tools && go run ./cmd/measure-build $(if $(COLD),-cold)
 
-labs: tools kubectl-holdfast ## run all labs in PROFILE
+labs: tools kubectl-holdfast endpoints-rules ## run all labs in PROFILE
 	@$(L) --all --profile $(PROFILE) --seed $(SEED)
 
-lab: tools kubectl-holdfast ## run one lab: make lab LAB=cluster-smoke PROFILE=long
+lab: tools kubectl-holdfast endpoints-rules ## run one lab: make lab LAB=cluster-smoke PROFILE=long
 	@$(L) $(LAB) --profile $(PROFILE) --seed $(SEED)
 
-outcomes: tools ## record the labs' last outcomes in outcomes.json and README's track record (LAB=name: one lab)
+outcomes: tools ## record the labs' last outcomes in outcomes.json, README's track record and docs/security.md (LAB=name: one lab)
 	@$(L) outcomes --write $(LAB)
+	@$(MAKE) --no-print-directory security
 
 up: tools ## start a cluster of our binaries to try things on; prints its kubeconfig
 	@$(L) up

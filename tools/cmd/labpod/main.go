@@ -10,7 +10,7 @@
 //	/labpod probe URL|FILE    exec probe: 0 if the URL answers 200 or the file exists
 //	/labpod write FILE TEXT   write a file
 //	/labpod print BYTES       print so many bytes
-//	/labpod cat               print what it is told
+//	/labpod echo              copy standard input to standard output
 //	/bin/tar cf - FILE        what kubectl cp runs in a container: one file to
 //	/bin/tar xf - [-C DIR]    and from an archive; with other words it is /labpod
 //
@@ -64,7 +64,7 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want serve, sleep, exit, probe, write, print or cat")
+		return errors.New("want serve, sleep, exit, probe, write, print or echo")
 	}
 	arg := func(i int) string {
 		if i < len(args) {
@@ -96,7 +96,7 @@ func command(args []string) error {
 			_, err = os.Stdout.Write(line[:min(n, len(line))])
 		}
 		return err
-	case "cat":
+	case "echo":
 		_, err := io.Copy(os.Stdout, os.Stdin)
 		return err
 	}

@@ -32,7 +32,7 @@ func vendorDir(b *base.Base) string {
 
 // Vendor writes what `make OFFLINE=1` builds from: for the root module (the
 // patched tree's packages and all third-party modules) or the base's GOPATH,
-// and for tools/. That build then needs neither network nor module cache.
+// and for tools/, cmd/ and webhook/. That build then needs neither network nor module cache.
 func Vendor(b *base.Base) error {
 	if err := vendorable(b, base.Ours); err != nil {
 		return err
@@ -45,8 +45,10 @@ func Vendor(b *base.Base) error {
 		return exit.Usagef("make vendor: the root's go.mod is not that of base %s, and the go command vendors only what that one names", b.Name)
 	}
 	dirs := []string{".", "tools"}
-	if _, err := os.Stat(filepath.Join(b.Root, "cmd", "go.mod")); err == nil { // a checkout of tests has no programs for operators
-		dirs = append(dirs, "cmd")
+	for _, dir := range []string{"cmd", "webhook"} {
+		if _, err := os.Stat(filepath.Join(b.Root, dir, "go.mod")); err == nil { // a checkout of tests has no programs for operators
+			dirs = append(dirs, dir)
+		}
 	}
 	if b.Mode == base.ModeGOPATH {
 		dirs = dirs[1:]

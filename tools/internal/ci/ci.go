@@ -50,6 +50,7 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 		}},
 		{Name: "unit", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return unit(b) }},
 		{Name: "operators", Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "cmd"), "./...") }},
+		{Name: "webhook", Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "webhook"), "./...") }},
 		{Name: "hash-oracle", Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
 		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := flagtable.Check(b.Root, os.Stdout)

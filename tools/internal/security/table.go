@@ -36,15 +36,18 @@ type Status string
 // The statuses.
 const (
 	Closed      Status = "closed"              // by a slug
-	OptIn       Status = "opt-in"              // by a slug whose gate is off by default
 	Affected    Status = "affected"            // open in the product
 	Documented  Status = "documented"          // open by intent: closing it would not be drop-in
 	NotAffected Status = "not-affected"        // for a reason that is checked
 	NotOurs     Status = "not-ours"            // of a component that the product does not have
 	Unjudged    Status = "under-investigation" // nothing is known of it yet
+
+	// OptIn is what Load makes of Closed where a gate of the slug is off by default:
+	// Left says how to switch it on, and becomes Do.
+	OptIn Status = "opt-in"
 )
 
-var statuses = []Status{Closed, OptIn, Affected, Documented, NotAffected, NotOurs, Unjudged}
+var statuses = []Status{Closed, Affected, Documented, NotAffected, NotOurs, Unjudged}
 
 // Table is security.json.
 type Table struct {
@@ -119,7 +122,27 @@ func Load(root string) (*Table, *base.Base, error) {
 	if bad := t.SlugFaults(b.Slugs, b.Release); len(bad) > 0 {
 		return nil, nil, exit.Preconditionf("%s", strings.Join(bad, "\n"))
 	}
+	t.findOptIn(b.Slugs)
 	return t, b, nil
+}
+
+// findOptIn gives what is closed by a gate that is off by default the status OptIn.
+func (t *Table) findOptIn(table *slugs.Table) {
+	for _, e := range t.Entries {
+		if e.Status == Closed && offGate(table.Find(e.Slug).Form(t.Base)) != "" {
+			e.Status, e.Do, e.Left = OptIn, e.Left, ""
+		}
+	}
+}
+
+// offGate is a gate of the form that is off by default, "" for none.
+func offGate(f *slugs.Form) string {
+	for _, g := range slices.Sorted(maps.Keys(f.Gates)) {
+		if !f.Gates[g] {
+			return g
+		}
+	}
+	return ""
 }
 
 // Parse reads a table and checks what can be seen in it alone.
@@ -209,8 +232,6 @@ func fields(s Status) (needs, may []string, known bool) {
 	switch s {
 	case Closed:
 		return []string{"slug", "since"}, []string{"left", "line"}, true
-	case OptIn:
-		return []string{"slug", "since", "do"}, []string{"left", "line"}, true
 	case Affected, Documented, Unjudged:
 		return []string{"do"}, []string{"line"}, true
 	case NotAffected:
@@ -233,7 +254,7 @@ func (t *Table) SlugFaults(table *slugs.Table, release string) []string {
 	}
 	closes := map[string]bool{}
 	for _, e := range t.Entries {
-		if e.Slug == "" {
+		if e.Status != Closed {
 			continue
 		}
 		closes[e.Slug] = true
@@ -245,12 +266,8 @@ func (t *Table) SlugFaults(table *slugs.Table, release string) []string {
 		if e.Since < 1 || e.Since > now {
 			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the product is %s", File, e.ID(), e.Since, release))
 		}
-		off := false
-		for _, on := range s.Form(t.Base).Gates {
-			off = off || !on
-		}
-		if off != (e.Status == OptIn) {
-			bad = append(bad, fmt.Sprintf("%s: %s has the status %q, and a gate of %s is off by default: %v", File, e.ID(), e.Status, e.Slug, off))
+		if g := offGate(s.Form(t.Base)); g != "" && !strings.Contains(e.Left, g) {
+			bad = append(bad, fmt.Sprintf("%s: %s is closed by %s, whose gate %s is off by default: \"left\" must say how to switch it on", File, e.ID(), e.Slug, g))
 		}
 		for _, c := range e.Components {
 			if !slices.Contains(s.Components, c) {

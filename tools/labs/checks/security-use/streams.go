@@ -154,7 +154,7 @@ func (l *lab) probes(ctx context.Context) error {
 func (l *lab) streams(ctx context.Context) error {
 	if err := l.create(ctx, "streams", true, func(*node.Node) string {
 		return "  containers:\n  - {name: main, image: '" + image + "', imagePullPolicy: IfNotPresent}\n" +
-			"  - {name: echo, image: '" + image + "', imagePullPolicy: IfNotPresent, command: [/bin/tar, cat], stdin: true, stdinOnce: true}\n"
+			"  - {name: echo, image: '" + image + "', imagePullPolicy: IfNotPresent, command: [/bin/tar, echo], stdin: true, stdinOnce: true}\n"
 	}); err != nil {
 		return err
 	}
