@@ -8,20 +8,21 @@ OFFLINE ?=
 PATCH   ?=
 MINUS   ?=
 LAB     ?=
+DB      ?=
 
 H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help tool tools kubectl-holdfast source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
-	hash-oracle flags measure-build labs lab outcomes binaries up down patches-check patches-extract patches-normalise discard-edits clean
+	hash-oracle flags security vulncheck measure-build labs lab outcomes binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug leaves one fix out
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug N=number"
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug N=number DB=FOLDER|URL"
 
 kubectl-holdfast: ## build what operators run, _output/bin/kubectl-holdfast; needs neither upstream nor a tree
 	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)
@@ -67,6 +68,14 @@ hash-oracle: tool kubectl-holdfast ## container hashes against the code of 1.6 t
 
 flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md)
 	@$(H) flags
+
+security: ## write docs/security.md and vex.json from security.json
+	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
+	@_output/tools/security write
+
+vulncheck: $(if $(DB),all) ## govulncheck on both binaries with the database DB=FOLDER|URL; it fails on what security.json does not explain
+	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
+	@_output/tools/security vulncheck $(DB)
 
 measure-build: ## time and memory of building, for docs/design/build.md; COLD=1 with an empty build cache
 	@cd tools && go run ./cmd/measure-build $(if $(COLD),-cold)

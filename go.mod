@@ -30,7 +30,7 @@ godebug (
 )
 
 // Third-party versions are those of upstream's Godeps.json wherever they are
-// to be had; bases/v1.9.11/deviations.md lists the others. Never run
+// available; bases/v1.9.11/deviations.md lists the others. Never run
 // "go mod tidy" here: it would raise them.
 require (
 	bitbucket.org/bertimus9/systemstat v0.0.0-20180207000608-0eeff89b0690

@@ -4,6 +4,7 @@
 package labkit
 
 import (
+	"hash/fnv"
 	"math/rand/v2"
 
 	"holdfast/tools/labkit/kube"
@@ -22,6 +23,13 @@ type Env struct {
 	Rand *rand.Rand
 	// Bins finds the programs.
 	Bins *Binaries
+}
+
+// NewRand is the chance of a run of that lab.
+func NewRand(lab string, seed uint64) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(lab))
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
 // UnderTest is name of base in the build of the variant that runs, with the

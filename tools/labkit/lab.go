@@ -119,7 +119,14 @@ type Lab struct {
 	Folder string
 	// Summary is one line for the list of labs.
 	Summary string
-	// Plan is printed before anything starts, one line per step.
+	// Steps are what a run does, in order; their texts are printed before anything
+	// starts. It is called for that, with an Env that has Lab, Variant, Profile,
+	// Seed and Rand only, and again for the run: it may look at these and must not do anything.
+	Steps func(e *Env) []Step
+	// Oracle judges what the steps recorded. It comes with Steps.
+	Oracle Oracle
+	// Plan and Run stand for Steps and Oracle in a lab whose verdict cannot be told
+	// from records alone. Plan is printed before anything starts, a line per step.
 	Plan func(Profile) []string
 	// Needs are the binaries, checked before anything starts.
 	Needs []Binary
@@ -135,7 +142,8 @@ type Lab struct {
 	LongOnly bool
 	// Packages are Debian packages beyond the kit's own (DebianPackages).
 	Packages []string
-	// Run drives the incident. It must honour ctx. An error is Inconclusive.
+	// Run drives the incident and judges it. It must honour ctx. An error is
+	// Inconclusive.
 	Run func(ctx context.Context, e *Env) (Result, error)
 
 	// What slugs.json says of the lab (see UseTable): the feature gates that the
@@ -203,9 +211,13 @@ func (l *Lab) validate() error {
 		return fmt.Errorf("lab %q: Name must be lower-case words joined by dashes or dots", l.Name)
 	case l.Summary == "" || strings.Contains(l.Summary, "\n"):
 		return fmt.Errorf("lab %s: Summary must be one line", l.Name)
-	case l.Plan == nil:
+	case l.Steps != nil && (l.Plan != nil || l.Run != nil):
+		return fmt.Errorf("lab %s: Steps stand for Plan and Run, it cannot have both", l.Name)
+	case l.Steps != nil && (len(l.Oracle.Text) == 0 || l.Oracle.Judge == nil):
+		return fmt.Errorf("lab %s: Oracle is missing", l.Name)
+	case l.Steps == nil && l.Plan == nil:
 		return fmt.Errorf("lab %s: Plan is missing", l.Name)
-	case l.Run == nil:
+	case l.Steps == nil && l.Run == nil:
 		return fmt.Errorf("lab %s: Run is missing", l.Name)
 	}
 	for _, v := range l.Runs() {

@@ -30,7 +30,6 @@ type options struct {
 	container, mode string
 	recorded        string
 	format          output.Format
-	goOfToday       bool
 	readings        []uint32
 	set             *Set
 	chosen          []*Release
@@ -103,10 +102,6 @@ func (o *options) flags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&o.releases, "release", nil, "these releases only, comma separated: 1.6 to 1.36")
 	cmd.Flags().StringVar(&o.container, "container", "", "the containers of this name only")
 	cmd.Flags().StringVar(&o.mode, "mode", "proto", "proto or json, see above")
-	// The code of a release that is built with the Go of today, as the labs' and
-	// the oracle's is.
-	cmd.Flags().BoolVar(&o.goOfToday, "go-of-today", false, "")
-	_ = cmd.Flags().MarkHidden("go-of-today")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"proto", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("release", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var names []string
@@ -248,7 +243,7 @@ func containersOf(obj manifest.Object) ([]container, error) {
 	return out, nil
 }
 
-func (o *options) how() Options { return Options{Wire: o.mode == "proto", GoOfToday: o.goOfToday} }
+func (o *options) how() Options { return Options{Wire: o.mode == "proto"} }
 
 // errorOf is an error that the releases share, or the first of several.
 func errorOf(tried []Attempt) error {

@@ -17,7 +17,10 @@ type Attempt struct {
 	Release string `json:"release"`
 	// Hash is what it records, or would if it knew the fields in Unknown. It is
 	// nil if Error says why it is not known.
-	Hash    *uint32  `json:"hash,omitempty"`
+	Hash *uint32 `json:"hash,omitempty"`
+	// NewerGo is what a build of the release with Go 1.9 or later records, if that
+	// is another hash.
+	NewerGo *uint32  `json:"newerGo,omitempty"`
 	Unknown []string `json:"unknown,omitempty"`
 	Error   string   `json:"error,omitempty"`
 }
@@ -31,6 +34,11 @@ func (s *Set) Try(releases []*Release, container map[string]any, o Options) []At
 			a.Error = err.Error()
 		} else {
 			a.Hash = &h
+			o.NewerGo = true
+			if n, err := r.Hash(container, o); err == nil && n != h {
+				a.NewerGo = &n
+			}
+			o.NewerGo = false
 		}
 		out = append(out, a)
 	}
@@ -42,6 +50,9 @@ type Explanation struct {
 	// Recorded lists the releases that record the hash for this spec, newest
 	// first. Empty: none does.
 	Recorded []string `json:"recorded,omitempty"`
+	// NewerGo: builds of Recorded with Go 1.9 or later record it, and so does
+	// v1.9.11+holdfast.1 for 1.7. Upstream's builds do not.
+	NewerGo bool `json:"newerGo,omitempty"`
 	// Ignoring is set if Recorded is empty but kubelets of IgnoringRelease, not
 	// knowing the fields in Ignoring, record the hash.
 	Ignoring        []string `json:"ignoring,omitempty"`
@@ -59,6 +70,14 @@ func explain(tried []Attempt, readings []uint32) Explanation {
 		for _, a := range tried {
 			if a.Hash != nil && *a.Hash == h && len(a.Unknown) == 0 {
 				e.Recorded, e.Hash = append(e.Recorded, a.Release), h
+			}
+		}
+		if e.Recorded != nil {
+			return e
+		}
+		for _, a := range tried {
+			if a.NewerGo != nil && *a.NewerGo == h && len(a.Unknown) == 0 {
+				e.Recorded, e.Hash, e.NewerGo = append(e.Recorded, a.Release), h, true
 			}
 		}
 		if e.Recorded != nil {
@@ -138,7 +157,11 @@ func runs(attempts []Attempt) []run {
 // text is the explanation for people.
 func (e Explanation) text(name string, readings []uint32) string {
 	if e.Recorded != nil {
-		return fmt.Sprintf("%s: %s is the hash of %s for this spec\n", name, both(e.Hash), strings.Join(e.Recorded, ", "))
+		built := ""
+		if e.NewerGo {
+			built = ", built with Go 1.9 or later"
+		}
+		return fmt.Sprintf("%s: %s is the hash of %s%s for this spec\n", name, both(e.Hash), strings.Join(e.Recorded, ", "), built)
 	}
 	if e.Ignoring != nil {
 		return fmt.Sprintf("%s: %s is what a %s kubelet records for this spec without %s, which it does not know and ignores; the container has to be recreated\n",

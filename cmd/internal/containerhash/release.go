@@ -103,14 +103,14 @@ func (s *Set) Find(names []string) ([]*Release, error) {
 type Options struct {
 	// Wire: through the API, that is as protobuf, and not from a JSON file.
 	Wire bool
-	// GoOfToday prints the types of the standard library as the Go does that
-	// this program is built with, and not as that of the release.
-	GoOfToday bool
+	// NewerGo: the kubelet was built with Go 1.9 or later, also where upstream's was
+	// built with an older one. 1.6 to 1.8 have builds of both kinds.
+	NewerGo bool
 }
 
 // Text is what r hashes for the container.
 func (r *Release) Text(container map[string]any, o Options) ([]byte, error) {
-	l := dump.Layout{Wire: o.Wire, HexWords: r.hexWords && !o.GoOfToday}
+	l := dump.Layout{Wire: o.Wire, HexWords: r.hexWords && !o.NewerGo}
 	switch r.form {
 	case spewForm:
 		return r.node.Spew(container, l)

@@ -347,7 +347,9 @@ func (l Layout) dec(v *big.Int, scale int) string {
 	if v.Sign() != 0 {
 		list := []string{}
 		for _, w := range v.Bits() {
-			if l.HexWords {
+			if l.HexWords && w == 0 {
+				list = append(list, "<nil>") // go-spew takes it for an address
+			} else if l.HexWords {
 				list = append(list, fmt.Sprintf("0x%x", uint64(w)))
 			} else {
 				list = append(list, fmt.Sprint(uint64(w)))

@@ -9,9 +9,23 @@ package metricsmethod
 import (
 	"net/http"
 	"strings"
+	"sync"
 
+	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
 )
+
+var (
+	unknownTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_metrics_method_label_unknown_total",
+		Help: "Requests for /metrics whose HTTP method is not standard and is counted as \"unknown\".",
+	})
+	unknownOnce sync.Once
+)
+
+func init() {
+	prometheus.MustRegister(unknownTotal)
+}
 
 // unknown is what methods that are not standard are counted as: client_golang's label
 // since 1.11.1.
@@ -24,11 +38,16 @@ var standard = map[string]bool{
 }
 
 // Handler is prometheus.Handler for standard methods. It answers other methods alike
-// and counts them as one.
+// and counts them as one. The first one is logged: whoever sends them chooses the
+// method and has more than one address, so there is no object to log once for.
 func Handler() http.Handler {
 	handler := prometheus.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if !standard[strings.ToLower(req.Method)] {
+			unknownTotal.Inc()
+			unknownOnce.Do(func() {
+				glog.Warningf("A request for /metrics from %s has the HTTP method %.32q: it and other methods that are not standard are counted as %q", req.RemoteAddr, req.Method, unknown)
+			})
 			req = req.WithContext(req.Context()) // a copy
 			req.Method = unknown
 		}

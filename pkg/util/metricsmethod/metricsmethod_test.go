@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // methods are those that have a series of http_requests_total.
@@ -57,6 +58,9 @@ func TestHandler(t *testing.T) {
 			t.Errorf("%s: %v requests are counted as %q", m, n, label)
 		}
 	}
+	if n := counted(t); n != 0 {
+		t.Errorf("standard methods are counted %v times as unknown", n)
+	}
 	before := len(methods(t))
 	for i := 0; i < 100; i++ {
 		serve(fmt.Sprintf("EVIL%d", i))
@@ -65,4 +69,15 @@ func TestHandler(t *testing.T) {
 	if len(after) != before+1 || after["unknown"] != 100 {
 		t.Errorf("there were %d series and are %d: %v", before, len(after), after)
 	}
+	if n := counted(t); n != 100 {
+		t.Errorf("holdfast_metrics_method_label_unknown_total is %v after 100 invented methods", n)
+	}
+}
+
+func counted(t *testing.T) float64 {
+	var m dto.Metric
+	if err := unknownTotal.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return m.GetCounter().GetValue()
 }

@@ -22,6 +22,7 @@ import (
 	"holdfast/tools/internal/gotest"
 	"holdfast/tools/internal/hashoracle"
 	"holdfast/tools/internal/parts"
+	"holdfast/tools/internal/security"
 	"holdfast/tools/internal/upstreamtest"
 )
 
@@ -52,6 +53,10 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 		{Name: "hash-oracle", Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
 		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := flagtable.Check(b.Root, os.Stdout)
+			return parts.Count{Passed: n}, err
+		}},
+		{Name: "security", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+			n, err := security.Check(b.Root)
 			return parts.Count{Passed: n}, err
 		}},
 		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, false) }},

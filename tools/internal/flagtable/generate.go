@@ -55,7 +55,7 @@ var azure = leftOut{"azure-container-registry-config", "pkg/credentialprovider/a
 // components are the tables. The historical bases are built with the third-party
 // versions of 1.9.11 (see their README), and of those only cadvisor adds flags
 // that the releases' own lack: v0.26.1 of 1.7.0 has neither docker-tls nor
-// containerd; 1.8.15 names v0.27.4, which is not to be had, and v0.27.1 has no
+// containerd; 1.8.15 names v0.27.4, which is not available, and v0.27.1 has no
 // containerd. glog and pflag are at the same revision in all Godeps.json.
 var components = map[string][]source{
 	"kubelet": {

@@ -12,13 +12,15 @@ import (
 func Markdown(kubelet, manager *Table) []byte {
 	p := &page{}
 	p.text("# Flags and feature gates from 1.7.0 to 1.9.11, and of ours")
-	p.text("Written by `make flags` from [bases/flags](../../bases/flags/kubelet.json), which programs fill that are " +
-		"compiled with each release's own code. `make test` makes both anew and compares, and asks the kubelets themselves. " +
-		"Do not edit this page.")
-	p.text("A kubelet ends at its start when its command line has a flag or a feature gate that it does not know. So each " +
-		"list of *new* names is also the list of what has to leave the unit file **on the way back**. `-` and `_` in a flag's name " +
-		"are the same. Flags that `--help` does not print, because they are hidden or deprecated, are in the lists too.")
-	p.text("A default is the flag's own. An empty one may be filled in later, and a configuration file is not looked at.")
+	p.text("Written by `make flags` from [bases/flags](../../bases/flags/kubelet.json). Programs that are compiled with " +
+		"each release's own code fill those tables. `make test` generates both again, compares them, and asks the " +
+		"kubelets themselves. Do not edit this page.")
+	p.text("A kubelet exits at its start when its command line has a flag or a feature gate that it does not know. So each " +
+		"list of *new* names is also the list of what must leave the unit file **on the way back**. `-` and `_` in a " +
+		"flag's name are the same. The lists include flags that `--help` does not print because they are hidden or " +
+		"deprecated.")
+	p.text("A default is the flag's own. The kubelet may fill in an empty one later. Configuration files are not " +
+		"considered.")
 	p.step(kubelet.Between("v1.7.0", "v1.9.11"))
 	p.step(kubelet.Between("v1.8.15", "v1.9.11"))
 	p.step(kubelet.Between("v1.7.0", "v1.8.15"))

@@ -103,6 +103,35 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// TestOldWords: the Go of this machine has what the overlay changes.
+func TestOldWords(t *testing.T) {
+	name, err := oldWords(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var overlay struct{ Replace map[string]string }
+	if err := json.Unmarshal(data, &overlay); err != nil {
+		t.Fatal(err)
+	}
+	old := 0
+	for file, by := range overlay.Replace {
+		data, err := os.ReadFile(by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(file, "math/big/arith.go") && bytes.Contains(data, []byte("\ntype Word uintptr\n")) {
+			old++
+		}
+	}
+	if old != 1 || len(overlay.Replace) != 2 {
+		t.Errorf("%s", data)
+	}
+}
+
 // TestModuleOf: which module a package of an old release comes from.
 func TestModuleOf(t *testing.T) {
 	b, err := newBuilder(repository(t), io.Discard)

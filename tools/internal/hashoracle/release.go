@@ -6,6 +6,9 @@
 // container-hash, with the real code of the old releases: a program is compiled
 // with each release's own pkg/kubelet/container, API types and go-spew from their
 // modules, and random containers go through all of them.
+//
+// They are compiled with today's Go, with one type of the standard library as
+// the release's own Go had it: see bigWord.
 package hashoracle
 
 import (
@@ -45,6 +48,8 @@ type Release struct {
 
 	kubernetes mod
 	v1         string // package of the API types
+	// oldWord: upstream built the release with Go 1.7 or 1.8, see bigWord.
+	oldWord bool
 	// other has the modules that differ from the root's go.mod; go-spew is at
 	// the revision that the release's own Godeps.json names.
 	other []mod
@@ -61,12 +66,12 @@ var oldSpew = mod{"github.com/davecgh/go-spew", "v0.0.0-20151105211317-5215b55f4
 
 // Releases are the releases that Run compares with, newest first.
 var Releases = []Release{
-	{"1.9", "1.9.11", mod{"k8s.io/kubernetes", "v1.9.11", "h1:PFbmFeh46oRlAFz2MvCEbTA3ur8GKTi+08ur4xtJB10="}, newV1, nil},
-	{"1.8", "1.8.15", mod{"k8s.io/kubernetes", "v1.8.15", "h1:ONVF05Crp2Vb2KdX3l+DfVCuGROvCHk/IqNyI1hjLSQ="}, newV1, nil},
-	{"1.7", "1.7.0", mod{"k8s.io/kubernetes", "v1.7.0", "h1:SbVSyAzgyxRun+ZpB4+MsWbFWCRc7reDhmINx+MZ4AI="}, oldV1, []mod{oldSpew}},
+	{"1.9", "1.9.11", mod{"k8s.io/kubernetes", "v1.9.11", "h1:PFbmFeh46oRlAFz2MvCEbTA3ur8GKTi+08ur4xtJB10="}, newV1, false, nil},
+	{"1.8", "1.8.15", mod{"k8s.io/kubernetes", "v1.8.15", "h1:ONVF05Crp2Vb2KdX3l+DfVCuGROvCHk/IqNyI1hjLSQ="}, newV1, true, nil},
+	{"1.7", "1.7.0", mod{"k8s.io/kubernetes", "v1.7.0", "h1:SbVSyAzgyxRun+ZpB4+MsWbFWCRc7reDhmINx+MZ4AI="}, oldV1, true, []mod{oldSpew}},
 	// 1.6.1 wants a go-restful with package swagger, and a grpc that its
 	// generated code accepts; neither is near the hash.
-	{"1.6", "1.6.1", mod{"k8s.io/kubernetes", "v1.6.1", "h1:4wU6rbFTV108Kb6Kr1e5DWKMI5GFxYGKi4/CEPMHn4I="}, oldV1, []mod{
+	{"1.6", "1.6.1", mod{"k8s.io/kubernetes", "v1.6.1", "h1:4wU6rbFTV108Kb6Kr1e5DWKMI5GFxYGKi4/CEPMHn4I="}, oldV1, true, []mod{
 		oldSpew,
 		{"github.com/emicklei/go-restful", "v1.1.3", "h1:KOKLkEASmIa2roa2xEV6WkADqyWrok5dt3TOMMHF1fE="},
 		{"google.golang.org/grpc", "v1.0.2", "h1:GgVBO4TaWRL+D2OCdvWHXCLACcxpkVXK4EnvcrR/1hM="},
@@ -150,7 +155,7 @@ func (b *builder) engines(schemaEvery int) ([]engine, error) {
 	return []engine{
 		{"hashcompat", typedOut, func(mode string) []string { return []string{mode} }, 1},
 		{"kubectl-holdfast", schemaOut, func(mode string) []string {
-			return []string{"container-hash", "--release", strings.Join(releases, ","), "--mode", mode, "--go-of-today", "-o", "json", "-"}
+			return []string{"container-hash", "--release", strings.Join(releases, ","), "--mode", mode, "-o", "json", "-"}
 		}, max(schemaEvery, 1)},
 	}, nil
 }
@@ -158,7 +163,7 @@ func (b *builder) engines(schemaEvery int) ([]engine, error) {
 // oracle builds a release's program, or finds it built.
 func (b *builder) oracle(r Release) (string, error) {
 	// Not the whole go.mod: most of its pins have nothing to do with this.
-	key := sha256.Sum256([]byte(fmt.Sprintf("%s\n%s\n%+v\n", runtime.Version(), program, r)))
+	key := sha256.Sum256([]byte(fmt.Sprintf("%s\n%s\n%+v\n%s\n", runtime.Version(), program, r, bigWord)))
 	dir := filepath.Join(b.dir, r.kubernetes.version)
 	out := filepath.Join(dir, fmt.Sprintf("oracle-%x", key[:8]))
 	if _, err := os.Stat(out); err == nil && b.pinned(out+".modules") {
@@ -182,7 +187,15 @@ func (b *builder) oracle(r Release) (string, error) {
 	}
 	// GOPATH mode takes the release's folders as they are in the module cache,
 	// without a go.mod in each of them.
-	cmd := exec.Command("go", "build", "-trimpath", "-o", out+".tmp", "oracle")
+	args := []string{"build", "-trimpath"}
+	if r.oldWord {
+		overlay, err := oldWords(dir)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.Command("go", append(args, "-o", out+".tmp", "oracle")...)
 	cmd.Dir, cmd.Env = filepath.Join(src, "oracle"), goEnv("GO111MODULE=off", "GOPATH="+filepath.Dir(src), "GOMODCACHE="+goenv("GOMODCACHE"))
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%s does not build: %v\n%s", r.kubernetes.version, err, text)
@@ -191,6 +204,47 @@ func (b *builder) oracle(r Release) (string, error) {
 		return "", err
 	}
 	return out, os.Rename(out+".tmp", out)
+}
+
+// bigWord is what makes the words of a big.Int as Go 1.8 and older declare them:
+// changes of files below $GOROOT/src, each at one place. go-spew prints a uint in
+// decimal, and a uintptr as an address. The second file takes one for the other.
+var bigWord = []struct{ file, from, to string }{
+	{"math/big/arith.go", "\ntype Word uint\n", "\ntype Word uintptr\n"},
+	{"crypto/internal/boring/bbig/big.go", "(*uint)(&x[0])", "(*uint)(unsafe.Pointer(&x[0]))"},
+	{"crypto/internal/boring/bbig/big.go", "(*big.Word)(&b[0])", "(*big.Word)(unsafe.Pointer(&b[0]))"},
+}
+
+// oldWords writes an overlay for the go command with bigWord, and returns its name.
+func oldWords(dir string) (string, error) {
+	src, texts := filepath.Join(goenv("GOROOT"), "src"), map[string]string{}
+	for _, c := range bigWord {
+		if texts[c.file] == "" {
+			data, err := os.ReadFile(filepath.Join(src, filepath.FromSlash(c.file)))
+			if err != nil {
+				return "", err
+			}
+			texts[c.file] = string(data)
+		}
+		if n := strings.Count(texts[c.file], c.from); n != 1 {
+			return "", fmt.Errorf("%s of %s has %q %d times, want once", c.file, runtime.Version(), strings.TrimSpace(c.from), n)
+		}
+		texts[c.file] = strings.Replace(texts[c.file], c.from, c.to, 1)
+	}
+	replace := map[string]string{}
+	for file, text := range texts {
+		name := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(src, filepath.FromSlash(file))] = name
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "overlay.json")
+	return name, os.WriteFile(name, overlay, 0o644)
 }
 
 // pinned reports whether the modules that a file lists, "path version" a line,

@@ -104,7 +104,7 @@ func labCmd() *cobra.Command {
 	f.StringArrayVar(&o.Bins, "bin", nil, "base/variant=directory or base/variant/name=file; else _output/bin/<base>/<variant>/<name>")
 	f.DurationVar(&o.Timeout, "timeout", 0, "bound of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
-	c.AddCommand(suiteCmd(), outcomesCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
+	c.AddCommand(suiteCmd(), outcomesCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
 	return c
 }
 
@@ -183,6 +183,27 @@ func needsCmd() *cobra.Command {
 			e := json.NewEncoder(c.OutOrStdout())
 			e.SetIndent("", "  ")
 			return e.Encode(needs)
+		},
+	}
+}
+
+// rejudgeCmd judges again what runs recorded.
+func rejudgeCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rejudge DIR", Short: "Judge again the histories that runs left below a directory",
+		Long: "Judge again the histories (history.jsonl) that runs left below a directory: after a failure, or with --keep.\n" +
+			"Nothing is run. Exit status 1: a verdict is not the one that the variant must give.",
+		Example: "  lab rejudge _output/lab/cluster-smoke",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return exit.Usagef("rejudge: want one directory, got %d arguments", len(args))
+			}
+			if err := useTable(c); err != nil {
+				return err
+			}
+			_, err := run.Rejudge(c.OutOrStdout(), args[0])
+			return err
 		},
 	}
 }

@@ -23,6 +23,8 @@ func TestUsage(t *testing.T) {
 		"cluster-smoke --bin nonsense":     2,
 		"cluster-smoke --no-such-flag":     2,
 		"needs now":                        2,
+		"rejudge":                          2,
+		"rejudge /nonexistent":             2,
 		"suite --profile":                  2,
 		"up --root /":                      2,
 		"cluster-smoke --variant naive":    2,

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package journal is what a run says and keeps while it runs: its steps on the
-// console and in events.log, facts and numbers for the outcome, dumps for who must
-// find out what happened.
+// console and in events.log, what it observed in history.jsonl, facts and numbers for
+// the outcome, dumps for who must find out what happened.
 package journal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"holdfast/tools/labkit/history"
 )
 
 // Number is something that a lab measured.
@@ -31,6 +34,8 @@ type Journal struct {
 
 	label   string // of each line on the console: the variant
 	console io.Writer
+	file    *os.File // of the history
+	history *history.Writer
 
 	mu      sync.Mutex
 	log     *os.File
@@ -39,17 +44,30 @@ type Journal struct {
 	dumps   []func(context.Context, string) error
 }
 
-// New opens dir/events.log, which Close closes.
-func New(dir, label string, console io.Writer) (*Journal, error) {
+// New opens dir/events.log and dir/history.jsonl, which Close closes.
+func New(dir string, b history.Begin, console io.Writer) (*Journal, error) {
 	log, err := os.Create(filepath.Join(dir, "events.log"))
 	if err != nil {
 		return nil, err
 	}
-	return &Journal{Began: time.Now(), label: label, console: console, log: log}, nil
+	j := &Journal{Began: time.Now(), label: b.Variant, console: console, log: log}
+	if j.file, err = os.Create(filepath.Join(dir, history.File)); err == nil {
+		j.history, err = history.NewWriter(j.file, b)
+	}
+	if err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return j, nil
 }
 
 // Close closes the files.
-func (j *Journal) Close() error { return j.log.Close() }
+func (j *Journal) Close() error { return errors.Join(j.log.Close(), j.file.Close()) }
+
+// History is where Record writes.
+func (j *Journal) History() *history.Writer { return j.history }
+
+// Record puts an observation into the history, see package history.
+func (j *Journal) Record(v any) { j.history.Record(v) }
 
 // Step says what the lab does now, on the console and in events.log.
 func (j *Journal) Step(format string, a ...any) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"holdfast/tools/labkit/wait"
@@ -29,24 +31,27 @@ type Hierarchy struct{ Dir, Options string }
 
 // Hierarchies reads /proc/self/mountinfo.
 func Hierarchies() ([]Hierarchy, error) {
-	b, err := os.ReadFile("/proc/self/mountinfo")
+	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	return parseHierarchies(string(b))
+	defer f.Close()
+	return parseHierarchies(f)
 }
 
-func parseHierarchies(mountinfo string) ([]Hierarchy, error) {
+func parseHierarchies(info io.Reader) ([]Hierarchy, error) {
+	mounts, err := mountinfo.GetMountsFromReader(info, mountinfo.FSTypeFilter("cgroup"))
+	if err != nil {
+		return nil, err
+	}
 	var hs []Hierarchy
 	seen := map[string]bool{}
-	for _, l := range strings.Split(mountinfo, "\n") {
-		left, right, ok := strings.Cut(l, " - ")
-		f, g := strings.Fields(left), strings.Fields(right)
-		if !ok || len(f) < 5 || len(g) < 3 || g[0] != "cgroup" || filepath.Dir(f[4]) != CgroupRoot {
+	for _, m := range mounts {
+		if filepath.Dir(m.Mountpoint) != CgroupRoot {
 			continue
 		}
 		var opts []string
-		for _, o := range strings.Split(g[2], ",") {
+		for _, o := range strings.Split(m.VFSOptions, ",") {
 			switch {
 			case o == "rw" || o == "ro" || strings.HasPrefix(o, "release_agent="):
 			case strings.HasPrefix(o, "name="):
@@ -55,7 +60,7 @@ func parseHierarchies(mountinfo string) ([]Hierarchy, error) {
 				opts = append(opts, o)
 			}
 		}
-		if d := filepath.Base(f[4]); !seen[d] {
+		if d := filepath.Base(m.Mountpoint); !seen[d] {
 			seen[d] = true
 			hs = append(hs, Hierarchy{d, strings.Join(opts, ",")})
 		}

@@ -15,7 +15,7 @@ func TestParseHierarchies(t *testing.T) {
 72 68 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
 77 68 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,release_agent=/x,name=systemd
 78 68 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw`
-	hs, err := parseHierarchies(info)
+	hs, err := parseHierarchies(strings.NewReader(info))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestParseHierarchies(t *testing.T) {
 			t.Errorf("%d: %v, want %v", i, hs[i], want[i])
 		}
 	}
-	if _, err := parseHierarchies("78 68 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw"); err == nil || !strings.Contains(err.Error(), "cgroup v1") {
+	if _, err := parseHierarchies(strings.NewReader("78 68 0:38 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw")); err == nil || !strings.Contains(err.Error(), "cgroup v1") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -4,14 +4,15 @@
 package machine
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"github.com/prometheus/procfs"
 
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
@@ -19,40 +20,34 @@ import (
 
 type procInfo struct {
 	pid     int
-	state   byte
+	state   string
 	cmdline string
 	id      string // value of the marker in its environment
 }
 
 // processes reads /proc; processes that end meanwhile are left out.
 func processes() []procInfo {
-	ents, _ := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return []procInfo{{pid: -1, cmdline: err.Error()}} // a leak, so that it is seen
+	}
 	var out []procInfo
-	for _, ent := range ents {
-		pid, err := strconv.Atoi(ent.Name())
+	for _, ps := range all {
+		stat, err := ps.Stat()
 		if err != nil {
 			continue
 		}
-		d := "/proc/" + ent.Name() + "/"
-		stat, err := os.ReadFile(d + "stat")
-		if err != nil {
-			continue
-		}
-		p := procInfo{pid: pid}
-		if i := bytes.LastIndexByte(stat, ')'); i >= 0 && i+2 < len(stat) {
-			p.state = stat[i+2]
-		}
-		if b, err := os.ReadFile(d + "cmdline"); err == nil {
-			p.cmdline = strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
+		p := procInfo{pid: ps.PID, state: stat.State}
+		if args, err := ps.CmdLine(); err == nil {
+			p.cmdline = strings.Join(args, " ")
 		}
 		if len(p.cmdline) > 160 {
 			p.cmdline = p.cmdline[:160] + "…"
 		}
-		if b, err := os.ReadFile(d + "environ"); err == nil {
-			for _, kv := range strings.Split(string(b), "\x00") {
-				if v, ok := strings.CutPrefix(kv, process.Marker+"="); ok {
-					p.id = v
-				}
+		env, _ := ps.Environ()
+		for _, kv := range env {
+			if v, ok := strings.CutPrefix(kv, process.Marker+"="); ok {
+				p.id = v
 			}
 		}
 		out = append(out, p)
@@ -60,19 +55,15 @@ func processes() []procInfo {
 	return out
 }
 
-// mountsBelow lists mounts of a mountinfo file whose mount point is dir or
-// below it.
-func mountsBelow(mountinfo, dir string) []string {
-	b, err := os.ReadFile(mountinfo)
+// mountsBelow lists the mounts whose mount point is dir or below it.
+func mountsBelow(dir string) []string {
+	ms, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
 	if err != nil {
 		return []string{err.Error()}
 	}
 	var out []string
-	for _, l := range strings.Split(string(b), "\n") {
-		f := strings.Fields(l)
-		if len(f) > 4 && (f[4] == dir || strings.HasPrefix(f[4], dir+"/")) {
-			out = append(out, "mount "+f[4])
-		}
+	for _, m := range ms {
+		out = append(out, "mount "+m.Mountpoint)
 	}
 	return out
 }
@@ -86,11 +77,11 @@ func Leaks(ctx context.Context, dir, id string) []string {
 	_ = wait.Until(ctx, "nothing left", 5*time.Second, func(context.Context) (bool, error) {
 		leaks = nil
 		for _, p := range processes() {
-			if p.id == id && p.pid != os.Getpid() && p.state != 'Z' {
+			if (p.id == id || p.pid < 0) && p.pid != os.Getpid() && p.state != "Z" {
 				leaks = append(leaks, fmt.Sprintf("process %d: %s", p.pid, p.cmdline))
 			}
 		}
-		leaks = append(leaks, mountsBelow("/proc/self/mountinfo", dir)...)
+		leaks = append(leaks, mountsBelow(dir)...)
 		leaks = append(leaks, cgroupLeaks(Cgroup(id))...)
 		return len(leaks) == 0, nil
 	})

@@ -169,11 +169,11 @@ func (m *Machine) LeaksInside(ctx context.Context) []string {
 	_ = wait.Until(ctx, "nothing left", 5*time.Second, func(context.Context) (bool, error) {
 		leaks = nil
 		for _, p := range processes() {
-			if p.pid != 1 && p.pid != os.Getpid() && p.state != 'Z' {
+			if p.pid != 1 && p.pid != os.Getpid() && p.state != "Z" {
 				leaks = append(leaks, fmt.Sprintf("process %d: %s", p.pid, p.cmdline))
 			}
 		}
-		leaks = append(leaks, mountsBelow("/proc/self/mountinfo", m.Dir)...)
+		leaks = append(leaks, mountsBelow(m.Dir)...)
 		for _, n := range netDevices() {
 			if n != "lo" && n != Bridge && !kernelMade[n] {
 				leaks = append(leaks, "network device "+n)

@@ -93,6 +93,25 @@ func (s *Starter) StartCluster(ctx context.Context, cc ClusterConfig) (*Cluster,
 	return c, nil
 }
 
+// Alive is process.AllAlive of what runs the cluster, nodes included. It can be the last
+// step of a lab.
+func (c *Cluster) Alive(context.Context) error {
+	procs := []*process.Proc{c.Scheduler}
+	if c.Etcd != nil {
+		procs = append(procs, c.Etcd.Proc)
+	}
+	if c.APIServer != nil {
+		procs = append(procs, c.APIServer.Proc)
+	}
+	if c.ControllerManager != nil {
+		procs = append(procs, c.ControllerManager.Proc)
+	}
+	for _, n := range c.Nodes {
+		procs = append(procs, n.Dockerd, n.Kubelet)
+	}
+	return process.AllAlive(procs...)
+}
+
 // WaitNodeReady waits for the node's Ready condition.
 func (c *Cluster) WaitNodeReady(ctx context.Context, name string, bound time.Duration) error {
 	_, err := c.Client.WaitFor(ctx, kube.Nodes, "", name, bound, "Ready", func(o *kube.Object) (bool, error) {

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/process"
@@ -46,21 +49,26 @@ func (n *Node) Reboot(ctx context.Context, kubelet kube.Program, extra ...string
 	return n.StartKubelet(ctx, kubelet, extra...)
 }
 
+// Mounts is the node's mount table, the last one mounted last.
+func (n *Node) Mounts() ([]*mountinfo.Info, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", n.holder.Pid))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return mountinfo.GetMountsFromReader(f, nil)
+}
+
 func (n *Node) unmountRest(ctx context.Context) error {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", n.holder.Pid))
+	mounts, err := n.Mounts()
 	if err != nil {
 		return err
 	}
-	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	for i := len(lines) - 1; i >= 0; i-- { // the last one mounted first
-		f := strings.Fields(lines[i])
-		if len(f) < 5 {
-			continue
-		}
+	for _, m := range slices.Backward(mounts) {
 		for _, dir := range []string{"/var/lib/kubelet/", "/var/lib/docker/", "/run/docker/"} {
-			if strings.HasPrefix(f[4], dir) {
+			if strings.HasPrefix(m.Mountpoint, dir) {
 				// An earlier one may have taken it along: mounts are shared.
-				if err := n.Run(ctx, "umount", "-l", f[4]); err != nil && !strings.Contains(err.Error(), "not mounted") &&
+				if err := n.Run(ctx, "umount", "-l", m.Mountpoint); err != nil && !strings.Contains(err.Error(), "not mounted") &&
 					!strings.Contains(err.Error(), "no mount point") {
 					return err
 				}

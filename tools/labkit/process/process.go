@@ -78,6 +78,17 @@ func (p *Proc) Alive() bool {
 	}
 }
 
+// AllAlive is nil while all of these run (nil ones are left out): a lab on dead
+// components proves nothing. The error names one that has ended.
+func AllAlive(procs ...*Proc) error {
+	for _, p := range procs {
+		if p != nil && !p.Alive() {
+			return fmt.Errorf("%s ended: %v; log %s", p.Spec.Name, DescribeExit(p.Err()), p.LogPath)
+		}
+	}
+	return nil
+}
+
 // Err is how the process ended: nil for status 0 or while it runs.
 func (p *Proc) Err() error {
 	if p.Alive() {

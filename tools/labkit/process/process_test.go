@@ -208,6 +208,9 @@ func TestKill(t *testing.T) {
 	if proc.Alive() || proc.Err() == nil {
 		t.Errorf("alive %v, err %v", proc.Alive(), proc.Err())
 	}
+	if err := process.AllAlive(nil, proc); err == nil || !strings.Contains(err.Error(), "x ended: signal: killed") {
+		t.Error(err)
+	}
 	if !strings.Contains(proc.LogTail(3), "signal: killed") {
 		t.Errorf("log: %s", proc.LogTail(3))
 	}

@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +18,7 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/journal"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
@@ -49,15 +48,13 @@ func Inner(file string) error {
 	if err != nil {
 		return err
 	}
-	j, err := journal.New(req.Dir, string(req.Variant), os.Stdout)
+	j, err := journal.New(req.Dir, history.Begin{Lab: l.Name, Variant: string(req.Variant), Profile: string(req.Profile), Seed: req.Seed}, os.Stdout)
 	if err != nil {
 		return err
 	}
 	defer j.Close()
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(l.Name))
 	e := &labkit.Env{Starter: node.NewStarter(kube.NewStarter(machine.New(sup, j)), req.Root), Lab: l, Variant: req.Variant,
-		Profile: req.Profile, Seed: req.Seed, Rand: rand.New(rand.NewPCG(req.Seed, h.Sum64())), Bins: req.Bins}
+		Profile: req.Profile, Seed: req.Seed, Rand: labkit.NewRand(l.Name, req.Seed), Bins: req.Bins}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
@@ -91,7 +88,7 @@ func runVariant(signalled context.Context, e *labkit.Env, req request) (res labk
 			return labkit.Result{}, err
 		}
 		sayVersions(ctx, e)
-		return e.Lab.Run(ctx, e)
+		return e.Lab.Drive(ctx, e)
 	})
 	if signalled.Err() != nil && req.Up == nil {
 		res = labkit.InconclusiveBecause("interrupted")

@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -229,10 +230,8 @@ func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string
 		return nil, err
 	}
 	dir := filepath.Join(root, "_output", "lab", l.Name, fmt.Sprintf("%s-seed%d-%s", time.Now().UTC().Format("20060102-150405"), o.Seed, id))
-	fmt.Fprintf(o.Out, "lab %s: %s\n  profile %s, seed %d\n  plan:\n", l.Name, l.Summary, o.Profile, o.Seed)
-	for i, p := range l.Plan(o.Profile) {
-		fmt.Fprintf(o.Out, "  %3d. %s\n", i+1, p)
-	}
+	fmt.Fprintf(o.Out, "lab %s: %s\n  profile %s, seed %d\n", l.Name, l.Summary, o.Profile, o.Seed)
+	printPlan(o.Out, l, vs, o)
 	fmt.Fprintf(o.Out, "  variants:")
 	for _, v := range vs {
 		fmt.Fprintf(o.Out, " %s must be %s;", v, l.Expected(v))
@@ -271,6 +270,26 @@ func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string
 	_ = os.Remove(dir) // if it is empty
 	printTable(o.Out, l, outs)
 	return outs, nil
+}
+
+// printPlan prints the plan of each variant, those that are equal once.
+func printPlan(w io.Writer, l *labkit.Lab, vs []labkit.Variant, o Options) {
+	for i := 0; i < len(vs); {
+		lines := l.PlanOf(vs[i], o.Profile, o.Seed)
+		same := i + 1
+		for same < len(vs) && slices.Equal(lines, l.PlanOf(vs[same], o.Profile, o.Seed)) {
+			same++
+		}
+		of := ""
+		if same-i < len(vs) {
+			of = " of " + words(vs[i:same])
+		}
+		fmt.Fprintf(w, "  plan%s:\n", of)
+		for n, line := range lines {
+			fmt.Fprintf(w, "  %3d. %s\n", n+1, line)
+		}
+		i = same
+	}
 }
 
 // dropBulk removes what is large and says little: image layers and etcd's

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/labkit"
@@ -342,16 +344,15 @@ func (s upState) alive() bool { return s.Start != "" && startTime(s.Pid) == s.St
 // startTime is field 22 of /proc/PID/stat, "" if there is no such process or
 // it is a zombie.
 func startTime(pid int) string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return ""
 	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	f := strings.Fields(rest)
-	if len(f) < 20 || f[0] == "Z" {
+	stat, err := p.Stat()
+	if err != nil || stat.State == "Z" {
 		return ""
 	}
-	return f[19]
+	return strconv.FormatUint(stat.Starttime, 10)
 }
 
 func writeJSON(file string, v any) error {

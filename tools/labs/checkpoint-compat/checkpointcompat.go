@@ -10,8 +10,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
@@ -36,18 +35,8 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "checkpoint-compat",
 		Summary: "host ports of pods that a 1.7 kubelet started are not given back by a 1.9 kubelet",
-		Plan: func(labkit.Profile) []string {
-			return []string{
-				"start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0 and kubenet",
-				"create pods with host ports; each port answers",
-				"start the kubelet under test in place of v1.7.0",
-				"delete pod first; put pod second on its host port, and create pod third",
-				"remove the containers of pod gone behind the kubelet's back",
-				"oracle: no rule of the node's NAT table leads to the address that pod first had, or that pod gone had before; the host ports answer; no checkpoint was refused",
-				"go back to kubelet v1.7.0, delete pods second and third, which the kubelet under test started",
-				"oracle for ours: v1.7.0 refuses no checkpoint",
-			}
-		},
+		Steps:   steps,
+		Oracle:  oracle,
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
@@ -55,7 +44,6 @@ func init() {
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
 		Packages: []string{"containernetworking-plugins"},
-		Run:      run,
 	})
 }
 
@@ -66,126 +54,111 @@ type lab struct {
 	ips  map[string]string // the address that a pod has or had first
 }
 
-func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, node.ClusterConfig{
-		APIServer: &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager"),
+func steps(e *labkit.Env) []labkit.Step {
+	l := &lab{e: e, ips: map[string]string{}}
+	return []labkit.Step{
+		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0 and kubenet", Do: l.startCluster},
+		{Text: "create pods first and gone with host ports; each port answers", Do: l.createPods},
+		{Text: "start the kubelet under test in place of v1.7.0", Do: l.replace},
+		{Text: "delete pod first; put pod second on its host port, and create pod third", Do: l.useAgain},
+		{Text: "remove the containers of pod gone behind the kubelet's back", Do: l.loseContainers},
+		{Text: "go back to kubelet v1.7.0, delete pods second and third, which the kubelet under test started", Do: l.goBack},
+		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+	}
+}
+
+func (l *lab) startCluster(ctx context.Context) error {
+	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager"),
 			ExtraArgs: []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + podNet, "--configure-cloud-routes=false"}},
-		Nodes: []node.Config{{Name: "node1", Kubelet: e.Stock(old, "kubelet"),
+		Nodes: []node.Config{{Name: "node1", Kubelet: l.e.Stock(old, "kubelet"),
 			KubeletArgs: []string{"--network-plugin=kubenet", "--cni-bin-dir=/usr/lib/cni", "--hairpin-mode=none", "--non-masquerade-cidr=0.0.0.0/0", "--v=4"}}},
 	})
 	if err != nil {
-		return labkit.Result{}, err
+		return err
 	}
-	l := &lab{e: e, c: c, node: c.Nodes[0], ips: map[string]string{}}
-	if out, err := exec.CommandContext(ctx, "ip", "route", "add", podNet, "via", l.node.IP).CombinedOutput(); err != nil {
-		return labkit.Result{}, fmt.Errorf("route to the pods: %w: %s", err, out)
+	l.c, l.node = c, c.Nodes[0]
+	if err := machine.Run(ctx, "ip", "route", "add", podNet, "via", l.node.IP); err != nil {
+		return fmt.Errorf("route to the pods: %w", err)
 	}
-
-	e.Step("create pods under kubelet %s", old)
-	for name, port := range map[string]int{"first": 18080, "gone": 18081} {
-		if err := l.create(ctx, name, port); err != nil {
-			return labkit.Result{}, err
-		}
-	}
-	if err := l.checkpoints(); err != nil {
-		return labkit.Result{}, err
-	}
-
-	e.Step("replace the kubelet")
-	if err := l.node.SwapKubelet(ctx, e.UnderTest(base, "kubelet")); err != nil {
-		return labkit.Result{}, err
-	}
-	if err := kubeletlab.WaitSynced(ctx, l.node, 2, time.Minute); err != nil {
-		return labkit.Result{}, err
-	}
-	// kubenet cannot take a pod down before the kubelet knows the node's PodCIDR.
-	if err := wait.Until(ctx, "kubenet is ready", time.Minute, func(context.Context) (bool, error) {
-		s, err := l.node.Kubelet.LastRunLog()
-		return strings.Contains(s, "CIDR: "), err
-	}); err != nil {
-		return labkit.Result{}, err
-	}
-	var wrong []string
-
-	e.Step("delete pod first, use its host port again")
-	bad, err := l.delete(ctx, "first")
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	wrong = append(wrong, bad...)
-	if err := l.start(ctx, "second", 18080); err != nil {
-		return labkit.Result{}, err
-	}
-	wrong = append(wrong, l.serves(ctx, "second", 18080)...)
-	if err := l.start(ctx, "third", 18082); err != nil {
-		return labkit.Result{}, err
-	}
-
-	e.Step("remove the containers of pod gone behind the kubelet's back")
-	if err := l.removeContainers(ctx, "gone"); err != nil {
-		return labkit.Result{}, err
-	}
-	if _, err := c.Client.WaitFor(ctx, kube.Pods, ns, "gone", 2*time.Minute, "runs again", func(o *kube.Object) (bool, error) {
-		return kubeletlab.PodReady(o) && kube.String(o, "status", "podIP") != l.ips["gone"], nil
-	}); err != nil {
-		return labkit.Result{}, err
-	}
-	wrong = append(wrong, l.serves(ctx, "gone", 18081)...)
-	// The garbage collector finds the sandbox by its checkpoint, once a minute.
-	wrong = append(wrong, l.left(ctx, "gone", 90*time.Second)...)
-	wrong = append(wrong, l.logged()...)
-
-	e.Step("go back to kubelet %s and delete what the kubelet under test started", old)
-	before, err := l.logSize()
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	if err := l.node.SwapKubelet(ctx, e.Stock(old, "kubelet")); err != nil {
-		return labkit.Result{}, err
-	}
-	if err := kubeletlab.WaitSynced(ctx, l.node, 3, time.Minute); err != nil {
-		return labkit.Result{}, err
-	}
-	for _, name := range []string{"second", "third"} {
-		// 1.9 names kubenet's chains otherwise than 1.7 does (kubernetes/kubernetes#55153),
-		// so 1.7 cannot remove those rules, and they are no one's fault here.
-		left, err := l.delete(ctx, name)
-		if err != nil {
-			return labkit.Result{}, err
-		}
-		for _, s := range left {
-			e.Fact("back to %s: %s", old, s)
-		}
-	}
-	var back []string
-	n, err := l.refusedSince(before)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	if n > 0 {
-		back = append(back, fmt.Sprintf("kubelet %s found %d times that a checkpoint is corrupt", old, n))
-	}
-	e.Fact("back to %s: %s", old, list(back))
-	if e.Variant == labkit.Ours {
-		wrong = append(wrong, back...)
-		if kept, err := l.accepted(); err != nil {
-			return labkit.Result{}, err
-		} else if !kept {
-			return labkit.Result{}, fmt.Errorf("the kubelet under test did not say that it accepted checkpoints")
-		}
-	}
-	if len(wrong) > 0 {
-		return labkit.ReproducedBecause("%s", list(wrong)), nil
-	}
-	return labkit.AbsentBecause("host ports are given back at once, and %s takes over what ours wrote", old), nil
+	return nil
 }
 
-func list(l []string) string {
-	if len(l) == 0 {
-		return "nothing is wrong"
+func (l *lab) createPods(ctx context.Context) error {
+	for name, port := range map[string]int{"first": 18080, "gone": 18081} {
+		if err := l.create(ctx, name, port); err != nil {
+			return err
+		}
 	}
-	return strings.Join(l, "; ")
+	return l.checkpoints()
+}
+
+func (l *lab) replace(ctx context.Context) error {
+	if err := l.node.SwapKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+		return err
+	}
+	if err := kubeletlab.WaitSynced(ctx, l.node, 2, time.Minute); err != nil {
+		return err
+	}
+	// kubenet cannot take a pod down before the kubelet knows the node's PodCIDR.
+	return wait.Until(ctx, "kubenet is ready", time.Minute, func(context.Context) (bool, error) {
+		s, err := l.node.Kubelet.LastRunLog()
+		return strings.Contains(s, "CIDR: "), err
+	})
+}
+
+func (l *lab) useAgain(ctx context.Context) error {
+	if err := l.delete(ctx, "first"); err != nil {
+		return err
+	}
+	if err := l.start(ctx, "second", 18080); err != nil {
+		return err
+	}
+	l.e.Record(l.ask(ctx, "second", 18080))
+	return l.start(ctx, "third", 18082)
+}
+
+func (l *lab) loseContainers(ctx context.Context) error {
+	if err := l.removeContainers(ctx, "gone"); err != nil {
+		return err
+	}
+	if _, err := l.c.Client.WaitFor(ctx, kube.Pods, ns, "gone", 2*time.Minute, "runs again", func(o *kube.Object) (bool, error) {
+		return kubeletlab.PodReady(o) && kube.String(o, "status", "podIP") != l.ips["gone"], nil
+	}); err != nil {
+		return err
+	}
+	l.e.Record(l.ask(ctx, "gone", 18081))
+	// The garbage collector finds the sandbox by its checkpoint, once a minute.
+	if err := l.left(ctx, "gone", 90*time.Second); err != nil {
+		return err
+	}
+	s, err := l.node.Kubelet.LastRunLog()
+	if err != nil {
+		return err
+	}
+	l.e.Record(readLog(s))
+	return nil
+}
+
+func (l *lab) goBack(ctx context.Context) error {
+	if err := l.node.SwapKubelet(ctx, l.e.Stock(old, "kubelet")); err != nil {
+		return err
+	}
+	if err := kubeletlab.WaitSynced(ctx, l.node, 3, time.Minute); err != nil {
+		return err
+	}
+	for _, name := range []string{"second", "third"} {
+		if err := l.delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	s, err := l.node.Kubelet.LastRunLog()
+	if err != nil {
+		return err
+	}
+	l.e.Record(wentBack{Refused: readLog(s).Refused})
+	return nil
 }
 
 // create is start, and the host port must answer: the lab's own precondition.
@@ -193,8 +166,8 @@ func (l *lab) create(ctx context.Context, name string, port int) error {
 	if err := l.start(ctx, name, port); err != nil {
 		return err
 	}
-	if wrong := l.serves(ctx, name, port); len(wrong) > 0 {
-		return fmt.Errorf("%s", list(wrong))
+	if a := l.ask(ctx, name, port); a.fault() != "" {
+		return fmt.Errorf("%s", a.fault())
 	}
 	return nil
 }
@@ -227,33 +200,27 @@ spec:
 	return nil
 }
 
-// serves says what is wrong if the pod does not answer at its host port.
-func (l *lab) serves(ctx context.Context, name string, port int) []string {
-	url := fmt.Sprintf("http://%s:%d/", l.node.IP, port)
-	var last error
+// ask asks a host port.
+func (l *lab) ask(ctx context.Context, name string, port int) answered {
+	a := answered{Pod: name, Port: port}
 	for range 3 { // a rule of another pod may take some of the connections
-		body, err := load.Get(ctx, url)
-		if err == nil && !strings.HasSuffix(strings.TrimSpace(body), " "+name) {
-			err = fmt.Errorf("answered by %q", strings.TrimSpace(body))
-		}
+		body, err := load.Get(ctx, fmt.Sprintf("http://%s:%d/", l.node.IP, port))
 		if err != nil {
-			last = err
+			body = err.Error()
 		}
+		a.Bodies = append(a.Bodies, strings.TrimSpace(body))
 	}
-	if last != nil {
-		return []string{fmt.Sprintf("host port %d of pod %s: %v", port, name, last)}
-	}
-	return nil
+	return a
 }
 
 // delete deletes a pod, waits until it is gone and its containers have ended,
-// and says what of it is left after that.
-func (l *lab) delete(ctx context.Context, name string) ([]string, error) {
+// and records what of it is left after that.
+func (l *lab) delete(ctx context.Context, name string) error {
 	if err := l.c.Client.Delete(ctx, kube.Pods, ns, name); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.c.Client.WaitGone(ctx, kube.Pods, ns, name, time.Minute); err != nil {
-		return nil, err
+		return err
 	}
 	if err := wait.Until(ctx, "no container of pod "+name+" runs", time.Minute, func(ctx context.Context) (bool, error) {
 		s, err := kubeletlab.Take(ctx, l.node)
@@ -264,33 +231,36 @@ func (l *lab) delete(ctx context.Context, name string) ([]string, error) {
 		}
 		return err == nil, err
 	}); err != nil {
-		return nil, err
+		return err
 	}
-	return l.left(ctx, name, 10*time.Second), nil
+	return l.left(ctx, name, 10*time.Second)
 }
 
 // left gives the kubelet some time to remove the rules that lead to the address
-// that the pod had, and says which are left.
-func (l *lab) left(ctx context.Context, name string, bound time.Duration) []string {
-	var rules []string
-	if err := wait.Until(ctx, "no rule for pod "+name, bound, func(ctx context.Context) (bool, error) {
+// that the pod had, and records which are left.
+func (l *lab) left(ctx context.Context, name string, bound time.Duration) error {
+	o, looked := rulesLeft{Pod: name, Kubelet: l.node.KubeletProgram().Base, Address: l.ips[name]}, false
+	if o.Address == "" {
+		return fmt.Errorf("pod %s had no address", name)
+	}
+	err := wait.Until(ctx, "no rule for pod "+name, bound, func(ctx context.Context) (bool, error) {
 		out, err := l.node.Output(ctx, "iptables-save", "-t", "nat")
 		if err != nil {
 			return false, err
 		}
-		rules = nil
+		looked, o.Rules = true, nil
 		for _, line := range strings.Split(out, "\n") {
-			if strings.HasSuffix(line, " "+l.ips[name]+":8080") {
-				rules = append(rules, line)
+			if strings.HasSuffix(line, " "+o.Address+":8080") {
+				o.Rules = append(o.Rules, line)
 			}
 		}
-		return len(rules) == 0, nil
-	}); err == nil {
-		return nil
-	} else if len(rules) == 0 {
-		return []string{err.Error()}
+		return len(o.Rules) == 0, nil
+	})
+	if ctx.Err() != nil || !looked {
+		return err
 	}
-	return []string{fmt.Sprintf("%d NAT rule(s) still lead to %s, the address that pod %s had: %s", len(rules), l.ips[name], name, strings.Join(rules, " | "))}
+	l.e.Record(o)
+	return nil
 }
 
 // removeContainers removes a pod's containers and sandbox, as a person does who
@@ -317,46 +287,4 @@ func (l *lab) checkpoints() error {
 		err = fmt.Errorf("kubelet %s wrote %d checkpoints, want 2", old, len(files))
 	}
 	return err
-}
-
-func (l *lab) log() (string, error) {
-	b, err := os.ReadFile(l.node.Kubelet.LogPath)
-	return string(b), err
-}
-
-func (l *lab) logSize() (int, error) {
-	s, err := l.log()
-	return len(s), err
-}
-
-func (l *lab) refusedSince(offset int) (int, error) {
-	s, err := l.log()
-	if err != nil {
-		return 0, err
-	}
-	return strings.Count(s[offset:], "Checksum of checkpoint"), nil
-}
-
-// logged says what the kubelet under test complained about.
-func (l *lab) logged() []string {
-	s, err := l.log()
-	if err != nil {
-		return []string{err.Error()}
-	}
-	var out []string
-	if n := strings.Count(s, "Checksum of checkpoint"); n > 0 {
-		out = append(out, fmt.Sprintf("%d checkpoints refused", n))
-	}
-	for _, line := range strings.Split(s, "\n") {
-		if strings.Contains(line, "StopPodSandbox \"") && strings.Contains(line, "checkpoint") {
-			_, why, _ := strings.Cut(line, "] ")
-			out = append(out, why)
-		}
-	}
-	return out
-}
-
-func (l *lab) accepted() (bool, error) {
-	s, err := l.log()
-	return strings.Contains(s, "Sandbox checkpoints: accepted 2 "), err
 }

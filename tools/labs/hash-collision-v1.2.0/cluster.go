@@ -12,10 +12,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"sync"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
@@ -42,15 +39,13 @@ type cluster struct {
 	cm     *kube.ControllerManager
 	starts int
 
-	kubeletDone chan struct{}
-	mu          sync.Mutex
-	kubeletErr  error
+	nodes *kube.FakeNodes
 }
 
 // start starts the control plane with the controller manager p. The returned
 // function ends the loop that stands for the kubelets.
 func start(ctx context.Context, e *labkit.Env, p kube.Program) (*cluster, func(), error) {
-	c := &cluster{e: e, kubeletDone: make(chan struct{})}
+	c := &cluster{e: e}
 	e.Step("start etcd with its v2 API, and kube-apiserver %s", base)
 	et, err := e.StartEtcd(ctx, kube.EtcdConfig{V2: true})
 	if err != nil {
@@ -69,9 +64,8 @@ func start(ctx context.Context, e *labkit.Env, p kube.Program) (*cluster, func()
 	if err := c.namespace(ctx, "default"); err != nil {
 		return nil, nil, err
 	}
-	loop, cancel := context.WithCancel(ctx)
-	go c.kubelets(loop)
-	return c, func() { cancel(); <-c.kubeletDone }, nil
+	c.nodes = kube.StartFakeNodes(ctx, c.client)
+	return c, c.nodes.Stop, nil
 }
 
 // namespace creates ns if need be and waits until pods can be made in it.
@@ -137,33 +131,6 @@ func (c *cluster) killCM(ctx context.Context, p kube.Program) error {
 		return err
 	}
 	return c.startCM(ctx, p)
-}
-
-// kubelets reports every pod as running and ready.
-func (c *cluster) kubelets(ctx context.Context) {
-	defer close(c.kubeletDone)
-	for ctx.Err() == nil {
-		pods, err := c.client.List(ctx, kube.Pods, "", "")
-		for i := range pods {
-			p := &pods[i]
-			if kube.Condition(p, "Ready") == "True" || p.GetDeletionTimestamp() != nil {
-				continue
-			}
-			p.Object["status"] = map[string]any{"phase": "Running", "conditions": []any{
-				map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}}
-			// A pod that is gone or changed comes again in the next round.
-			_, _ = c.client.Resource(kube.Pods).Namespace(p.GetNamespace()).UpdateStatus(ctx, p, metav1.UpdateOptions{})
-		}
-		if err != nil && ctx.Err() == nil {
-			c.mu.Lock()
-			c.kubeletErr = err
-			c.mu.Unlock()
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // manifest reads a Deployment from the lab's folder.
@@ -255,10 +222,8 @@ func (c *cluster) waitRollout(ctx context.Context, ns, deployment, img string, b
 		return err == nil, err
 	})
 	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.kubeletErr != nil {
-			err = fmt.Errorf("%w (the loop for the kubelets: %v)", err, c.kubeletErr)
+		if nodes := c.nodes.Err(); nodes != nil {
+			err = fmt.Errorf("%w (the loop for the kubelets: %v)", err, nodes)
 		}
 	}
 	return rs, err

@@ -25,7 +25,6 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
-	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
 )
 
@@ -37,36 +36,34 @@ const (
 	hashLabel = "controller.kubernetes.io/hash"
 )
 
-// cluster is a control plane under test.
+// cluster is a control plane under test. Its parts are there once start has run.
 type cluster struct {
 	*labkit.Env
 	*kube.Client
-	api *kube.APIServer
-	cm  *kube.ControllerManager
+	k *node.Cluster
 }
 
 // start brings up the control plane.
-func start(ctx context.Context, e *labkit.Env) (*cluster, error) {
-	k, err := e.StartCluster(ctx, node.ClusterConfig{
-		APIServer: &kube.APIServerConfig{Program: e.Stock(v1911, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: e.UnderTest(v1911, "kube-controller-manager"),
+func (c *cluster) start(ctx context.Context) error {
+	k, err := c.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: c.Stock(v1911, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: c.UnderTest(v1911, "kube-controller-manager"),
 			ExtraArgs: []string{"--kube-api-qps=500", "--kube-api-burst=500"}},
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		c.k, c.Client = k, k.Client
 	}
-	return &cluster{e, k.Client, k.APIServer, k.ControllerManager}, nil
+	return err
 }
 
-// alive is nil while the control plane runs; a lab on a dead one proves
-// nothing.
-func (c *cluster) alive() error {
-	for _, p := range []*process.Proc{c.api.Proc, c.cm.Proc} {
-		if !p.Alive() {
-			return fmt.Errorf("%s ended: %v; log %s", p.Spec.Name, p.Err(), p.LogPath)
-		}
-	}
-	return nil
+// startStep and aliveStep are the first and the last step of a lab: one on a dead
+// control plane proves nothing.
+func (c *cluster) startStep() labkit.Step {
+	return labkit.Step{Text: "start etcd, kube-apiserver and the controller manager under test", Do: c.start}
+}
+
+func (c *cluster) aliveStep() labkit.Step {
+	return labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return c.k.Alive(ctx) }}
 }
 
 // needs are the binaries of every lab of this base.

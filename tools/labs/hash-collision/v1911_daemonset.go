@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 func init() {
@@ -19,75 +21,108 @@ func init() {
 		Name:    "hash-collision-daemonset-crash",
 		Folder:  "hash-collision",
 		Summary: "a DaemonSet update to a template of the same hash kills the controller manager",
-		Plan: func(labkit.Profile) []string {
-			return []string{
-				"create a DaemonSet of one template of a pair with one fnv32a hash, wait for its ControllerRevision",
-				"update it to the other template of the pair",
-				"oracle: does the controller manager run on, and is there a second revision with collisionCount 1?",
-				"if it died: start it again; oracle: does it die again?",
+		Needs:   needs(),
+		Steps: func(e *labkit.Env) []labkit.Step {
+			d := &daemonSet{cluster: cluster{Env: e}}
+			return []labkit.Step{d.startStep(),
+				{Text: "create a DaemonSet of one template of a pair with one fnv32a hash, wait for its ControllerRevision", Do: d.create},
+				{Text: "update it to the other template of the pair; if the controller manager dies of that, start it again", Do: d.update},
 			}
 		},
-		Needs: needs(),
-		Run:   runDaemonSet,
+		Oracle: labkit.Oracle{Text: []string{"the controller manager runs on, and there is a second revision with collisionCount 1"}, Judge: judgeDaemonSet},
 	})
 }
 
-func runDaemonSet(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := start(ctx, e)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	ds, err := c.workload("DaemonSet", "web", pairOld)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	if ds, err = c.Create(ctx, kube.DaemonSets, ns, ds); err != nil {
-		return labkit.Result{}, err
-	}
-	revs, err := c.waitOwned(ctx, kube.ControllerRevisions, ds.GetUID(), 1, 30*time.Second)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	e.Step("update the DaemonSet from %s to %s; revision %s holds the name", pairOld, pairNew, revs[0].GetName())
-	if _, err := c.PatchStrategic(ctx, kube.DaemonSets, ns, "web", tagPatch(pairNew)); err != nil {
-		return labkit.Result{}, err
-	}
-	_, wait := c.waitOwned(ctx, kube.ControllerRevisions, ds.GetUID(), 2, 15*time.Second)
-	if c.cm.Alive() {
-		if wait != nil {
-			return labkit.Result{}, fmt.Errorf("the controller manager runs, but %w", wait)
-		}
-		live, err := c.WaitFor(ctx, kube.DaemonSets, ns, "web", 10*time.Second, "collisionCount 1", func(o *kube.Object) (bool, error) {
-			return kube.Int(o, "status", "collisionCount") == 1, nil
-		})
-		if err != nil {
-			return labkit.Result{}, err
-		}
-		return labkit.AbsentBecause("the controller manager runs on; 2 revisions, collisionCount %d", kube.Int(live, "status", "collisionCount")), c.alive()
-	}
-	if !c.api.Alive() {
-		return labkit.Result{}, c.alive()
-	}
-	how := func(p *process.Proc) (string, error) {
-		if log := p.LogTail(400); !strings.Contains(log, "invalid memory address") || !strings.Contains(log, "syncDaemonSet") {
-			return "", fmt.Errorf("the controller manager ended for another reason: %v; log %s", p.Err(), p.LogPath)
-		}
-		return fmt.Sprint(p.Err()), nil
-	}
-	first, err := how(c.cm.Proc)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	e.Fact("the controller manager ended: %s, nil pointer in syncDaemonSet", first)
+type daemonSet struct {
+	cluster
+	ds *kube.Object
+}
 
+// dsUpdated is what there was some time after the update.
+type dsUpdated struct {
+	ManagerAlive, APIAlive bool
+	Revisions              int // of the DaemonSet
+	CollisionCount         int64
+	Exit                   string // of the controller manager
+	NilPointer             bool   // in syncDaemonSet, in its log
+}
+
+// startedAgain is after a restart of a controller manager that died.
+type startedAgain struct{ Alive, SecondRevision bool }
+
+func (d *daemonSet) create(ctx context.Context) error {
+	o, err := d.workload("DaemonSet", "web", pairOld)
+	if err != nil {
+		return err
+	}
+	if d.ds, err = d.Create(ctx, kube.DaemonSets, ns, o); err != nil {
+		return err
+	}
+	_, err = d.waitOwned(ctx, kube.ControllerRevisions, d.ds.GetUID(), 1, 30*time.Second)
+	return err
+}
+
+func (d *daemonSet) update(ctx context.Context) error {
+	if _, err := d.PatchStrategic(ctx, kube.DaemonSets, ns, "web", tagPatch(pairNew)); err != nil {
+		return err
+	}
+	cm := d.k.ControllerManager
+	o := dsUpdated{}
+	err := wait.Until(ctx, "a second revision and collisionCount 1", 25*time.Second, func(ctx context.Context) (bool, error) {
+		if o.ManagerAlive = cm.Alive(); !o.ManagerAlive {
+			return true, nil
+		}
+		own, err := d.owned(ctx, kube.ControllerRevisions, d.ds.GetUID())
+		if err != nil {
+			return false, err
+		}
+		live, err := d.Get(ctx, kube.DaemonSets, ns, "web")
+		if err != nil {
+			return false, err
+		}
+		o.Revisions, o.CollisionCount = len(own), kube.Int(live, "status", "collisionCount")
+		return o.Revisions == 2 && o.CollisionCount == 1, nil
+	})
+	if ctx.Err() != nil {
+		return err
+	}
+	o.ManagerAlive, o.APIAlive = cm.Alive(), d.k.APIServer.Alive()
+	if !o.ManagerAlive {
+		log := cm.LogTail(400)
+		o.Exit, o.NilPointer = process.DescribeExit(cm.Err()), strings.Contains(log, "invalid memory address") && strings.Contains(log, "syncDaemonSet")
+	}
+	d.Env.Record(o)
+	if o.ManagerAlive || !o.APIAlive {
+		return nil
+	}
 	// It bumped the count before it died, so a restart finds a free name, as
 	// soon as its cache has the count.
-	e.Step("start the controller manager again")
-	again, err := e.StartControllerManager(ctx, c.api, kube.ControllerManagerConfig{Program: e.UnderTest(v1911, "kube-controller-manager"), Name: "kube-controller-manager-again"})
+	d.Step("start the controller manager again")
+	again, err := d.StartControllerManager(ctx, d.k.APIServer, kube.ControllerManagerConfig{Program: d.UnderTest(v1911, "kube-controller-manager"), Name: "kube-controller-manager-again"})
 	if err != nil {
-		return labkit.Result{}, err
+		return err
 	}
-	_, wait = c.waitOwned(ctx, kube.ControllerRevisions, ds.GetUID(), 2, 60*time.Second)
-	e.Fact("after a restart: alive %t, second revision: %t", again.Alive(), wait == nil)
-	return labkit.ReproducedBecause("the controller manager died in the sync of one DaemonSet"), nil
+	_, second := d.waitOwned(ctx, kube.ControllerRevisions, d.ds.GetUID(), 2, 60*time.Second)
+	d.Env.Record(startedAgain{again.Alive(), second == nil})
+	return nil
+}
+
+func judgeDaemonSet(h *history.History) labkit.Result {
+	o := history.One[dsUpdated](h)
+	switch {
+	case !o.APIAlive:
+		return labkit.InconclusiveBecause("the kube-apiserver ended")
+	case o.ManagerAlive && o.Revisions == 2 && o.CollisionCount == 1:
+		return labkit.AbsentBecause("the controller manager runs on; 2 revisions, collisionCount %d", o.CollisionCount)
+	case o.ManagerAlive:
+		return labkit.InconclusiveBecause("the controller manager runs, but there are %d revisions and collisionCount %d", o.Revisions, o.CollisionCount)
+	case !o.NilPointer:
+		return labkit.InconclusiveBecause("the controller manager ended for another reason: %s", o.Exit)
+	}
+	res := labkit.ReproducedBecause("the controller manager died in the sync of one DaemonSet")
+	res.Facts = []string{fmt.Sprintf("the controller manager ended: %s, nil pointer in syncDaemonSet", o.Exit)}
+	for _, a := range history.Of[startedAgain](h) {
+		res.Facts = append(res.Facts, fmt.Sprintf("after a restart: alive %t, second revision: %t", a.Alive, a.SecondRevision))
+	}
+	return res
 }

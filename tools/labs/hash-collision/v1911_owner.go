@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/wait"
 )
@@ -19,81 +20,119 @@ func init() {
 		Name:    "hash-collision-replicaset-owner",
 		Folder:  "hash-collision",
 		Summary: "a ReplicaSet of the computed name that is another's, nobody's or being deleted is taken for the Deployment's own",
-		Plan: func(labkit.Profile) []string {
-			return []string{
-				"learn the name and the template that a Deployment's ReplicaSet gets, and delete both",
-				"create a ReplicaSet of that name and template: of another Deployment; of nobody, outside the selector; of nobody, held in deletion by a finalizer",
-				"create the Deployment again",
-				"oracle: does the Deployment control a ReplicaSet with all its replicas, and was the other one left alone?",
-				"then roll a Deployment between two templates of one fnv32a hash: must work in every variant",
+		Needs:   needs(),
+		Steps: func(e *labkit.Env) []labkit.Step {
+			c := &cluster{Env: e}
+			steps := []labkit.Step{c.startStep(), {Text: "create Deployment other and wait for its ReplicaSet", Do: c.createOther}}
+			for i, k := range inTheWay {
+				steps = append(steps, labkit.Step{
+					Text: "learn the name and the template that a Deployment's ReplicaSet gets, delete both, put a ReplicaSet of that name and template in the way, " + k.what + ", and create the Deployment again",
+					Do:   func(ctx context.Context) error { return c.preCreated(ctx, fmt.Sprintf("web%d", i), k) }})
 			}
+			return append(steps, labkit.Step{Text: "roll a Deployment between two templates of one fnv32a hash, there and back, which must work in every variant", Do: c.rollPair}, c.aliveStep())
 		},
-		Needs: needs(),
-		Run:   runOwner,
+		Oracle: labkit.Oracle{Text: []string{"the Deployment controls a ReplicaSet with all its replicas, and the other one was left alone"}, Judge: judgeOwner},
 	})
 }
 
-func runOwner(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := start(ctx, e)
-	if err != nil {
-		return labkit.Result{}, err
+// kase is a ReplicaSet in the way.
+type kase struct {
+	what   string
+	change func(rs *kube.Object)
+	hold   bool // it is being deleted, and a finalizer holds it
+}
+
+var inTheWay = []kase{
+	{what: "another Deployment's", change: func(rs *kube.Object) { rs.SetLabels(map[string]string{"app": "other"}) }},
+	{what: "nobody's, outside the selector", change: func(rs *kube.Object) { rs.SetLabels(map[string]string{"app": "nobody"}) }},
+	{what: "nobody's, being deleted", change: func(rs *kube.Object) { rs.SetFinalizers([]string{"lab.holdfast/hold"}) }, hold: true},
+}
+
+// met is what came of a ReplicaSet in the way of a new Deployment.
+type met struct {
+	What string
+	Hold bool
+	// Own is the name of the ReplicaSet that the Deployment controls, "" if there is
+	// none, and Replicas its spec's; OwnLater that after the other one was let go.
+	Own, OwnLater  string
+	Replicas       int64
+	CollisionCount int64
+	// OtherReplicas and OtherGeneration are of the ReplicaSet in the way, whose were 0
+	// and 1, or 2 when it is held.
+	OtherReplicas, OtherGeneration int64
+}
+
+// pairRolled says that a rollout between two templates of one hash went through.
+type pairRolled struct{ CollisionCount int64 }
+
+func judgeOwner(h *history.History) labkit.Result {
+	var bad, facts, seen []string
+	for _, m := range history.Of[met](h) {
+		seen = append(seen, m.What)
+		before := int64(1)
+		if m.Hold {
+			before = 2
+		}
+		words := fmt.Sprintf("collisionCount %d", m.CollisionCount)
+		scaled, own := m.OtherReplicas != 0 || m.OtherGeneration > before, m.Own
+		if own == "" {
+			own = m.OwnLater
+		}
+		if own == "" {
+			words += ", no ReplicaSet of its own"
+			if m.Hold {
+				words += ", also 10 s after the other one was gone"
+			}
+		} else {
+			words += fmt.Sprintf(", own ReplicaSet %s with %d replicas", own, m.Replicas)
+		}
+		if scaled {
+			words += ", and it scaled the other one"
+		}
+		facts = append(facts, m.What+": "+words)
+		if own == "" || scaled {
+			bad = append(bad, m.What)
+		}
 	}
+	rolled := history.One[pairRolled](h)
+	facts = append(facts, "rollout between two templates of one fnv32a hash, there and back: completed")
+	if rolled.CollisionCount != 1 {
+		return labkit.InconclusiveBecause("collisionCount is %d, want 1: the two templates did not collide here", rolled.CollisionCount)
+	}
+	for i, k := range inTheWay {
+		if len(seen) != len(inTheWay) || seen[i] != k.what {
+			return labkit.InconclusiveBecause("seen %q, want %d cases", seen, len(inTheWay))
+		}
+	}
+	res := labkit.AbsentBecause("every Deployment got a ReplicaSet of its own under another name, and the one in the way was left alone")
+	if len(bad) > 0 {
+		res = labkit.ReproducedBecause("a Deployment has no ReplicaSet of its own, or another's was scaled: %s", strings.Join(bad, "; "))
+	}
+	res.Facts = facts
+	return res
+}
+
+func (c *cluster) createOther(ctx context.Context) error {
 	other, err := c.workload("Deployment", "other", "v1.0.0")
 	if err != nil {
-		return labkit.Result{}, err
+		return err
 	}
 	for _, path := range [][]string{{"metadata", "labels"}, {"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
 		set(other, map[string]any{"app": "other"}, path...)
 	}
 	if other, err = c.Create(ctx, kube.Deployments, ns, other); err != nil {
-		return labkit.Result{}, err
+		return err
 	}
-	if _, err = c.waitOwned(ctx, kube.ReplicaSets, other.GetUID(), 1, 30*time.Second); err != nil {
-		return labkit.Result{}, err
-	}
-
-	bad := []string{}
-	for i, kase := range []struct {
-		what   string
-		change func(rs *kube.Object)
-		hold   bool
-	}{
-		{what: "another Deployment's", change: func(rs *kube.Object) {
-			rs.SetLabels(map[string]string{"app": "other"})
-			ownedBy(rs, other)
-		}},
-		{what: "nobody's, outside the selector", change: func(rs *kube.Object) { rs.SetLabels(map[string]string{"app": "nobody"}) }},
-		{what: "nobody's, being deleted", change: func(rs *kube.Object) { rs.SetFinalizers([]string{"lab.holdfast/hold"}) }, hold: true},
-	} {
-		own, taken, err := c.preCreated(ctx, fmt.Sprintf("web%d", i), kase.change, kase.hold)
-		if err != nil {
-			return labkit.Result{}, fmt.Errorf("%s: %w", kase.what, err)
-		}
-		e.Fact("%s: %s", kase.what, own)
-		if taken {
-			bad = append(bad, kase.what)
-		}
-	}
-
-	if err := c.rollPair(ctx); err != nil {
-		return labkit.Result{}, fmt.Errorf("rollout between two templates of one hash: %w", err)
-	}
-	e.Fact("rollout between two templates of one fnv32a hash, there and back: completed")
-	if err := c.alive(); err != nil {
-		return labkit.Result{}, err
-	}
-	if len(bad) > 0 {
-		return labkit.ReproducedBecause("a Deployment has no ReplicaSet of its own, or another's was scaled: %s", strings.Join(bad, "; ")), nil
-	}
-	return labkit.AbsentBecause("every Deployment got a ReplicaSet of its own under another name, and the one in the way was left alone"), nil
+	_, err = c.waitOwned(ctx, kube.ReplicaSets, other.GetUID(), 1, 30*time.Second)
+	return err
 }
 
-// preCreated puts a ReplicaSet in the way of a new Deployment of that name. It
-// returns what came of it, in words, and whether that is the incident.
-func (c *cluster) preCreated(ctx context.Context, name string, change func(*kube.Object), hold bool) (string, bool, error) {
+// preCreated puts a ReplicaSet in the way of a new Deployment of that name, and records
+// what came of it.
+func (c *cluster) preCreated(ctx context.Context, name string, k kase) error {
 	d, err := c.workload("Deployment", name, "v2.0.0")
 	if err != nil {
-		return "", false, err
+		return err
 	}
 	// A selector of its own, so that the cases do not meet.
 	for _, path := range [][]string{{"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
@@ -103,32 +142,39 @@ func (c *cluster) preCreated(ctx context.Context, name string, change func(*kube
 
 	first, err := c.Create(ctx, kube.Deployments, ns, d)
 	if err != nil {
-		return "", false, err
+		return err
 	}
 	rss, err := c.waitOwned(ctx, kube.ReplicaSets, first.GetUID(), 1, 30*time.Second)
 	if err != nil {
-		return "", false, err
+		return err
 	}
-	inTheWay := copyOf(&rss[0])
+	other := copyOf(&rss[0])
 	if err := c.remove(ctx, kube.Deployments, first, kube.ReplicaSets); err != nil {
-		return "", false, err
+		return err
 	}
 
-	set(inTheWay, int64(0), "spec", "replicas")
-	inTheWay.SetAnnotations(nil)
-	change(inTheWay)
-	c.Step("create ReplicaSet %s, then the Deployment", inTheWay.GetName())
-	if _, err := c.Create(ctx, kube.ReplicaSets, ns, inTheWay); err != nil {
-		return "", false, err
+	set(other, int64(0), "spec", "replicas")
+	other.SetAnnotations(nil)
+	k.change(other)
+	if other.GetLabels()["app"] == "other" {
+		owner, err := c.Get(ctx, kube.Deployments, ns, "other")
+		if err != nil {
+			return err
+		}
+		ownedBy(other, owner)
 	}
-	if hold {
-		if err := c.Delete(ctx, kube.ReplicaSets, ns, inTheWay.GetName()); err != nil {
-			return "", false, err
+	c.Step("create ReplicaSet %s, then the Deployment", other.GetName())
+	if _, err := c.Create(ctx, kube.ReplicaSets, ns, other); err != nil {
+		return err
+	}
+	if k.hold {
+		if err := c.Delete(ctx, kube.ReplicaSets, ns, other.GetName()); err != nil {
+			return err
 		}
 	}
 	second, err := c.Create(ctx, kube.Deployments, ns, d)
 	if err != nil {
-		return "", false, err
+		return err
 	}
 	// The Deployment is known to have been synced, past the creation, when its
 	// status says so; then it has 10 seconds for the rest.
@@ -136,43 +182,48 @@ func (c *cluster) preCreated(ctx context.Context, name string, change func(*kube
 		return kube.Int(o, "status", "observedGeneration") >= kube.Int(o, "metadata", "generation") ||
 			kube.Int(o, "status", "collisionCount") > 0, nil
 	}); err != nil {
-		return "", false, err
+		return err
 	}
-	own, wait := c.waitOwned(ctx, kube.ReplicaSets, second.GetUID(), 1, 10*time.Second)
-	now, err := c.Get(ctx, kube.ReplicaSets, ns, inTheWay.GetName())
+	m := met{What: k.what, Hold: k.hold}
+	own := func() (string, error) {
+		rss, err := c.waitOwned(ctx, kube.ReplicaSets, second.GetUID(), 1, 10*time.Second)
+		if ctx.Err() != nil {
+			return "", err
+		}
+		if err != nil {
+			return "", nil // none is what is judged
+		}
+		m.Replicas = kube.Int(&rss[0], "spec", "replicas")
+		return rss[0].GetName(), nil
+	}
+	if m.Own, err = own(); err != nil {
+		return err
+	}
+	now, err := c.Get(ctx, kube.ReplicaSets, ns, other.GetName())
 	if err != nil {
-		return "", false, err
+		return err
 	}
+	m.OtherReplicas, m.OtherGeneration = kube.Int(now, "spec", "replicas"), kube.Int(now, "metadata", "generation")
 	live, err := c.Get(ctx, kube.Deployments, ns, name)
 	if err != nil {
-		return "", false, err
+		return err
 	}
-	if hold { // let it go, and see whether the Deployment notices
-		if _, err := c.PatchMerge(ctx, kube.ReplicaSets, ns, inTheWay.GetName(), `{"metadata":{"finalizers":null}}`); err != nil {
-			return "", false, err
+	m.CollisionCount = kube.Int(live, "status", "collisionCount")
+	if k.hold { // let it go, and see whether the Deployment notices
+		if _, err := c.PatchMerge(ctx, kube.ReplicaSets, ns, other.GetName(), `{"metadata":{"finalizers":null}}`); err != nil {
+			return err
 		}
-		if err := c.WaitGone(ctx, kube.ReplicaSets, ns, inTheWay.GetName(), 30*time.Second); err != nil {
-			return "", false, err
+		if err := c.WaitGone(ctx, kube.ReplicaSets, ns, other.GetName(), 30*time.Second); err != nil {
+			return err
 		}
-		if wait != nil {
-			own, wait = c.waitOwned(ctx, kube.ReplicaSets, second.GetUID(), 1, 10*time.Second)
-		}
-	}
-	scaled := kube.Int(now, "spec", "replicas") != 0 || kube.Int(now, "metadata", "generation") > 1+map[bool]int64{true: 1}[hold]
-	words := fmt.Sprintf("collisionCount %d", kube.Int(live, "status", "collisionCount"))
-	if wait != nil {
-		words += ", no ReplicaSet of its own"
-		if hold {
-			words += ", also 10 s after the other one was gone"
+		if m.Own == "" {
+			if m.OwnLater, err = own(); err != nil {
+				return err
+			}
 		}
 	}
-	if scaled {
-		words += ", and it scaled the other one"
-	}
-	if wait != nil || scaled {
-		return words, true, nil
-	}
-	return fmt.Sprintf("%s, own ReplicaSet %s with %d replicas", words, own[0].GetName(), kube.Int(&own[0], "spec", "replicas")), false, nil
+	c.Env.Record(m)
+	return nil
 }
 
 // rollPair rolls a Deployment from one template of the colliding pair to the
@@ -218,8 +269,6 @@ func (c *cluster) rollPair(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n := kube.Int(live, "status", "collisionCount"); n != 1 {
-		return fmt.Errorf("collisionCount is %d, want 1: the two templates did not collide here", n)
-	}
+	c.Env.Record(pairRolled{kube.Int(live, "status", "collisionCount")})
 	return nil
 }

@@ -4,8 +4,6 @@
 package nodeupgrade
 
 import (
-	"context"
-
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/node"
 )
@@ -17,12 +15,10 @@ func init() {
 		LongOnly: true,
 		Summary:  "node-upgrade on nodes whose pods have their networks from CNI plug-ins (bridge, host-local, portmap)",
 		Packages: []string{node.CNIPackage},
-		Plan: planAfter(
-			"as node-upgrade, with --network-plugin=cni on both nodes:",
-		),
-		Needs: needs, Timeout: timeout,
-		Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-			return rehearse(ctx, e, node.Config{CNI: true})
+		Needs:    needs, Timeout: timeout,
+		Steps: func(e *labkit.Env) []labkit.Step {
+			return rehearsal(e, node.Config{CNI: true}, ", each with --network-plugin=cni")
 		},
+		Oracle: oracle,
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"holdfast/tools/labkit"
@@ -34,21 +33,9 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "node-upgrade",
 		Summary: "kubelets go from 1.7.0 to 1.9.11 and back in place, under load, with kill -9",
-		Plan: func(p labkit.Profile) []string {
-			return []string{
-				"start the control plane v1.9.11 (it is upgraded first) and two nodes with the stock kubelet v1.7.0",
-				fmt.Sprintf("create %d Services with %d probed pods each on both nodes; load on the addresses that were in each one's Endpoints within the last second", services, perNode*len(nodeNames)),
-				"make a plan from the seed: which node goes first, who is ended by SIGTERM and who by kill -9, how long it is down, which kubelet is killed in between",
-				"swap both kubelets v1.7.0 → under test, node by node",
-				fmt.Sprintf("kill -9 and restart kubelets under test, %d time(s)", kills(p)),
-				"swap both back to v1.7.0",
-				"control per step: the image of a pod of its own is changed while the kubelet is down, and its container must be replaced; the kubelet must say of every pod that it compared it",
-				"oracle per step: requests failed, addresses removed from Endpoints, containers recreated, restart counts",
-				"a step to v1.7.0 starts an old kubelet: addresses that it removes are counted and not judged, containers and requests are",
-			}
-		},
-		Needs: needs, Timeout: timeout,
-		Run: run,
+		Needs:   needs, Timeout: timeout,
+		Steps:  func(e *labkit.Env) []labkit.Step { return rehearsal(e, node.Config{}, "") },
+		Oracle: oracle,
 	})
 }
 
@@ -65,18 +52,6 @@ func timeout(p labkit.Profile) time.Duration {
 		return 40 * time.Minute
 	}
 	return 10 * time.Minute
-}
-
-// planAfter is the plan of node-upgrade behind lines of a lab that runs it on
-// other nodes.
-func planAfter(lines ...string) func(labkit.Profile) []string {
-	return func(p labkit.Profile) []string {
-		l, err := labkit.Find("node-upgrade")
-		if err != nil {
-			panic(err) // it is registered beside them
-		}
-		return append(append([]string{}, lines...), l.Plan(p)...)
-	}
 }
 
 func kills(p labkit.Profile) int {
@@ -127,91 +102,56 @@ func makePlan(r *rand.Rand, p labkit.Profile) []step {
 
 type lab struct {
 	e         *labkit.Env
+	on        node.Config
 	c         *node.Cluster
 	pods, eps *kube.Recorder
 	loads     []*load.Load
 }
 
-// row is what one step did.
-type row struct {
-	step                                       step
-	requests, failed, removed, recreated, kept int
-	noHostPort                                 error
-}
-
-func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	return rehearse(ctx, e, node.Config{})
-}
-
-// rehearse runs the lab on nodes like this one.
-func rehearse(ctx context.Context, e *labkit.Env, on node.Config) (labkit.Result, error) {
+// rehearsal is the lab on nodes like this one. All chance is in the steps.
+func rehearsal(e *labkit.Env, on node.Config, nodes string) []labkit.Step {
+	l := &lab{e: e, on: on}
 	plan := makePlan(e.Rand, e.Profile)
+	steps := []labkit.Step{
+		{Text: "start the control plane v1.9.11 (it is upgraded first) and two nodes with the stock kubelet v1.7.0" + nodes, Do: func(ctx context.Context) error {
+			e.Record(planned{len(plan)})
+			return l.startCluster(ctx)
+		}},
+		{Text: fmt.Sprintf("create %d Services with %d probed pods each on both nodes; load on the addresses that were in each one's Endpoints within the last second", services, perNode*len(nodeNames)),
+			Do: l.start},
+	}
 	for i, s := range plan {
-		e.Step("plan %2d: %v", i+1, s)
+		steps = append(steps, labkit.Step{Text: s.String(), Do: func(ctx context.Context) error { return l.do(ctx, i+1, s) }})
 	}
+	return append(steps, labkit.Step{Text: "look whether all components run", Do: l.end})
+}
+
+func (l *lab) startCluster(ctx context.Context) error {
 	cc := node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager")},
 	}
-	on.Kubelet, on.KubeletArgs = e.Stock(old, "kubelet"), []string{kubeletlab.LogComparisons}
+	on := l.on
+	on.Kubelet, on.KubeletArgs = l.e.Stock(old, "kubelet"), []string{kubeletlab.LogComparisons}
 	for _, on.Name = range nodeNames {
 		cc.Nodes = append(cc.Nodes, on)
 	}
-	c, err := e.StartCluster(ctx, cc)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	l := &lab{e: e, c: c}
-	if err := l.start(ctx); err != nil {
-		return labkit.Result{}, err
-	}
-	for _, n := range c.Nodes {
-		// The bridge is made by the plug-in, for the first pod.
-		if err := n.Run(ctx, "ip", "link", "show", "cni0"); (err == nil) != on.CNI {
-			return labkit.Result{}, fmt.Errorf("CNI is %v for this lab, and on %s: ip link show cni0: %v", on.CNI, n.Name, err)
-		}
-		if err := checkScopes(ctx, n, on.CgroupDriver == node.Systemd); err != nil {
-			return labkit.Result{}, err
-		}
-	}
-	e.Fact("%-42s %8s %6s %8s %9s %5s", "step", "requests", "failed", "removed", "recreated", "kept")
-	var wrong []string
-	for i, s := range plan {
-		e.Step("step %d: %v", i+1, s)
-		r, err := l.do(ctx, s)
-		if err != nil {
-			return labkit.Result{}, fmt.Errorf("step %d, %v: %w", i+1, s, err)
-		}
-		e.Fact("%-42s %8d %6d %8d %9d %5d", fmt.Sprintf("%d. %s %s", i+1, s.what, nodeNames[s.node]), r.requests, r.failed, r.removed, r.recreated, r.kept)
-		add := func(n int, what string) {
-			if n > 0 {
-				wrong = append(wrong, fmt.Sprintf("step %d (%s %s): %d %s", i+1, s.what, nodeNames[s.node], n, what))
-			}
-		}
-		add(r.failed, "requests failed")
-		add(r.recreated, "containers recreated")
-		if r.noHostPort != nil {
-			add(1, fmt.Sprintf("host port lost (%v)", r.noHostPort))
-		}
-		if s.to != old {
-			add(r.removed, "addresses removed")
-		}
-		if r.requests == 0 {
-			return labkit.Result{}, fmt.Errorf("step %d: the load sent nothing", i+1)
-		}
-	}
+	var err error
+	l.c, err = l.e.StartCluster(ctx, cc)
+	return err
+}
+
+// end stops the load and looks once more at what the lab stands on.
+func (l *lab) end(ctx context.Context) error {
 	for _, ld := range l.loads {
 		ld.Stop()
 	}
-	for _, n := range c.Nodes {
-		if err := checkScopes(ctx, n, on.CgroupDriver == node.Systemd); err != nil {
-			return labkit.Result{}, err
+	for _, n := range l.c.Nodes {
+		if err := checkScopes(ctx, n, l.on.CgroupDriver == node.Systemd); err != nil {
+			return err
 		}
 	}
-	if len(wrong) > 0 {
-		return labkit.ReproducedBecause("%s", strings.Join(wrong, "; ")), nil
-	}
-	return labkit.AbsentBecause("%d steps: no container recreated, no request failed, no address removed by the kubelet under test", len(plan)), nil
+	return l.c.Alive(ctx)
 }
 
 func (l *lab) start(ctx context.Context) error {
@@ -289,6 +229,15 @@ spec:
 			return kubeletlab.RecentAddresses(l.eps, ns, name, time.Second, func(string) bool { return true })
 		}}))
 	}
+	for _, n := range l.c.Nodes {
+		// The bridge is made by the plug-in, for the first pod.
+		if err := n.Run(ctx, "ip", "link", "show", "cni0"); (err == nil) != l.on.CNI {
+			return fmt.Errorf("CNI is %v for this lab, and on %s: ip link show cni0: %v", l.on.CNI, n.Name, err)
+		}
+		if err := checkScopes(ctx, n, l.on.CgroupDriver == node.Systemd); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -302,12 +251,12 @@ func (l *lab) counts() (requests, failed int) {
 }
 
 // do carries a step out and waits until the cluster is whole again.
-func (l *lab) do(ctx context.Context, s step) (row, error) {
-	r := row{step: s}
+func (l *lab) do(ctx context.Context, i int, s step) error {
+	r := swapped{Step: i, What: s.what, Node: nodeNames[s.node], To: s.to}
 	n := l.c.Nodes[s.node]
 	before, err := l.agreed(ctx, n)
 	if err != nil {
-		return r, err
+		return err
 	}
 	requests, failed := l.counts()
 	since := time.Now()
@@ -317,57 +266,55 @@ func (l *lab) do(ctx context.Context, s step) (row, error) {
 		err = n.StopKubelet()
 	}
 	if err != nil {
-		return r, err
+		return err
 	}
 	if err := l.changeControl(ctx, n.Name); err != nil {
-		return r, err
+		return err
 	}
 	select { // the time that a package upgrade takes; no oracle
 	case <-time.After(s.down):
 	case <-ctx.Done():
-		return r, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	program := l.e.Stock(old, "kubelet")
 	if s.to == underTest {
 		program = l.e.UnderTest(base, "kubelet")
 	}
 	if err := n.StartKubelet(ctx, program); err != nil {
-		return r, err
+		return err
 	}
 	if err := kubeletlab.WaitSynced(ctx, n, services*perNode+1, 2*time.Minute); err != nil {
-		return r, err
+		return err
 	}
 	if err := kubeletlab.WaitCompared(ctx, n, before.Pods(), 3*time.Minute); err != nil {
-		return r, err
+		return err
 	}
 	// What it decided to stop is stopped by now or has 5 s, and is not ready.
 	if _, err := kubeletlab.WaitStable(ctx, n, 6*time.Second, 3*time.Minute); err != nil {
-		return r, err
+		return err
 	}
 	after, err := l.agreed(ctx, n)
 	if err != nil {
-		return r, err
+		return err
 	}
-	key := ns + "/" + control(n.Name) + "/main"
-	if before[key].ID == after[key].ID {
-		return r, fmt.Errorf("the container whose image changed was not replaced: nothing says that containers were compared")
-	}
-	r.noHostPort = wait.Until(ctx, "the host port answers", 15*time.Second, func(ctx context.Context) (bool, error) {
+	r.Before, r.After, r.Control = before, after, ns+"/"+control(n.Name)+"/main"
+	if err := wait.Until(ctx, "the host port answers", 15*time.Second, func(ctx context.Context) (bool, error) {
 		_, err := load.Get(ctx, fmt.Sprintf("http://%s:%d/", n.IP, controlPort))
 		return err == nil, err
-	})
-	d := kubeletlab.Compare(before, after, func(k string, _ kubeletlab.Container) bool { return k != key }) // sandboxes too
-	r.recreated, r.kept = len(d.Recreated)+len(d.Gone), len(d.Kept)
+	}); err != nil {
+		r.NoHostPort = err.Error()
+	}
 	for i := range services {
 		p, err := kubeletlab.Seen(l.pods, l.eps, ns, fmt.Sprintf("svc%d", i+1), since, func(string) bool { return true })
 		if err != nil {
-			return r, err
+			return err
 		}
-		r.removed += p.Removed
+		r.Removed += p.Removed
 	}
 	q, f := l.counts()
-	r.requests, r.failed = q-requests, f-failed
-	return r, nil
+	r.Requests, r.Failed = q-requests, f-failed
+	l.e.Record(r)
+	return nil
 }
 
 // control is the pod of a node whose image is changed in each step. It is in no

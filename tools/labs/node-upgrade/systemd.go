@@ -20,14 +20,12 @@ func init() {
 		LongOnly: true,
 		Summary:  "node-upgrade on nodes where systemd is process 1 and dockerd and kubelet have the cgroup driver systemd",
 		Packages: []string{node.SystemdPackage},
-		Plan: planAfter(
-			"as node-upgrade, with systemd as process 1 of both nodes, --cgroup-driver=systemd and native.cgroupdriver=systemd",
-			"before the first and after the last step: each container is in a scope of systemd, in the slice of its pod; then:",
-		),
-		Needs: needs, Timeout: timeout,
-		Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-			return rehearse(ctx, e, node.Config{CgroupDriver: node.Systemd})
+		Needs:    needs, Timeout: timeout,
+		Steps: func(e *labkit.Env) []labkit.Step {
+			return rehearsal(e, node.Config{CgroupDriver: node.Systemd}, ", each with systemd as process 1, --cgroup-driver=systemd and native.cgroupdriver=systemd;"+
+				" before the first and after the last swap each container is in a scope of systemd, in the slice of its pod")
 		},
+		Oracle: oracle,
 	})
 }
 

@@ -31,8 +31,8 @@ type was struct {
 	name string
 	// base is its release, "" if there was none.
 	base string
-	// metric is how holdfast_predecessor_info has it.
-	metric string
+	// metric is release and source as holdfast_predecessor_info has them.
+	metric [2]string
 }
 
 // back is the release that the node goes back to.
@@ -44,10 +44,10 @@ func (w was) back() string {
 }
 
 var (
-	from17    = was{"1.7.0", "v1.7.0", `release="1.7.0",source="api"`}
-	from18    = was{"1.8.15", "v1.8.15", `release="1.8.15",source="api"`}
-	from19    = was{"stock 1.9.11", base, `release="1.9.11",source="api"`}
-	fromEmpty = was{"nothing", "", `release="none",source="none"`}
+	from17    = was{"1.7.0", "v1.7.0", [2]string{"1.7.0", "api"}}
+	from18    = was{"1.8.15", "v1.8.15", [2]string{"1.8.15", "api"}}
+	from19    = was{"stock 1.9.11", base, [2]string{"1.9.11", "api"}}
+	fromEmpty = was{"nothing", "", [2]string{"none", "none"}}
 )
 
 // plan is which events each kind of node lives through, in a variant and
@@ -120,7 +120,7 @@ type cell struct {
 	was   was
 	event string
 	// metric is how holdfast_predecessor_info has what was last there.
-	metric string
+	metric [2]string
 	// wrong is what must not be; empty is what is wanted.
 	wrong []string
 	// looks counts comparisons of a container that found it kept.

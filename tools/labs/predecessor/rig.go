@@ -217,7 +217,7 @@ func (r *rig) happens(ctx context.Context) error {
 		if !strings.Contains(log, `holdfast-predecessor-override is ignored: it says "1.7 or so"; allowed is`) {
 			r.wrong("the log does not refuse the bad override")
 		}
-		refused, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_override_refused ")
+		refused, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_override_refused")
 		if err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (r *rig) noRecord(ctx context.Context) error {
 		return err
 	}
 	minor := strings.Join(strings.Split(r.cell.was.name, ".")[:2], ".")
-	r.cell.metric = fmt.Sprintf(`release=%q,source="evidence"`, minor)
+	r.cell.metric = [2]string{minor, "evidence"}
 	return r.start(ctx, 3, false)
 }
 
@@ -307,9 +307,9 @@ func (r *rig) known(ctx context.Context) error {
 	if r.e.Variant == labkit.Stock {
 		return nil
 	}
-	v, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_info{"+r.cell.metric+"} 1")
+	v, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_info", "release", r.cell.metric[0], "source", r.cell.metric[1])
 	if err == nil && v != 1 {
-		r.wrong("holdfast_predecessor_info does not say %s", r.cell.metric)
+		r.wrong("holdfast_predecessor_info does not say %q", r.cell.metric)
 	}
 	return err
 }

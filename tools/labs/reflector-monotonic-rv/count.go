@@ -51,7 +51,7 @@ func (l *lab) count(ctx context.Context) (map[string]*counted, error) {
 	}
 	resources := []kube.GVR{configMaps, secrets}
 	for _, r := range resources {
-		if err := l.p.waitRestarts(ctx, countedPath+r.Resource, 1, time.Minute); err != nil {
+		if err := l.p.WaitWatches(ctx, countedPath+r.Resource, 1, time.Minute); err != nil {
 			return nil, err
 		}
 	}
@@ -78,7 +78,7 @@ func (l *lab) count(ctx context.Context) (map[string]*counted, error) {
 		}
 	}
 	for _, r := range resources {
-		if err := l.p.waitRestarts(ctx, countedPath+r.Resource, l.restarts+1, 2*time.Minute); err != nil {
+		if err := l.p.WaitWatches(ctx, countedPath+r.Resource, l.restarts+1, 2*time.Minute); err != nil {
 			return nil, err
 		}
 	}

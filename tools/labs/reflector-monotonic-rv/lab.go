@@ -105,7 +105,7 @@ type lab struct {
 	e      *labkit.Env
 	server string
 	c      *node.Cluster
-	p      *proxy
+	p      *kube.Proxy
 	eps    *kube.Recorder
 	svcs   *kube.Recorder
 	// The gate was off from offFrom to offTo.
@@ -207,13 +207,15 @@ func (l *lab) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if l.p, err = startProxy(l.e, l.c.APIServer); err != nil {
+	if l.p, err = l.e.StartProxy(l.c.APIServer, "proxy", l.e.Seed); err != nil {
 		return err
 	}
+	shortest := 4
 	if coarseAudit(l.server) {
 		// 1.8's audit log does not tell when a watch ended; shorter ones cannot be judged.
-		l.p.shortest = 2 * int(coarseLag/time.Second)
+		shortest = 2 * int(coarseLag/time.Second)
 	}
+	l.p.ShortenWatches(shortest, 3)
 	if err := l.startControllerManager(ctx, "kube-controller-manager", l.e.UnderTest(base, "kube-controller-manager")); err != nil {
 		return err
 	}
@@ -236,9 +238,7 @@ func (l *lab) record(ctx context.Context) error {
 }
 
 func (l *lab) startControllerManager(ctx context.Context, name string, program kube.Program) error {
-	behind := *l.c.APIServer
-	behind.URL = l.p.URL
-	cm, err := l.e.StartControllerManager(ctx, &behind, kube.ControllerManagerConfig{Name: name, Program: program,
+	cm, err := l.e.StartControllerManager(ctx, l.p.Before(l.c.APIServer), kube.ControllerManagerConfig{Name: name, Program: program,
 		ExtraArgs: []string{
 			// The pods' node does not exist.
 			"--controllers=*,-podgc,-node",
@@ -330,7 +330,7 @@ func (l *lab) incident(ctx context.Context) ([]kube.RecordedEvent, error) {
 		// The detector proves the fault by a creation that came well after the start
 		// of a watch, and here the log tells whole seconds only. A real cluster has
 		// such creations; in this short one the watch must have started before them.
-		if err := l.p.waitRestarts(ctx, servicesPath, 1, time.Minute); err != nil {
+		if err := l.p.WaitWatches(ctx, servicesPath, 1, time.Minute); err != nil {
 			return nil, err
 		}
 		select {
@@ -359,12 +359,12 @@ func (l *lab) incident(ctx context.Context) ([]kube.RecordedEvent, error) {
 	if err := l.trigger(ctx); err != nil {
 		return nil, err
 	}
-	if err := l.p.waitRestarts(ctx, servicesPath, l.restarts, 2*time.Minute); err != nil {
+	if err := l.p.WaitWatches(ctx, servicesPath, l.restarts, 2*time.Minute); err != nil {
 		return nil, err
 	}
 	// What the last watch brought needs a moment to have its effect, and what was
 	// deleted comes back.
-	if err := l.p.waitRestarts(ctx, servicesPath, 1, time.Minute); err != nil {
+	if err := l.p.WaitWatches(ctx, servicesPath, 1, time.Minute); err != nil {
 		return nil, err
 	}
 	if err := l.waitEndpoints(ctx, names, true); err != nil {
@@ -577,8 +577,8 @@ func (l *lab) gone(ctx context.Context) error {
 	if err := l.converged(ctx); err != nil {
 		return err
 	}
-	_, lists, _ := l.p.counts(servicesPath)
-	release := l.p.hold()
+	lists := l.p.Lists(servicesPath)
+	release := l.p.Hold(func(string) bool { return true })
 	// The watch cache remembers a thousand changes of a resource at most.
 	for i := range 1100 {
 		if _, err := l.c.Client.PatchMerge(ctx, kube.Services, ns, "changing", fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, i)); err != nil {
@@ -592,8 +592,7 @@ func (l *lab) gone(ctx context.Context) error {
 		return err
 	}
 	if err := wait.Until(ctx, "the controller manager lists Services again", time.Minute, func(context.Context) (bool, error) {
-		_, now, _ := l.p.counts(servicesPath)
-		return now > lists, nil
+		return l.p.Lists(servicesPath) > lists, nil
 	}); err != nil {
 		return err
 	}
@@ -717,9 +716,9 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 	}
 	type life struct{ from, to time.Time }
 	lives := map[string][]life{}
-	_, _, cutsBefore := l.p.counts(servicesPath)
-	l.p.cutWatches(2 * time.Second)
-	defer l.p.cutWatches(0)
+	cutsBefore := l.p.Cuts()
+	l.p.CutWatches(2 * time.Second)
+	defer l.p.CutWatches(0)
 	made, removed := 0, 0
 	for end := time.Now().Add(l.churn); time.Now().Before(end); {
 		n := order[l.e.Rand.IntN(len(order))]
@@ -746,8 +745,8 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	l.p.cutWatches(0)
-	_, _, cuts := l.p.counts(servicesPath)
+	l.p.CutWatches(0)
+	cuts := l.p.Cuts()
 	l.e.Fact("churn: %d Services created, %d deleted, %d watches cut in mid-stream", made, removed, cuts-cutsBefore)
 	if cuts == cutsBefore {
 		return errors.New("the proxy cut no watch")

@@ -11,7 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -108,7 +108,7 @@ func (l *lab) swap(ctx context.Context, to kube.Program, kill bool) error {
 		if err := end(); err != nil {
 			return err
 		}
-		n, err := l.binds(ctx)
+		n, err := l.binds()
 		if err != nil {
 			return err
 		}
@@ -144,12 +144,12 @@ func (l *lab) describe(p kube.Program) string {
 // binds counts the mount points below volume-subpaths in the node's mount
 // namespace. The kubelet binds its root directory to itself, and a mount in one
 // of the two appears in both.
-func (l *lab) binds(ctx context.Context) (int, error) {
-	out, err := l.node.Output(ctx, "cat", "/proc/mounts")
+func (l *lab) binds() (int, error) {
+	mounts, err := l.node.Mounts()
 	points := map[string]bool{}
-	for _, line := range strings.Split(out, "\n") {
-		if f := strings.Fields(line); len(f) > 1 && strings.HasPrefix(f[1], "/var/lib/kubelet/pods/") && strings.Contains(f[1], "/volume-subpaths/") {
-			points[f[1]] = true
+	for _, m := range mounts {
+		if strings.HasPrefix(m.Mountpoint, "/var/lib/kubelet/pods/") && strings.Contains(m.Mountpoint, "/volume-subpaths/") {
+			points[m.Mountpoint] = true
 		}
 	}
 	return len(points), err
@@ -157,7 +157,7 @@ func (l *lab) binds(ctx context.Context) (int, error) {
 
 func (l *lab) unbound(ctx context.Context) error {
 	return wait.Until(ctx, "no bind below volume-subpaths", 45*time.Second, func(ctx context.Context) (bool, error) {
-		n, err := l.binds(ctx)
+		n, err := l.binds()
 		if err == nil && n > 0 {
 			err = fmt.Errorf("%d are left", n)
 		}
@@ -333,13 +333,12 @@ func (l *lab) sum(ctx context.Context) (map[string]string, error) {
 	return sums, nil
 }
 
-// judge waits until the kubelet has dealt with the directories of the pods,
-// which are being deleted, and says what it did to the files.
-func (l *lab) judge(ctx context.Context, what string, names ...string) (judgement, error) {
-	j := judgement{what: what}
+// dealt waits until the kubelet has dealt with the directories of the pods,
+// which are being deleted, and records what became of them and of the files.
+func (l *lab) dealt(ctx context.Context, what string, names ...string) error {
 	for _, name := range names {
 		if err := l.c.Client.WaitGone(ctx, kube.Pods, ns, name, 2*time.Minute); err != nil {
-			return j, err
+			return err
 		}
 	}
 	dir := func(name string) string { return filepath.Join(l.node.Dir, "kubelet", "pods", l.pods[name].uid) }
@@ -367,43 +366,32 @@ func (l *lab) judge(ctx context.Context, what string, names ...string) (judgemen
 		}
 		return true, nil
 	}); err != nil {
-		return j, err
+		return err
 	}
 	sums, err := l.sum(ctx)
 	if err != nil {
-		return j, err
+		return err
 	}
+	o := dealtWith{What: what, Files: map[string]file{}}
 	for _, name := range names {
 		p := l.pods[name]
-		lost := 0
-		for file, want := range l.sums {
-			if p.fs == "" || !strings.HasPrefix(file, path.Join(p.fs, name)+"/") {
-				continue
+		o.Pods = append(o.Pods, podDir{Name: name, Stays: slices.Contains(stay, name), Host: p.fs != ""})
+		for f, want := range l.sums {
+			if p.fs != "" && strings.HasPrefix(f, path.Join(p.fs, name)+"/") {
+				o.Files[f] = file{Pod: name, Was: want, Is: sums[f]}
+				delete(l.sums, f)
 			}
-			if sums[file] == want {
-				j.kept++
-			} else {
-				lost++
-			}
-			delete(l.sums, file)
-		}
-		if lost > 0 {
-			j.lost = append(j.lost, fmt.Sprintf("%d files of pod %s", lost, name))
 		}
 		delete(l.pods, name)
 	}
-	for _, name := range stay {
-		j.lost = append(j.lost, "directory of pod "+name)
-	}
-	sort.Strings(j.lost)
-	j.gone = len(names) - len(stay)
 	// Files of pods that still run are not to change either.
 	for file, want := range l.sums {
 		if sums[file] != want {
-			return j, fmt.Errorf("%s is not as it was, though its pod runs", file)
+			return fmt.Errorf("%s is not as it was, though its pod runs", file)
 		}
 	}
-	return j, nil
+	l.e.Record(o)
+	return nil
 }
 
 func replaceHost(s, dir string) string { return strings.ReplaceAll(s, "HOST", dir) }

@@ -20,6 +20,7 @@ type node struct {
 	prefix string // "(v1.Probe)", what go-spew's %#v puts before a value
 	elem   *node  // of a pointer, slice or map
 	fields []fieldNode
+	words  bool // a big.nat, whose elements the Go of older releases prints otherwise
 }
 
 type fieldNode struct {
@@ -49,6 +50,7 @@ func buildNode(t reflect.Type, known map[reflect.Type]*node) *node {
 	switch t.Kind() {
 	case reflect.Ptr, reflect.Slice, reflect.Map:
 		n.elem = buildNode(t.Elem(), known)
+		n.words = t.Kind() == reflect.Slice && t.Elem().String() == wordType
 	case reflect.Struct:
 		fields, _ := tableFields(t.String())
 		for i, f := range fields {
@@ -66,12 +68,15 @@ func buildNode(t reflect.Type, known map[reflect.Type]*node) *node {
 	return n
 }
 
-// span is a part of the dump that generations before since do not print.
+// span is a part of the dump that generations before since do not print, or
+// print as another text. No span lies within another.
 type span struct {
 	from, to int
 	since    Generation
 	set      bool
 	path     string // only if the dump was made with paths
+	// older is the text that generations before since have in this place.
+	older []byte
 }
 
 // dump holds the text that go-spew prints for a container, and which parts
@@ -83,6 +88,7 @@ type dump struct {
 
 	text  []byte
 	spans []span
+	words bool // one of the spans is a big.nat's
 	paths bool
 	path  []string
 }
@@ -92,7 +98,7 @@ var dumps = sync.Pool{New: func() interface{} { return &dump{text: make([]byte, 
 // newDump prints the container. The caller releases the dump.
 func newDump(c *v1.Container, paths bool) *dump {
 	d := dumps.Get().(*dump)
-	d.text, d.spans, d.paths, d.path = d.text[:0], d.spans[:0], paths, d.path[:0]
+	d.text, d.spans, d.words, d.paths, d.path = d.text[:0], d.spans[:0], false, paths, d.path[:0]
 	d.container = *c
 	d.value(reflect.ValueOf(&d.container).Elem(), rootNode, true)
 	return d
@@ -135,6 +141,10 @@ func (d *dump) value(v reflect.Value, n *node, typed bool) {
 			d.text = append(d.text, "<nil>"...)
 			return
 		}
+		if n.words && v.Len() > 0 {
+			d.bigNat(v)
+			return
+		}
 		d.text = append(d.text, '[')
 		for i, l := 0, v.Len(); i < l; i++ {
 			if i > 0 {
@@ -174,6 +184,30 @@ func (d *dump) value(v reflect.Value, n *node, typed bool) {
 		}
 		d.text = append(d.text, '}')
 	}
+}
+
+// bigNat prints the words of a quantity that is too large, or too exact, for an
+// int64. A big.Word is a uint since Go 1.9, which go-spew prints in decimal. Go 1.7
+// and 1.8, with which the releases 1.6 to 1.8 were built, have a uintptr, which
+// go-spew prints as the address that it takes it for.
+func (d *dump) bigNat(v reflect.Value) {
+	s := span{from: len(d.text), since: Gen19}
+	d.text, s.older = append(d.text, '['), append(s.older, '[')
+	for i, l := 0, v.Len(); i < l; i++ {
+		if i > 0 {
+			d.text, s.older = append(d.text, ' '), append(s.older, ' ')
+		}
+		word := v.Index(i).Uint()
+		d.text = strconv.AppendUint(d.text, word, 10)
+		if word == 0 {
+			s.older = append(s.older, "<nil>"...)
+		} else {
+			s.older = strconv.AppendUint(append(s.older, "0x"...), word, 16)
+		}
+	}
+	d.text, s.older = append(d.text, ']'), append(s.older, ']')
+	s.to = len(d.text)
+	d.spans, d.words = append(d.spans, s), true
 }
 
 func (d *dump) mapping(v reflect.Value, n *node) {
@@ -251,13 +285,26 @@ func (d *dump) adds(g Generation) bool {
 
 // fnv32a of the dump as g prints it, whether g knows every set field or not.
 func (d *dump) hash(g Generation) uint64 {
+	return d.hashBuilt(g, false)
+}
+
+// records reports whether recorded is the hash of g, as the release itself records it
+// or, for g before 1.9, as a build of it with Go 1.9 or later does. Distributors have
+// such builds, and v1.9.11+holdfast.1 recorded their hash for 1.7.
+func (d *dump) records(g Generation, recorded uint64) bool {
+	return d.hash(g) == recorded || d.words && g < Gen19 && d.hashBuilt(g, true) == recorded
+}
+
+// hashBuilt is hash for a release that was built with its own Go, or with a newer one.
+func (d *dump) hashBuilt(g Generation, newerGo bool) uint64 {
 	h, pos := uint32(2166136261), 0
 	for i := range d.spans {
 		s := &d.spans[i]
-		if s.since <= g || s.from < pos {
+		if s.since <= g || newerGo && s.older != nil {
 			continue
 		}
 		h = fnv32a(h, d.text[pos:s.from])
+		h = fnv32a(h, s.older)
 		pos = s.to
 	}
 	return uint64(fnv32a(h, d.text[pos:]))

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // goldenRow is one line of testdata/golden.jsonl.
@@ -134,6 +135,68 @@ func TestGolden(t *testing.T) {
 	t.Logf("%d hashes compared, %d withheld because a field is unknown", compared, withheld)
 	if compared != 1194 || withheld != 42 {
 		t.Errorf("compared %d and withheld %d, want 1194 and 42", compared, withheld)
+	}
+}
+
+// TestNewerGo: upstream built 1.6 to 1.8 with Go 1.7 and 1.8, whose big.Word go-spew
+// prints otherwise. What they record is what is written for them; what a build with a
+// newer Go records, as v1.9.11+holdfast.1 did for 1.7, is kept as well. From 1.9 on
+// there is one hash.
+func TestNewerGo(t *testing.T) {
+	const wordIsZero = "7Ei"
+	for limit, hashes := range map[string]struct{ own, newer uint64 }{
+		"9999999999999999999999": {1020617282, 367638098}, // as in the golden data
+		wordIsZero:               {},
+	} {
+		row := goldenRow{ID: limit, Spec: []byte(`{"name":"app","image":"registry.example.com/app:v1.2.3","terminationMessagePath":"/dev/termination-log",` +
+			`"terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent","resources":{"limits":{"memory":"` + limit + `"}}}`)}
+		c := row.decode(t, modeProto)
+		d := newDump(c, false)
+		own, newer := d.hashBuilt(Gen17, false), d.hashBuilt(Gen17, true)
+		if d.hashBuilt(Gen19, false) != d.hashBuilt(Gen19, true) || d.hash(Gen19) != stockHash(c) {
+			t.Errorf("%s: 1.9 has two hashes", limit)
+		}
+		d.release()
+		if own == newer || limit != wordIsZero && (own != hashes.own || newer != hashes.newer) {
+			t.Errorf("%s: %d and %d, want %+v", limit, own, newer, hashes)
+		}
+		for _, h := range []uint64{own, newer} {
+			g, ok := Match(c, h)
+			if !ok || g != Gen18 {
+				t.Errorf("%s: Match(%d) = %v, %v", limit, h, g, ok)
+			}
+			oldest, newest, ok := RecordedBy(c, h)
+			if e := Explain(c, h); !ok || oldest > Gen17 || newest != Gen18 || len(e.Recorded) == 0 {
+				t.Errorf("%s: %d is recorded by %v to %v (%v), %+v", limit, h, oldest, newest, ok, e)
+			}
+		}
+		if g, h, ok := OldestHash(c, Gen17); !ok || g != Gen17 || h != own {
+			t.Errorf("%s: recorded is %d of %v (%v), want %d", limit, h, g, ok, own)
+		}
+		all := All(c)
+		if h, ok := all.Get(Gen17); !ok || h != own {
+			t.Errorf("%s: All has %d", limit, h)
+		}
+	}
+}
+
+// TestWordsInDump: a word that is 0 is printed as an address that is nil.
+func TestWordsInDump(t *testing.T) {
+	for limit, want := range map[string]string{"7Ei": "[<nil> 0x1a13b860]", "9999999999999999999999": "[0xc0914b2644653600 0x7e37be2022]"} {
+		d := newDump(&v1.Container{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{"memory": resource.MustParse(limit)}}}, false)
+		found := false
+		for _, s := range d.spans {
+			if s.older != nil {
+				found = true
+				if string(s.older) != want {
+					t.Errorf("%s: %s, want %s", limit, s.older, want)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: no words", limit)
+		}
+		d.release()
 	}
 }
 

@@ -25,7 +25,7 @@ func Match(c *v1.Container, recorded uint64) (Generation, bool) {
 	oldest := d.oldest()
 	for g := Gen18; g >= oldest; g-- {
 		// Without a field between two generations they have one hash.
-		if (g == Gen18 || d.adds(g+1)) && d.hash(g) == recorded {
+		if (g == Gen18 || d.adds(g+1)) && d.records(g, recorded) {
 			return g, true
 		}
 		if g == Gen16 {
@@ -98,7 +98,7 @@ func RecordedBy(c *v1.Container, recorded uint64) (oldest, newest Generation, ok
 	defer d.release()
 	knows := d.oldest()
 	for g := Gen19; ; g-- {
-		if d.hash(g) == recorded {
+		if d.records(g, recorded) {
 			if !ok {
 				newest, ok = g, true
 			}
@@ -208,7 +208,7 @@ func Explain(c *v1.Container, recorded uint64) Explanation {
 		a := Attempt{Generation: g, Hash: d.hash(g), Unknown: d.unknown(g)}
 		e.Tried = append(e.Tried, a)
 		switch {
-		case a.Hash != recorded:
+		case !d.records(g, recorded):
 		case len(a.Unknown) == 0:
 			e.Recorded = append(e.Recorded, g)
 		case e.Ignoring == nil:

@@ -60,20 +60,28 @@ var (
 		Name: "holdfast_provision_error_redaction_redacted_total",
 		Help: "Errors of volume plugins that were shown without what the storage server answered, by plugin and operation.",
 	}, []string{"plugin", "operation"})
+	wouldRedact = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_provision_error_redaction_would_redact_total",
+		Help: "Errors of volume plugins that would have been shown without what the storage server answered if the feature gate ProvisionErrorsWithoutResponse were on, by plugin and operation.",
+	}, []string{"plugin", "operation"})
 )
 
 func init() {
-	prometheus.MustRegister(redacted)
+	prometheus.MustRegister(redacted, wouldRedact)
 }
 
 // Redact is the error of a volume plugin as events and volumes may show it, and err
 // itself where it quotes no server, with the gate off, and for nil. operation is one of
 // the constants, of names the claim or volume for the log, which gets the whole error.
 func Redact(plugin, operation, of string, err error) error {
-	if err == nil || !asksServer[plugin] || !utilfeature.DefaultFeatureGate.Enabled(features.ProvisionErrorsWithoutResponse) {
+	if err == nil || !asksServer[plugin] {
 		return err
 	}
 	if _, ok := err.(apierrs.APIStatus); ok || own.MatchString(err.Error()) {
+		return err
+	}
+	if !utilfeature.DefaultFeatureGate.Enabled(features.ProvisionErrorsWithoutResponse) {
+		wouldRedact.WithLabelValues(plugin, operation).Inc()
 		return err
 	}
 	redacted.WithLabelValues(plugin, operation).Inc()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,9 +19,9 @@ import (
 
 const glusterfs = "kubernetes.io/glusterfs"
 
-func count(t *testing.T, plugin string) float64 {
+func count(t *testing.T, of *prometheus.CounterVec, plugin string) float64 {
 	var m dto.Metric
-	if err := redacted.WithLabelValues(plugin, Create).Write(&m); err != nil {
+	if err := of.WithLabelValues(plugin, Create).Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()
@@ -66,21 +67,27 @@ func TestRedact(t *testing.T) {
 		for _, on := range []bool{true, false} {
 			func() {
 				defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.ProvisionErrorsWithoutResponse, on)()
-				before := count(t, c.plugin)
+				before, wouldBefore := count(t, redacted, c.plugin), count(t, wouldRedact, c.plugin)
 				got := Redact(c.plugin, Create, "default/claim", c.err)
 				if c.shown || !on {
 					if got != c.err {
 						t.Errorf("gate %v: %s: %v became %v", on, c.plugin, c.err, got)
 					}
-					if n := count(t, c.plugin) - before; n != 0 {
+					if n := count(t, redacted, c.plugin) - before; n != 0 {
 						t.Errorf("gate %v: %s: %v: counted %v times", on, c.plugin, c.err, n)
+					}
+					if n := count(t, wouldRedact, c.plugin) - wouldBefore; (n == 1) != (!c.shown && !on) {
+						t.Errorf("gate %v: %s: %v: counted %v times as what would be redacted", on, c.plugin, c.err, n)
 					}
 					return
 				}
 				if got == nil || strings.Contains(got.Error(), "internal") || strings.Contains(got.Error(), "10.0.0.1") || !strings.HasPrefix(got.Error(), c.plugin+" failed to create the volume: ") {
 					t.Errorf("%s: %v became %v", c.plugin, c.err, got)
 				}
-				if n := count(t, c.plugin) - before; n != 1 {
+				if n := count(t, wouldRedact, c.plugin) - wouldBefore; n != 0 {
+					t.Errorf("%s: %v: counted %v times as what would be redacted", c.plugin, c.err, n)
+				}
+				if n := count(t, redacted, c.plugin) - before; n != 1 {
 					t.Errorf("%s: %v: counted %v times", c.plugin, c.err, n)
 				}
 			}()

@@ -8,10 +8,9 @@ package kubeletcpu
 import (
 	"context"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
@@ -160,21 +159,12 @@ spec:
 	return labkit.AbsentBecause("ours takes %.2f times the CPU of stock", ratio), nil
 }
 
-// cpuTime is user and system time of a process, from /proc/PID/stat in ticks of 10 ms.
+// cpuTime is user and system time of a process.
 func cpuTime(pid int) (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	_, rest, _ := strings.Cut(string(b), ") ")
-	f := strings.Fields(rest)
-	if len(f) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, b)
-	}
-	user, err1 := strconv.Atoi(f[11])
-	system, err2 := strconv.Atoi(f[12])
-	if err1 != nil || err2 != nil {
-		return 0, fmt.Errorf("/proc/%d/stat: %q", pid, b)
-	}
-	return time.Duration(user+system) * 10 * time.Millisecond, nil
+	stat, err := p.Stat()
+	return time.Duration(stat.CPUTime() * float64(time.Second)), err
 }

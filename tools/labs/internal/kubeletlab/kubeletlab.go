@@ -7,7 +7,6 @@
 package kubeletlab
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,34 +14,23 @@ import (
 	"regexp"
 	"slices"
 	"sort"
-	"strconv"
 	"strings"
 	"time"
 
 	"holdfast/tools/labkit/kube"
-	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
 )
 
-// Metric sums the samples of a metric of the node's kubelet whose line begins
-// with prefix; 0 if there is none.
-func Metric(ctx context.Context, n *node.Node, prefix string) (float64, error) {
-	text, err := load.Get(ctx, n.KubeletURL+"/metrics")
+// Metric sums the samples of a metric of the node's kubelet that have these labels
+// (see metrics.Page.Sum); 0 if there is none.
+func Metric(ctx context.Context, n *node.Node, name string, labels ...string) (float64, error) {
+	page, err := metrics.Get(ctx, n.KubeletURL+"/metrics")
 	if err != nil {
 		return 0, err
 	}
-	sum := 0.0
-	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
-		if line := s.Text(); strings.HasPrefix(line, prefix) {
-			f := strings.Fields(line)
-			v, err := strconv.ParseFloat(f[len(f)-1], 64)
-			if err != nil {
-				return 0, fmt.Errorf("metric %q: %w", line, err)
-			}
-			sum += v
-		}
-	}
+	sum, _ := page.Sum(name, labels...)
 	return sum, nil
 }
 

@@ -1,0 +1,254 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/outcomes"
+	"holdfast/tools/internal/slugs"
+)
+
+// PageFile is the page that Page writes, VexFile the OpenVEX document.
+const (
+	PageFile = "docs/security.md"
+	VexFile  = "vex.json"
+)
+
+const pageHead = `<!-- Written by make security from security.json. Edit that. -->
+
+# Known vulnerabilities
+
+This is about ` + "`kubelet` and `kube-controller-manager` %s" + `, against stock %s. For 1.2.0 nothing is closed.
+Nothing is said of other components but what [you have to do there](#not-ours-what-you-have-to-do).
+
+In a hurry: swap both binaries, then go through "open" and "not ours". CVE numbers closed: %d, open: %d.
+
+Every reason on this page is checked by ` + "`holdfast test --part security`" + `: a line against the stock tree that
+` + "`make source`" + ` writes, "not linked" against the symbols of the built binaries (` + "`go tool nm`" + `).
+
+`
+
+const pageTail = `## Going back
+
+A stock binary in ours' place has all of it open again, at once. One thing is left of ours on a node: the firewall rule of
+[localnet-firewall](patches/localnet-firewall.md), until the node is rebooted; its page says how to take it away. Nothing else
+is written anywhere. A stock binary does not start with a gate of ours in its flags: take them out first. Passwords and
+answers that stand in a stock binary's old logs and events stay there.
+
+What each fix counts, logs and shows in events: [decision 0009](decisions/0009-what-a-refusal-tells.md).
+
+## Scanners
+
+[vex.json](../vex.json) says the same as an OpenVEX document. Its products are %s.
+
+` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
+finding that ` + "`security.json`" + ` does not explain. Without DB it says how to get one. It is a help and no gate. In a binary
+it does not see: client-go, apimachinery and the other parts of Kubernetes, which have no version of their own here;
+modules that changed their name, for example docker/spdystream; a function that is reached by another way than the database says,
+for example the old prometheus.Handler.
+
+What neither this page nor vex.json names has not been judged. That is so for most vulnerabilities of the libraries of 2017
+and 2018 that the binaries link. Go's own library is today's.
+`
+
+// Page is docs/security.md. The track record's answers are those of record.
+func Page(t *Table, b *base.Base, record *outcomes.Record) string {
+	var w strings.Builder
+	count := func(s Status) (n int) {
+		for _, e := range t.Entries {
+			if e.Status == s {
+				n += len(e.CVE)
+			}
+		}
+		return n
+	}
+	fmt.Fprintf(&w, pageHead, b.Release, b.Version, count(Closed), count(Affected)+count(Documented))
+
+	section(&w, t, "Closed", "", []Status{Closed}, "| what somebody can do on stock | number | component | closed by | since | what stays |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
+		return []string{e.What, number(e), components(e), slugLink(b, e.Slug), fmt.Sprintf("+holdfast.%d", e.Since), e.Left}
+	})
+	const open = "| what somebody can do | number | component | until it is closed |\n|---|---|---|---|\n"
+	row := func(e *Entry) []string { return []string{e.What + where(e), number(e), components(e), e.Do} }
+	section(&w, t, "Open", "", []Status{Affected}, open, row)
+	section(&w, t, "Open on purpose", "To close these would take something from a legitimate user.", []Status{Documented}, open, row)
+	section(&w, t, "Not known yet", "", []Status{Unjudged}, open, row)
+	section(&w, t, "Not ours: what you have to do", "Ours does not change these components, and no release of 1.9 closes these but where it says so.",
+		[]Status{NotOurs}, "| component | what somebody can do | number | what to do |\n|---|---|---|---|\n", func(e *Entry) []string {
+			return []string{components(e), e.What, number(e), e.Do}
+		})
+	section(&w, t, "Not affected", "A scanner that goes by the version reports these. They are not in stock "+b.Version+" either.",
+		[]Status{NotAffected}, "| number | component | what it is | why not |\n|---|---|---|---|\n", func(e *Entry) []string {
+			return []string{number(e), components(e), e.What, reason(e)}
+		})
+
+	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. The answers are those of the last full run\n([outcomes.json](../outcomes.json)); [README](../README.md#track-record) says what they mean.\n\n" +
+		"| number | slug | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
+	for _, r := range TrackRecord(t, b, record) {
+		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Slug, r.Stock, r.Ours, r.GateOff, r.Lab)
+	}
+	var products []string
+	for _, c := range Ours {
+		products = append(products, "`"+PURL(c, b.Release)+"`")
+	}
+	fmt.Fprintf(&w, "\n"+pageTail, strings.Join(products, " and "))
+	return fill(w.String())
+}
+
+// fill breaks the lines of a page's paragraphs anew, at 100 columns. Tables, headings
+// and comments stay as they are; the page has no lists and no blocks of code.
+func fill(page string) string {
+	blocks := strings.Split(page, "\n\n")
+	for i, block := range blocks {
+		if strings.Contains("|#<", block[:1]) {
+			continue
+		}
+		var b strings.Builder
+		column := 0
+		for _, word := range strings.Fields(block) {
+			n := utf8.RuneCountInString(word)
+			switch {
+			case column == 0:
+			case column+1+n > 100:
+				b.WriteByte('\n')
+				column = 0
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += n
+		}
+		if blocks[i] = b.String(); i == len(blocks)-1 {
+			blocks[i] += "\n"
+		}
+	}
+	return strings.Join(blocks, "\n\n")
+}
+
+// PURL is the package URL of one of the product's programs.
+func PURL(component, release string) string {
+	return "pkg:generic/" + component + "@" + strings.ReplaceAll(release, "+", "%2B")
+}
+
+// section writes the entries of some statuses as a table, and nothing if there are none.
+func section(w *strings.Builder, t *Table, title, says string, of []Status, head string, row func(*Entry) []string) {
+	var rows []string
+	for _, e := range t.Entries {
+		if slices.Contains(of, e.Status) {
+			rows = append(rows, "| "+strings.Join(row(e), " | ")+" |\n")
+		}
+	}
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "## %s\n\n", title)
+	if says != "" {
+		fmt.Fprintf(w, "%s\n\n", says)
+	}
+	fmt.Fprintf(w, "%s%s\n", head, strings.Join(rows, ""))
+}
+
+func number(e *Entry) string {
+	if len(e.CVE) == 0 {
+		return "none (" + e.Name + ")"
+	}
+	return strings.Join(e.CVE, ", ")
+}
+
+func components(e *Entry) string { return strings.Join(e.Components, ", ") }
+
+func where(e *Entry) string {
+	if e.Line == nil {
+		return ""
+	}
+	return " (" + e.Line.String() + ")"
+}
+
+func reason(e *Entry) string {
+	out := e.Because
+	if e.Line != nil {
+		out += fmt.Sprintf(". `%s` at %s", e.Line.Text, e.Line)
+	}
+	if len(e.NotLinked) > 0 {
+		out += ". Not linked: `" + strings.Join(e.NotLinked, "`, `") + "`"
+	}
+	return out
+}
+
+func slugLink(b *base.Base, slug string) string {
+	s := b.Slugs.Find(slug)
+	if s == nil || s.Form(b.Name) == nil || s.Form(b.Name).Page == "" {
+		return slug
+	}
+	return fmt.Sprintf("[%s](%s)", slug, strings.TrimPrefix(s.Form(b.Name).Page, "docs/"))
+}
+
+// notYet is the verdict of a lab that is not in the record.
+const notYet = "not yet"
+
+// RecordRow is one slug in the track record: what the labs that show it answered in
+// the last recorded run, and the one that shows it alone.
+type RecordRow struct {
+	IDs                  []string
+	Slug, Lab            string
+	Stock, Ours, GateOff string
+}
+
+// TrackRecord has a row for each slug that closes something and has a lab.
+func TrackRecord(t *Table, b *base.Base, record *outcomes.Record) []RecordRow {
+	var out []RecordRow
+	for _, e := range t.Entries {
+		if e.Status != Closed {
+			continue
+		}
+		if i := slices.IndexFunc(out, func(r RecordRow) bool { return r.Slug == e.Slug }); i >= 0 {
+			out[i].IDs = append(out[i].IDs, e.ID())
+			continue
+		}
+		form := b.Slugs.Find(e.Slug).Form(b.Name)
+		lab := labOf(e.Slug, form)
+		if lab == "" {
+			continue
+		}
+		r := RecordRow{IDs: []string{e.ID()}, Slug: e.Slug, Lab: lab, GateOff: "no gate"}
+		r.Stock, r.Ours = verdict(record, form, base.Stock), verdict(record, form, base.Ours)
+		if len(form.Gates) > 0 {
+			r.GateOff = verdict(record, form, "ours-gate-off")
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// verdict is what the recorded labs of a form answered in a variant.
+func verdict(record *outcomes.Record, form *slugs.Form, variant base.Variant) string {
+	seen := map[string]bool{}
+	for lab := range form.Labs {
+		if v := record.Verdict(lab, string(variant)); v != "" {
+			seen[v] = true
+		}
+	}
+	if len(seen) == 0 {
+		return notYet
+	}
+	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
+}
+
+// labOf is the lab of the slug's own name, or else the first by name.
+func labOf(slug string, form *slugs.Form) string {
+	names := slices.Sorted(maps.Keys(form.Labs))
+	if slices.Contains(names, slug) {
+		return slug
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}

@@ -1,0 +1,257 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package security reads security.json, the one table of the known vulnerabilities
+// of a base: what is closed, what stays open, what does not concern the product and
+// why. docs/security.md (Page) and vex.json (package openvex) are made of it, and
+// each of its reasons is checked against the stock tree (CheckLines) and the
+// product's binaries (CheckSymbols).
+package security
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/slugs"
+)
+
+// File is the table's name, at the repository's root.
+const File = "security.json"
+
+// Status says what a vulnerability is to the product.
+type Status string
+
+// The statuses.
+const (
+	Closed      Status = "closed"              // by a slug
+	Affected    Status = "affected"            // open in the product
+	Documented  Status = "documented"          // open by intent: closing it would not be drop-in
+	NotAffected Status = "not-affected"        // for a reason that is checked
+	NotOurs     Status = "not-ours"            // of a component that the product does not have
+	Unjudged    Status = "under-investigation" // nothing is known of it yet
+)
+
+var statuses = []Status{Closed, Affected, Documented, NotAffected, NotOurs, Unjudged}
+
+// Table is security.json.
+type Table struct {
+	// Base is the release that it speaks of.
+	Base string `json:"base"`
+	// Updated is when somebody last looked, Version how often: they go into vex.json.
+	Updated time.Time `json:"updated"`
+	Version int       `json:"version"`
+	Entries []*Entry  `json:"entries"`
+}
+
+// Entry is one vulnerability, or several that have everything in common.
+type Entry struct {
+	// CVE are the numbers; Name stands for them where there is none.
+	CVE  []string `json:"cve,omitempty"`
+	Name string   `json:"name,omitempty"`
+	// Module is the Go module that has it; empty: Kubernetes.
+	Module string `json:"module,omitempty"`
+	// Components that it is told of: programs of the product, but for NotOurs.
+	Components []string `json:"components"`
+	// What somebody can do with it, in one line.
+	What   string `json:"what"`
+	Status Status `json:"status"`
+	// Slug closes it, since +holdfast.Since. Left is what it leaves open.
+	Slug  string `json:"slug,omitempty"`
+	Since int    `json:"since,omitempty"`
+	Left  string `json:"left,omitempty"`
+	// Line of the stock tree that shows it.
+	Line *Line `json:"line,omitempty"`
+	// NotLinked are parts of symbols that no program of Components may have:
+	// packages, types, functions.
+	NotLinked []string `json:"notLinked,omitempty"`
+	// Because is the reason of NotAffected in words.
+	Because string `json:"because,omitempty"`
+	// Do is what an operator does about it.
+	Do string `json:"do,omitempty"`
+}
+
+// Line is a place in the stock tree: its line number Line (from 1) has Text, an
+// identifier or a few words.
+type Line struct {
+	File string `json:"file"`
+	Line int    `json:"line"`
+	Text string `json:"text"`
+}
+
+func (l Line) String() string { return fmt.Sprintf("%s:%d", l.File, l.Line) }
+
+// ID names an entry in messages and pages.
+func (e *Entry) ID() string {
+	if len(e.CVE) > 0 {
+		return strings.Join(e.CVE, ", ")
+	}
+	return e.Name
+}
+
+// Load reads the table below root and compares it with the slugs and the release
+// of its base.
+func Load(root string) (*Table, *base.Base, error) {
+	raw, err := os.ReadFile(filepath.Join(root, File))
+	if err != nil {
+		return nil, nil, exit.Preconditionf("the table of vulnerabilities: %v", err)
+	}
+	t, err := Parse(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := base.Load(root, t.Base)
+	if err != nil {
+		return nil, nil, err
+	}
+	if bad := t.SlugFaults(b.Slugs, b.Release); len(bad) > 0 {
+		return nil, nil, exit.Preconditionf("%s", strings.Join(bad, "\n"))
+	}
+	return t, b, nil
+}
+
+// Parse reads a table and checks what can be seen in it alone.
+func Parse(raw []byte) (*Table, error) {
+	t := &Table{}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(t); err != nil {
+		return nil, exit.Preconditionf("%s: %v", File, err)
+	}
+	if d.More() {
+		return nil, exit.Preconditionf("%s: more than one JSON value", File)
+	}
+	if t.Base == "" || t.Version < 1 || t.Updated.IsZero() || len(t.Entries) == 0 {
+		return nil, exit.Preconditionf("%s: \"base\", \"version\", \"updated\" and \"entries\" must be there", File)
+	}
+	seen := map[string]bool{}
+	for i, e := range t.Entries {
+		if e.ID() == "" {
+			return nil, exit.Preconditionf("%s: entry %d has neither \"cve\" nor \"name\"", File, i+1)
+		}
+		if fault := e.fault(seen); fault != "" {
+			return nil, exit.Preconditionf("%s: %s: %s", File, e.ID(), fault)
+		}
+	}
+	return t, nil
+}
+
+var (
+	cveRE  = regexp.MustCompile(`^CVE-\d{4}-\d{4,}$`)
+	nameRE = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+)
+
+// Ours are the product's programs that entries speak of.
+var Ours = []string{"kubelet", "kube-controller-manager"}
+
+// fault is what is wrong with the entry, "" if nothing is. seen has what the
+// entries before it spoke of.
+func (e *Entry) fault(seen map[string]bool) string {
+	for _, id := range append(slices.Clone(e.CVE), e.Name) {
+		if id == "" {
+			continue
+		}
+		if id != e.Name && !cveRE.MatchString(id) || id == e.Name && !nameRE.MatchString(id) {
+			return fmt.Sprintf("%q is no CVE number, and no name of lower-case words joined by dashes", id)
+		}
+		for _, c := range e.Components {
+			if seen[id+" "+c] {
+				return fmt.Sprintf("%s has two entries for %s", id, c)
+			}
+			seen[id+" "+c] = true
+		}
+	}
+	ours := func(c string) bool { return slices.Contains(Ours, c) }
+	has := map[string]bool{"slug": e.Slug != "", "since": e.Since != 0, "left": e.Left != "", "line": e.Line != nil,
+		"notLinked": len(e.NotLinked) > 0, "because": e.Because != "", "do": e.Do != ""}
+	needs, may, known := fields(e.Status)
+	switch {
+	case e.What == "" || len(e.Components) == 0:
+		return "\"what\" and \"components\" must be there"
+	case !known:
+		return fmt.Sprintf("\"status\" is %q: it is one of %q", e.Status, statuses)
+	case e.Status == NotOurs && slices.ContainsFunc(e.Components, ours):
+		return fmt.Sprintf("it is %q, and \"components\" has one of %q", NotOurs, Ours)
+	case e.Status != NotOurs && slices.ContainsFunc(e.Components, func(c string) bool { return !ours(c) }):
+		return fmt.Sprintf("\"components\" has another than %q, which only one that is %q may have", Ours, NotOurs)
+	case e.Status == NotAffected && e.Line == nil && len(e.NotLinked) == 0:
+		return "a reason that can be checked is missing: \"line\" or \"notLinked\""
+	case e.Line != nil && (e.Line.Line < 1 || len(e.Line.Text) < 4 || len(e.Line.Text) > 40 || path.Clean(e.Line.File) != e.Line.File || path.IsAbs(e.Line.File)):
+		return "\"line\" wants a file of the tree, a line from 1, and a text of 4 to 40 bytes of it"
+	case slices.ContainsFunc(e.NotLinked, func(s string) bool { return len(s) < 8 }):
+		return "\"notLinked\" has a name that is too short to be one symbol's or package's"
+	}
+	for _, f := range slices.Sorted(maps.Keys(has)) {
+		if slices.Contains(needs, f) && !has[f] {
+			return fmt.Sprintf("it is %q and has no %q", e.Status, f)
+		}
+		if has[f] && !slices.Contains(needs, f) && !slices.Contains(may, f) {
+			return fmt.Sprintf("it is %q and has a %q", e.Status, f)
+		}
+	}
+	return ""
+}
+
+// fields are those that an entry of the status needs and may have.
+func fields(s Status) (needs, may []string, known bool) {
+	switch s {
+	case Closed:
+		return []string{"slug", "since"}, []string{"left", "line"}, true
+	case Affected, Documented, Unjudged:
+		return []string{"do"}, []string{"line"}, true
+	case NotAffected:
+		return []string{"because"}, []string{"line", "notLinked"}, true
+	case NotOurs:
+		return []string{"do"}, nil, true
+	}
+	return nil, nil, false
+}
+
+// SlugFaults compares the table with slugs.json: a slug that closes something is one
+// of the base, and each of kind security closes something. release is what the
+// product says it is.
+func (t *Table) SlugFaults(table *slugs.Table, release string) []string {
+	var bad []string
+	_, n, _ := strings.Cut(release, "+holdfast.")
+	now, err := strconv.Atoi(n)
+	if err != nil {
+		return []string{fmt.Sprintf("base %s: release %q does not end with +holdfast.N", t.Base, release)}
+	}
+	closes := map[string]bool{}
+	for _, e := range t.Entries {
+		if e.Status != Closed {
+			continue
+		}
+		closes[e.Slug] = true
+		s := table.Find(e.Slug)
+		if s == nil || s.Form(t.Base) == nil {
+			bad = append(bad, fmt.Sprintf("%s: %s is closed by %s, which is no slug of base %s in %s", File, e.ID(), e.Slug, t.Base, slugs.File))
+			continue
+		}
+		if e.Since < 1 || e.Since > now {
+			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the product is %s", File, e.ID(), e.Since, release))
+		}
+		for _, c := range e.Components {
+			if !slices.Contains(s.Components, c) {
+				bad = append(bad, fmt.Sprintf("%s: %s is closed in %s by %s, whose \"components\" in %s are %q", File, e.ID(), c, e.Slug, slugs.File, s.Components))
+			}
+		}
+	}
+	for _, s := range table.Of(t.Base) {
+		if s.Kind == slugs.Security && !closes[s.Name] {
+			bad = append(bad, fmt.Sprintf("%s: nothing is closed by slug %s: give its entry \"status\": \"closed\", \"slug\": %q, \"since\": %d; then make security", File, s.Name, s.Name, now))
+		}
+	}
+	return bad
+}

@@ -1,0 +1,199 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/outcomes"
+	"holdfast/tools/internal/slugs"
+)
+
+const table = `{
+  "base": "v1", "updated": "2026-01-01T00:00:00Z", "version": 1,
+  "entries": [
+    {"cve": ["CVE-2020-0001"], "components": ["kubelet"], "what": "breaks", "status": "closed", "slug": "fixed", "since": 2},
+    {"name": "no-number", "components": ["kubelet"], "what": "breaks too", "status": "closed", "slug": "fixed", "since": 1, "left": "little"},
+    {"cve": ["CVE-2020-0002", "CVE-2020-0003"], "components": ["kube-controller-manager"], "what": "leaks", "status": "affected", "do": "wait"},
+    {"cve": ["CVE-2020-0004"], "components": ["kubelet"], "what": "none", "status": "not-affected", "because": "fixed",
+     "line": {"file": "pkg/a.go", "line": 2, "text": "repaired"}},
+    {"cve": ["CVE-2020-0005"], "components": ["kubelet", "kube-controller-manager"], "what": "none", "status": "not-affected", "because": "not there", "notLinked": ["example.com/dns"]},
+    {"cve": ["CVE-2020-0005"], "components": ["kube-proxy"], "what": "forwards", "status": "not-ours", "do": "block"}
+  ]
+}`
+
+const slugTable = `{"slugs": [
+  {"slug": "fixed", "kind": "security", "components": ["kubelet"], "forms": [{"bases": ["v1"], "gates": {"G": true}, "labs": {"all": ["G"], "fixed": ["G"]}, "page": "docs/patches/fixed.md"}]},
+  {"slug": "plain", "kind": "fix", "forms": [{"bases": ["v1"]}]},
+  {"slug": "elsewhere", "kind": "security", "forms": [{"bases": ["v2"]}]}
+]}`
+
+func parse(t *testing.T) (*Table, *base.Base) {
+	t.Helper()
+	got, err := Parse([]byte(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := slugs.Parse([]byte(slugTable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got, &base.Base{Name: "v1", Version: "v1", Release: "v1+holdfast.2", Slugs: s}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, tc := range []struct{ old, new, says string }{
+		{`"CVE-2020-0001"`, `"2020-0001"`, `"2020-0001" is no CVE number`},
+		{`"no-number"`, `"No number"`, "is no CVE number, and no name"},
+		{`"name": "no-number", `, ``, `entry 2 has neither "cve" nor "name"`},
+		{`"CVE-2020-0003"`, `"CVE-2020-0002"`, "CVE-2020-0002 has two entries for kube-controller-manager"},
+		{`"affected", "do": "wait"`, `"affected"`, `it is "affected" and has no "do"`},
+		{`"affected", "do"`, `"hope", "do"`, `"status" is "hope"`},
+		{`"affected", "do"`, `"affected", "slug": "fixed", "do"`, `it is "affected" and has a "slug"`},
+		{`"since": 2`, `"since": 0`, `it is "closed" and has no "since"`},
+		{`"because": "not there", "notLinked": ["example.com/dns"]`, `"because": "I say so"`, "a reason that can be checked is missing"},
+		{`"example.com/dns"`, `"dns"`, "too short"},
+		{`"line": 2`, `"line": 0`, `"line" wants a file`},
+		{`"pkg/a.go"`, `"/pkg/a.go"`, `"line" wants a file`},
+		{`["kube-proxy"]`, `["kubelet"]`, `CVE-2020-0005 has two entries for kubelet`},
+		{`["kube-proxy"], "what": "forwards", "status": "not-ours"`, `["kube-proxy"], "what": "forwards", "status": "affected"`, "has another than"},
+		{`["kubelet"], "what": "breaks too", "status": "closed", "slug": "fixed", "since": 1, "left": "little"`, `["kubelet"], "what": "x", "status": "not-ours", "do": "y"`, `"components" has one of`},
+		{`"what": "leaks"`, `"what": ""`, `"what" and "components" must be there`},
+		{`"version": 1`, `"version": 0`, "must be there"},
+		{`"what": "leaks"`, `"why": "leaks"`, "unknown field"},
+	} {
+		if !strings.Contains(table, tc.old) {
+			t.Fatalf("the table has no %s", tc.old)
+		}
+		_, err := Parse([]byte(strings.Replace(table, tc.old, tc.new, 1)))
+		if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), File) {
+			t.Errorf("%s: %v, want %q", tc.new, err, tc.says)
+		}
+	}
+	if _, err := Parse([]byte(table + "{}")); err == nil {
+		t.Error("two values are taken")
+	}
+	if _, _, err := Load(t.TempDir()); exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), File) {
+		t.Error(err)
+	}
+}
+
+func TestSlugFaults(t *testing.T) {
+	got, b := parse(t)
+	if bad := got.SlugFaults(b.Slugs, b.Release); len(bad) > 0 {
+		t.Error(bad)
+	}
+	for _, tc := range []struct {
+		change func()
+		says   string
+	}{
+		{func() { got.Entries[0].Slug = "gone" }, "gone, which is no slug of base v1"},
+		{func() { got.Entries[0].Slug = "elsewhere" }, "elsewhere, which is no slug of base v1"},
+		{func() { got.Entries[0].Since = 3 }, "since +holdfast.3, and the product is v1+holdfast.2"},
+		{func() { got.Entries[0].Components = []string{"kube-controller-manager"} }, `in kube-controller-manager by fixed`},
+		{func() { got.Entries = got.Entries[2:] }, "nothing is closed by slug fixed"},
+		{func() { b.Release = "v1" }, "does not end with +holdfast.N"},
+	} {
+		got, b = parse(t)
+		tc.change()
+		if bad := strings.Join(got.SlugFaults(b.Slugs, b.Release), "\n"); !strings.Contains(bad, tc.says) {
+			t.Errorf("%q, want %q", bad, tc.says)
+		}
+	}
+}
+
+func TestCheckLines(t *testing.T) {
+	got, _ := parse(t)
+	tree := t.TempDir()
+	if _, bad := got.CheckLines(tree); len(bad) != 1 || !strings.Contains(bad[0], "the stock tree has no pkg/a.go") {
+		t.Error(bad)
+	}
+	if err := os.Mkdir(filepath.Join(tree, "pkg"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for text, says := range map[string]string{
+		"one\nis repaired\n":   "",
+		"is repaired\none\n":   `pkg/a.go:2 does not have "repaired"; it is in the lines [1]`,
+		"one\ntwo\nrepaired\n": "in the lines [3]",
+		"one":                  "in the lines []",
+	} {
+		if err := os.WriteFile(filepath.Join(tree, "pkg/a.go"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ok, bad := got.CheckLines(tree)
+		if (says == "") != (ok == 1 && len(bad) == 0) || !strings.Contains(strings.Join(bad, ""), says) {
+			t.Errorf("%q: %d, %q, want %q", text, ok, bad, says)
+		}
+	}
+}
+
+func TestCheckSymbols(t *testing.T) {
+	got, _ := parse(t)
+	names := map[string][]string{"kubelet": {"main.main", "example.com/dnsx"}, "kube-controller-manager": {"main.main"}}
+	symbols := func(c string) ([]string, error) { return names[c], nil }
+	ok, bad, err := got.CheckSymbols(symbols)
+	if err != nil || ok != 1 || len(bad) != 1 || !strings.Contains(bad[0], "example.com/dns is linked into kubelet: it has the symbol example.com/dnsx") {
+		t.Error(ok, bad, err)
+	}
+	names["kubelet"] = nil
+	if ok, bad, err := got.CheckSymbols(symbols); ok != 2 || len(bad) > 0 || err != nil {
+		t.Error(ok, bad, err)
+	}
+	if _, _, err := got.CheckSymbols(func(string) ([]string, error) { return nil, errors.New("no nm") }); err == nil {
+		t.Error("a program that cannot be read is taken for one without symbols")
+	}
+}
+
+// TestSymbols: a program whose symbols cannot be told, or are too few, is no proof.
+func TestSymbols(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n\nfunc main() {}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	small := filepath.Join(dir, "small")
+	if out, err := exec.Command("go", "build", "-o", small, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for program, says := range map[string]string{small: "symbols and main.main: true", filepath.Join(dir, "main.go"): "go tool nm", filepath.Join(dir, "gone"): "is it built"} {
+		if _, err := Symbols(program); exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", program, err, says)
+		}
+	}
+}
+
+func TestPage(t *testing.T) {
+	got, b := parse(t)
+	record := &outcomes.Record{Labs: map[string]*outcomes.Run{"all": {Answers: map[string]string{"stock": "reproduced", "ours": "absent"}}}}
+	page := Page(got, b, record)
+	for _, want := range []string{
+		"CVE numbers closed: 1, ",
+		"| breaks | CVE-2020-0001 | kubelet | [fixed](patches/fixed.md) | +holdfast.2 |  |\n",
+		"| breaks too | none (no-number) | kubelet | [fixed](patches/fixed.md) | +holdfast.1 | little |\n",
+		"| leaks | CVE-2020-0002, CVE-2020-0003 | kube-controller-manager | wait |\n",
+		"| CVE-2020-0004 | kubelet | none | fixed. `repaired` at pkg/a.go:2 |\n",
+		"| none | not there. Not linked: `example.com/dns` |\n",
+		"| kube-proxy | forwards | CVE-2020-0005 | block |\n",
+		"| CVE-2020-0001, no-number | fixed | reproduced | absent | not yet | `make lab LAB=fixed` |\n",
+		"`pkg:generic/kubelet@v1%2Bholdfast.2`",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "Not known yet") {
+		t.Error("a section without entries is written")
+	}
+	b.Slugs.Slugs[0].Forms[0].Labs, b.Slugs.Slugs[0].Forms[0].Gates = map[string][]string{"z": nil, "b": nil}, nil
+	record.Labs["z"] = &outcomes.Run{Answers: map[string]string{"stock": "reproduced"}}
+	if r := TrackRecord(got, b, record); len(r) != 1 || r[0].Lab != "b" || r[0].Stock != "reproduced" || r[0].Ours != notYet || r[0].GateOff != "no gate" {
+		t.Errorf("%+v", r)
+	}
+}

@@ -1,0 +1,70 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+)
+
+// Rejudge has labs judge again the histories that runs left below dir, and prints the
+// verdicts. The error is a *Failed if one is not as expected.
+func Rejudge(w io.Writer, dir string) ([]Outcome, error) {
+	var files []string
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "docker" {
+			return fs.SkipDir // a node's images and containers
+		}
+		if err == nil && d.Name() == history.File {
+			files = append(files, p)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, exit.Usagef("%v", err)
+	}
+	if len(files) == 0 {
+		return nil, exit.Preconditionf("%s has no %s: run the lab with --keep", dir, history.File)
+	}
+	slices.Sort(files)
+	failed := &Failed{}
+	var outs []Outcome
+	for _, file := range files {
+		h, err := labkit.ReadHistory(file)
+		if err != nil {
+			return nil, err
+		}
+		if h.Lab == "" {
+			return nil, exit.Preconditionf("%s: %v", file, h.Whole())
+		}
+		l, err := labkit.Find(h.Lab)
+		if err != nil {
+			return nil, exit.Preconditionf("%s: %v", file, err)
+		}
+		if l.Steps == nil {
+			return nil, exit.Preconditionf("%s: lab %s does not judge by its history", file, l.Name)
+		}
+		v := labkit.Variant(h.Variant)
+		if l.Expected(v) == "" {
+			return nil, exit.Preconditionf("%s: lab %s has no variant %q", file, l.Name, v)
+		}
+		res := l.Judge(h)
+		out := Outcome{Lab: l.Name, Variant: v, Profile: labkit.Profile(h.Profile), Seed: h.Seed, Began: h.Lines[0].At,
+			Seconds: h.Lines[len(h.Lines)-1].At.Sub(h.Lines[0].At).Seconds(), Expected: l.Expected(v), Verdict: res.Verdict,
+			Why: res.Why, Facts: res.Facts, Artefacts: filepath.Dir(file)}
+		outs = append(outs, out)
+		failed.add(l.Name, out)
+		printTable(w, l, []Outcome{out})
+	}
+	if len(failed.Labs) > 0 {
+		return outs, failed
+	}
+	return outs, nil
+}

@@ -1,0 +1,120 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpointcompat
+
+import (
+	"fmt"
+	"strings"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+)
+
+// answered is what the host port of a pod answered to some requests.
+type answered struct {
+	Pod    string
+	Port   int
+	Bodies []string // or the error
+}
+
+func (a answered) fault() string {
+	for _, b := range a.Bodies {
+		if !strings.HasSuffix(b, " "+a.Pod) {
+			return fmt.Sprintf("host port %d of pod %s: answered by %q", a.Port, a.Pod, b)
+		}
+	}
+	return ""
+}
+
+// rulesLeft are the node's NAT rules that lead to the address which a pod had, when the
+// kubelet of that release has had its time to remove them.
+type rulesLeft struct {
+	Pod, Kubelet, Address string
+	Rules                 []string
+}
+
+func (o rulesLeft) fault() string {
+	if len(o.Rules) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d NAT rule(s) still lead to %s, the address that pod %s had: %s", len(o.Rules), o.Address, o.Pod, strings.Join(o.Rules, " | "))
+}
+
+// logged is what the log of the kubelet under test says of checkpoints.
+type logged struct {
+	Refused  int      // checkpoints
+	Stop     []string // what StopPodSandbox said of them
+	Accepted bool     // both of v1.7.0
+}
+
+func readLog(s string) logged {
+	l := logged{Refused: strings.Count(s, "Checksum of checkpoint"), Accepted: strings.Contains(s, "Sandbox checkpoints: accepted 2 ")}
+	for _, line := range strings.Split(s, "\n") {
+		if strings.Contains(line, "StopPodSandbox \"") && strings.Contains(line, "checkpoint") {
+			_, why, _ := strings.Cut(line, "] ")
+			l.Stop = append(l.Stop, why)
+		}
+	}
+	return l
+}
+
+// wentBack is how often v1.7.0 then found that a checkpoint is corrupt.
+type wentBack struct{ Refused int }
+
+var oracle = labkit.Oracle{
+	Text: []string{
+		"no rule of the node's NAT table leads to the address that pod first had, or that pod gone had before; the host ports answer; no checkpoint was refused",
+		"for ours: v1.7.0 refuses no checkpoint",
+	},
+	Judge: judge,
+}
+
+func judge(h *history.History) labkit.Result {
+	var facts, wrong []string
+	seen := map[string]bool{}
+	for _, o := range history.Of[rulesLeft](h) {
+		seen[o.Kubelet+" "+o.Pod] = true
+		switch f := o.fault(); {
+		case f == "":
+		case o.Kubelet == old:
+			// 1.9 names kubenet's chains otherwise than 1.7 does (kubernetes/kubernetes#55153),
+			// so 1.7 cannot remove those rules, and they are no one's fault here.
+			facts = append(facts, fmt.Sprintf("back to %s: %s", old, f))
+		default:
+			wrong = append(wrong, f)
+		}
+	}
+	for _, a := range history.Of[answered](h) {
+		seen["port of "+a.Pod] = len(a.Bodies) > 0
+		if f := a.fault(); f != "" {
+			wrong = append(wrong, f)
+		}
+	}
+	log, back := history.One[logged](h), history.One[wentBack](h)
+	if log.Refused > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d checkpoints refused", log.Refused))
+	}
+	wrong = append(wrong, log.Stop...)
+	if back.Refused > 0 {
+		f := fmt.Sprintf("kubelet %s found %d times that a checkpoint is corrupt", old, back.Refused)
+		facts = append(facts, f)
+		if h.Variant == string(labkit.Ours) {
+			wrong = append(wrong, f)
+		}
+	}
+	for _, what := range []string{base + " first", base + " gone", old + " second", old + " third", "port of second", "port of gone"} {
+		if !seen[what] {
+			return labkit.InconclusiveBecause("nothing was seen of %s", what)
+		}
+	}
+	if h.Variant == string(labkit.Ours) && !log.Accepted {
+		return labkit.InconclusiveBecause("the kubelet under test did not say that it accepted checkpoints")
+	}
+	res := labkit.AbsentBecause("host ports are given back at once, and %s takes over what ours wrote", old)
+	if len(wrong) > 0 {
+		res = labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))
+	}
+	res.Facts = facts
+	return res
+}

@@ -1,0 +1,53 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package clustersmoke
+
+import (
+	"slices"
+	"testing"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+)
+
+func serves(version string) served {
+	i := node.WebImage(version)
+	return served{Version: version, Observed: true, Replicas: 3, Updated: 3, Available: 3, Images: []string{i, i, i}, Ready: []string{"a", "b", "c"},
+		Answers: map[string]string{"a": version + " x", "b": version + " y", "c": version + " z"}}
+}
+
+func good() []any {
+	return []any{serves("v1"), reflectors{[]string{"reflector_k8s_io_kubernetes_vendor_k8s_io_client_go_informers_factory_go_86_1"}},
+		serves("v2"), updated{load.Report{OK: 9}, []string{"web-1"}, []string{"web-2"}}, serves("v1"),
+		rolledBack{Status: 201, Image: node.WebImage("v1"), ReplicaSets: 2}, serves("v1"),
+		restarted{1, true, []string{"1", "2", "3"}, []string{"3", "2", "1"}}, deleted{}}
+}
+
+func TestJudge(t *testing.T) {
+	l := judgetest.Lab(t, "cluster-smoke")
+	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
+	judgetest.Cut(t, l, history.Make(begin, good()...))
+	two := serves("v1")
+	two.Answers = map[string]string{"a": "v1 x", "b": "v1 x", "c": "v1 z"}
+	dead := serves("v2")
+	dead.Answers = map[string]string{"a": "v2 x", "b": "refused", "c": "v2 z"}
+	old := serves("v2")
+	old.Images = append(slices.Clone(old.Images), node.WebImage("v1"))
+	for i, bad := range map[int]any{0: two, 2: dead, 4: served{Version: "v1"}, 1: reflectors{[]string{"reflector_factory_go"}},
+		3: updated{load.Report{OK: 9, Failed: 1}, []string{"web-1"}, []string{"web-2"}},
+		5: rolledBack{Status: 500, Image: node.WebImage("v1"), ReplicaSets: 2},
+		7: restarted{1, true, []string{"1", "2", "3"}, []string{"3", "2", "4"}}, 8: deleted{[]string{"pods web-1"}}, 6: old} {
+		all := good()
+		all[i] = bad
+		judgetest.Judge(t, l, history.Make(begin, all...), labkit.Reproduced)
+		// Nothing comes after what is wrong.
+		judgetest.Judge(t, l, history.Make(begin, all[:i+1]...), labkit.Reproduced)
+	}
+	all := good()
+	all[3] = updated{load.Report{}, []string{"web-1"}, []string{"web-2"}}
+	judgetest.Judge(t, l, history.Make(begin, all...), labkit.Inconclusive)
+}

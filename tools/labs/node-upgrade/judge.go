@@ -1,0 +1,84 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeupgrade
+
+import (
+	"fmt"
+	"strings"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// planned is how many swaps there are to come.
+type planned struct{ Steps int }
+
+// swapped is what was seen around one swap of a kubelet.
+type swapped struct {
+	Step           int
+	What, Node, To string
+	// Before and After are the node's containers. Control is the one that had to be
+	// replaced.
+	Before, After kubeletlab.Snapshot
+	Control       string
+	// NoHostPort says why the host port of Control did not answer, "" if it did.
+	NoHostPort string
+	// Requests of the load and those that Failed; addresses Removed from Endpoints.
+	Requests, Failed, Removed int
+}
+
+var oracle = labkit.Oracle{
+	Text: []string{
+		"per swap: requests failed, addresses removed from Endpoints, containers recreated, the host port",
+		"control per swap: the image of a pod of its own is changed while the kubelet is down, and its container must be replaced; the kubelet must say of every pod that it compared it",
+		"a swap to v1.7.0 starts an old kubelet: addresses that it removes are counted and not judged, containers and requests are",
+	},
+	Judge: judge,
+}
+
+func judge(h *history.History) labkit.Result {
+	plan, rows := history.One[planned](h), history.Of[swapped](h)
+	if len(rows) != plan.Steps || plan.Steps == 0 {
+		return labkit.InconclusiveBecause("%d swaps of %d were seen", len(rows), plan.Steps)
+	}
+	facts := []string{fmt.Sprintf("%-42s %8s %6s %8s %9s %5s", "step", "requests", "failed", "removed", "recreated", "kept")}
+	var wrong []string
+	for i, r := range rows {
+		if r.Step != i+1 {
+			return labkit.InconclusiveBecause("swap %d is missing", i+1)
+		}
+		if r.Requests == 0 {
+			return labkit.InconclusiveBecause("swap %d: the load sent nothing", r.Step)
+		}
+		if b, a := r.Before[r.Control].ID, r.After[r.Control].ID; b == "" || a == "" || a == b {
+			return labkit.InconclusiveBecause("swap %d: the container whose image changed was not replaced: nothing says that containers were compared", r.Step)
+		}
+		d := kubeletlab.Compare(r.Before, r.After, func(k string, _ kubeletlab.Container) bool { return k != r.Control }) // sandboxes too
+		recreated := len(d.Recreated) + len(d.Gone)
+		if recreated+len(d.Kept) == 0 {
+			return labkit.InconclusiveBecause("swap %d: no container ran before it", r.Step)
+		}
+		facts = append(facts, fmt.Sprintf("%-42s %8d %6d %8d %9d %5d", fmt.Sprintf("%d. %s %s", r.Step, r.What, r.Node), r.Requests, r.Failed, r.Removed, recreated, len(d.Kept)))
+		add := func(n int, what string) {
+			if n > 0 {
+				wrong = append(wrong, fmt.Sprintf("step %d (%s %s): %d %s", r.Step, r.What, r.Node, n, what))
+			}
+		}
+		add(r.Failed, "requests failed")
+		add(recreated, "containers recreated")
+		if r.NoHostPort != "" {
+			add(1, fmt.Sprintf("host port lost (%s)", r.NoHostPort))
+		}
+		if r.To != old {
+			add(r.Removed, "addresses removed")
+		}
+	}
+	res := labkit.AbsentBecause("%d steps: no container recreated, no request failed, no address removed by the kubelet under test", plan.Steps)
+	if len(wrong) > 0 {
+		res = labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))
+	}
+	res.Facts = facts
+	return res
+}
