@@ -36,7 +36,9 @@ func startNamespaces(ctx context.Context, l *lab) error {
 			return err
 		}
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, isolated, "default", 30*time.Second, "is there", func(*kube.Object) (bool, error) { return true, nil }); err != nil {
+	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, isolated, "default", 60*time.Second, "has a token", func(o *kube.Object) (bool, error) {
+		return len(kube.Slice(o, "secrets")) > 0, nil
+	}); err != nil {
 		return err
 	}
 	// The hook makes the pod take its time, as a server with connections does.
@@ -71,7 +73,7 @@ func judgeNamespaces(ctx context.Context, l *lab) (outcome, error) {
 	}
 	took := map[string]time.Duration{}
 	for _, name := range []string{plain, isolated} {
-		if err := l.c.Client.WaitGone(ctx, kube.Namespaces, "", name, 60*time.Second); err != nil {
+		if err := l.c.Client.WaitGone(ctx, kube.Namespaces, "", name, 2*time.Minute); err != nil {
 			return outcome{}, err
 		}
 		took[name] = time.Since(begin)
@@ -85,7 +87,7 @@ func judgeNamespaces(ctx context.Context, l *lab) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	if took[plain] > 15*time.Second {
+	if took[plain] > 45*time.Second {
 		return outcome{}, fmt.Errorf("the namespace without pods took %v", took[plain])
 	}
 	ahead := pod.Time.Sub(policy.Time)

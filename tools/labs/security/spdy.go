@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -79,6 +80,7 @@ func (l *lab) echo(ctx context.Context, size int) error {
 	data := bytes.Repeat([]byte("0123456789abcde\n"), size/16)
 	cmd := exec.CommandContext(ctx, l.e.Stock(base, "kubectl").Path, "--kubeconfig="+l.c.APIServer.AdminKubeconfig, "--namespace="+ns,
 		"exec", "-i", "spdy", "--", "/labpod", "echo")
+	cmd.Env = append(os.Environ(), "HOME="+l.e.Path("")) // for its cache
 	cmd.Stdin = bytes.NewReader(data)
 	var errs strings.Builder
 	cmd.Stderr = &errs
