@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/kubeletlab"
 )
 
 const (
@@ -37,7 +39,7 @@ var spdy = row{
 	plan: []string{
 		"send data through kubectl exec and compare what comes back",
 		fmt.Sprintf("exec through the API server, and one SYN_STREAM that announces %d headers", announced),
-		fmt.Sprintf("oracle: by how much the kubelet's peak of resident memory (VmHWM) grows, %d MiB at most; absent: the stream to the kubelet was open, and it ended", spdyBound/mib),
+		fmt.Sprintf("oracle: by how much the kubelet's peak of resident memory (VmHWM) grows, %d MiB at most; absent: the kubelet has counted the frame", spdyBound/mib),
 		"kubectl exec once more",
 	},
 	start: func(ctx context.Context, l *lab) error {
@@ -61,11 +63,15 @@ func judgeSpdy(ctx context.Context, l *lab) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := l.announce(ctx); err != nil {
-		return outcome{}, err
-	}
-	to, err := l.peak(false)
-	if err != nil {
+	to := from
+	if err := l.announce(ctx, func(ctx context.Context) (bool, error) {
+		var err error
+		if to, err = l.peak(false); err != nil || to-from > spdyBound {
+			return err == nil, err
+		}
+		n, err := kubeletlab.Metric(ctx, l.node, "holdfast_spdy_frame_limits_refused_total")
+		return err == nil && n > 0, err
+	}); err != nil {
 		return outcome{}, err
 	}
 	if err := l.echo(ctx, mib); err != nil {
@@ -96,9 +102,9 @@ func (l *lab) echo(ctx context.Context, size int) error {
 	return nil
 }
 
-// announce opens an exec through the API server and sends the frame. It returns when the
-// kubelet has ended the connection.
-func (l *lab) announce(ctx context.Context) error {
+// announce opens an exec through the API server and sends the frame. It returns when read
+// says that the kubelet has read it; the connection itself stays, as the API server keeps it.
+func (l *lab) announce(ctx context.Context, read func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
 	api, err := url.Parse(l.c.APIServer.URL)
@@ -152,11 +158,7 @@ func (l *lab) announce(ctx context.Context) error {
 		return err
 	}
 	l.e.Step("sent a frame of %d bytes", frame.Len())
-	if _, err := io.Copy(io.Discard, r); err != nil && ctx.Err() == nil {
-		return nil // reset
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("the kubelet has not ended the connection: %w", err)
-	}
-	return nil
+	return wait.Until(ctx, "the kubelet has read the frame", 30*time.Second, func(ctx context.Context) (bool, error) {
+		return read(ctx)
+	})
 }
