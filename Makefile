@@ -14,56 +14,59 @@ H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools kubectl-holdfast source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
+.PHONY: all help tool tools kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
 	hash-oracle flags security vulncheck measure-build labs lab outcomes binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
-all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug leaves one fix out
+all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug N=number DB=FOLDER|URL"
 
-kubectl-holdfast: ## build what operators run, _output/bin/kubectl-holdfast; needs neither upstream nor a tree
+kubectl-holdfast: ## build the operators' program, _output/bin/kubectl-holdfast; needs no upstream source
 	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)
 
-tool: ## build the command that makes everything, _output/tools/holdfast
+endpoints-rules: ## build the webhook for Endpoints, _output/bin/endpoints-rules; needs no upstream source
+	@hack/build-tool.sh webhook ./endpoints-rules _output/bin/endpoints-rules $(MODFLAG)
+
+tool: ## build the build command, _output/tools/holdfast
 	@hack/build-tool.sh tools ./cmd/holdfast _output/tools/holdfast $(MODFLAG)
 
-tools: tool ## build that and the command that runs labs, _output/tools/lab
+tools: tool ## build that and the command that runs the labs, _output/tools/lab
 	@hack/build-tool.sh tools ./cmd/lab _output/tools/lab $(MODFLAG)
 
-binaries: tools ## build every binary that the labs run, stock and ours, old releases included
+binaries: tools ## build every binary that the labs run: stock and ours, also of old releases
 	@$(H) binaries
 
 source: tool ## write both source trees of BASE below _output/src
 	@$(H) source --variant ours && $(H) source --variant stock
 
-vendor: tool ## write what OFFLINE=1 builds from: vendor/ (or bases/BASE/vendor), tools/vendor and cmd/vendor
+vendor: tool ## write the folders from which OFFLINE=1 builds: vendor/ (or bases/BASE/vendor), tools/vendor, cmd/vendor
 	@$(H) vendor
 
-test: tools kubectl-holdfast install-test-packages ## everything CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
+test: tools kubectl-holdfast endpoints-rules install-test-packages ## run all that CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
 	@$(H) test
 
-check: tools install-test-packages source ## repository rules and our own unit tests only
-	@$(H) test --part rules,tools,unit,operators
+check: tools install-test-packages source ## run the repository's rules and our own unit tests only
+	@$(H) test --part rules,tools,unit,operators,webhook
 
 reproducible: all install-test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
 	@cd tools && HOLDFAST_REPRODUCIBLE=long go test -count=1 -v -timeout=3h ./internal/reproducible
 
-install-test-packages: ## install the Debian packages that the rules and unit tests miss (root)
+install-test-packages: ## install the Debian packages that the rules and unit tests need (root)
 	@hack/install-test-packages.sh
 
-upstream-tests: tool ## upstream's tests of everything the binaries link, stock against ours (long)
+upstream-tests: tool ## run upstream's tests of everything the binaries link, stock against ours (long)
 	@$(H) upstream-tests --set all
 
-upstream-tests-touched: tool ## upstream's tests of the packages that overlay or series touch
+upstream-tests-touched: tool ## run upstream's tests of the packages that overlay or series touch
 	@$(H) upstream-tests --set touched
 
 minus-one: tool ## build the product without each fix in turn (long)
 	@$(H) minus-one --how build $(MINUS)
 
-hash-oracle: tool kubectl-holdfast ## container hashes against the code of 1.6 to 1.9, N=10000000 random containers
+hash-oracle: tool kubectl-holdfast ## compare our container hashes with the code of 1.6 to 1.9, on N=10000000 random containers
 	@cd tools && go run ./cmd/container-hash-oracle -n $(or $(N),100000)
 
 flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md)
@@ -73,23 +76,24 @@ security: ## write docs/security.md and vex.json from security.json
 	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
 	@_output/tools/security write
 
-vulncheck: $(if $(DB),all) ## govulncheck on both binaries with the database DB=FOLDER|URL; it fails on what security.json does not explain
+vulncheck: $(if $(DB),all) ## run govulncheck on both binaries with the database DB=FOLDER|URL; fails on what security.json does not explain
 	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
 	@_output/tools/security vulncheck $(DB)
 
-measure-build: ## time and memory of building, for docs/design/build.md; COLD=1 with an empty build cache
+measure-build: ## measure time and memory of builds, for docs/design/build.md; COLD=1 with an empty build cache
 	@cd tools && go run ./cmd/measure-build $(if $(COLD),-cold)
 
-labs: tools kubectl-holdfast ## all labs in PROFILE
+labs: tools kubectl-holdfast endpoints-rules ## run all labs in PROFILE
 	@$(L) --all --profile $(PROFILE) --seed $(SEED)
 
-lab: tools kubectl-holdfast ## one lab: make lab LAB=cluster-smoke PROFILE=long
+lab: tools kubectl-holdfast endpoints-rules ## run one lab: make lab LAB=cluster-smoke PROFILE=long
 	@$(L) $(LAB) --profile $(PROFILE) --seed $(SEED)
 
-outcomes: tools ## take the labs' last outcomes into outcomes.json and README's track record
+outcomes: tools ## record the labs' last outcomes in outcomes.json, README's track record and docs/security.md (LAB=name: one lab)
 	@$(L) outcomes --write $(LAB)
+	@$(MAKE) --no-print-directory security
 
-up: tools ## a cluster of our binaries to try things on; prints its kubeconfig
+up: tools ## start a cluster of our binaries to try things on; prints its kubeconfig
 	@$(L) up
 
 down: tools ## stop that cluster
@@ -104,7 +108,7 @@ patches-extract: tool ## carry edits in _output/src/BASE/ours back into overlay 
 patches-normalise: tool ## rewrite patches in normal form
 	@$(H) patches normalise
 
-discard-edits: tool ## throw away edits in _output/src/BASE/ours
+discard-edits: tool ## discard edits in _output/src/BASE/ours
 	@$(H) discard-edits
 
 clean: ## remove everything generated but the vendor folders

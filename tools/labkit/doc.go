@@ -9,14 +9,17 @@
 // The kit is split by what it touches. Each package knows those before it only:
 //
 //	wait      to poll, bounded
-//	journal   what a run says and keeps: steps, facts, numbers, dumps
+//	metrics   a page of metrics
+//	history   observations as JSON lines
+//	journal   what a run says and keeps: steps, the history, facts, numbers, dumps
 //	process   a program as data, its health, its end
 //	machine   namespaces, network, cgroups, ports, what is left behind
-//	kube      certificates, etcd and the control plane; a client that records
+//	kube      certificates, etcd and the control plane; a client and a proxy that record
 //	node      dockerd and kubelet in namespaces of their own; a whole cluster
 //	load      HTTP requests
 //	labkit    Lab, and Env, which embeds what is above
-//	run       the runner, outcomes, the cluster of the command up
+//	judgetest what an oracle must do with less than a whole history
+//	run       the runner, outcomes, lab rejudge, the cluster of the command up
 //
 // # Words
 //
@@ -48,6 +51,7 @@
 //		"time"
 //
 //		"holdfast/tools/labkit"
+//		"holdfast/tools/labkit/history"
 //		"holdfast/tools/labkit/kube"
 //		"holdfast/tools/labkit/node"
 //	)
@@ -56,53 +60,78 @@
 //		labkit.Register(labkit.Lab{
 //			Name:    "replica-gone",
 //			Summary: "a deleted pod comes back under another name",
-//			Plan: func(p labkit.Profile) []string {
-//				return []string{"start etcd, apiserver and the controller manager under test",
-//					"create a ReplicationController and delete its pod",
-//					"oracle: the API must show a new pod within 30 s"}
-//			},
 //			Needs: []labkit.Binary{
 //				labkit.StockBinary("v1.9.11", "kube-apiserver"),
 //				labkit.BinaryUnderTest("v1.9.11", "kube-controller-manager"),
 //			},
-//			Run: run,
+//			Steps:  steps,
+//			Oracle: labkit.Oracle{Text: []string{"the API shows a new pod within 30 s"}, Judge: judge},
 //		})
 //	}
 //
-//	func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-//		c, err := e.StartCluster(ctx, node.ClusterConfig{
-//			APIServer:         &kube.APIServerConfig{Program: e.Stock("v1.9.11", "kube-apiserver")},
-//			ControllerManager: &kube.ControllerManagerConfig{Program: e.UnderTest("v1.9.11", "kube-controller-manager")},
-//			// Scheduler: …, Nodes: []node.Config{{Name: "node1", Kubelet: e.UnderTest("v1.9.11", "kubelet")}},
+//	type lab struct {
+//		e *labkit.Env
+//		c *node.Cluster
+//	}
+//
+//	// What steps record is a type with a name; it is the kind of its line.
+//	type replaced struct{ Was, Is string }
+//
+//	func steps(e *labkit.Env) []labkit.Step {
+//		l := &lab{e: e}
+//		return []labkit.Step{
+//			{Text: "start etcd, apiserver and the controller manager under test", Do: l.start},
+//			{Text: "create a ReplicationController and delete its pod", Do: l.replace},
+//			{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+//		}
+//	}
+//
+//	func (l *lab) start(ctx context.Context) (err error) {
+//		l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
+//			APIServer:         &kube.APIServerConfig{Program: l.e.Stock("v1.9.11", "kube-apiserver")},
+//			ControllerManager: &kube.ControllerManagerConfig{Program: l.e.UnderTest("v1.9.11", "kube-controller-manager")},
+//			// Scheduler: …, Nodes: []node.Config{{Name: "node1", Kubelet: l.e.UnderTest("v1.9.11", "kubelet")}},
 //		})
+//		return err // an error is always Inconclusive
+//	}
+//
+//	func (l *lab) replace(ctx context.Context) error {
+//		pods, err := l.c.Client.Record(ctx, kube.Pods, "default") // every event from now on, with its time
 //		if err != nil {
-//			return labkit.Result{}, err // an error is always Inconclusive
+//			return err
 //		}
-//		pods, err := c.Client.Record(ctx, kube.Pods, "default") // every event from now on, with its time
-//		if err != nil {
-//			return labkit.Result{}, err
-//		}
-//		e.Step("create the controller")
-//		if _, err := c.Client.CreateYAML(ctx, "default", rcYAML); err != nil {
-//			return labkit.Result{}, err
+//		if _, err := l.c.Client.CreateYAML(ctx, "default", rcYAML); err != nil {
+//			return err
 //		}
 //		first, err := pods.Wait(ctx, 30*time.Second, "the first pod", func(ev kube.RecordedEvent) bool {
 //			return ev.Type == "ADDED"
 //		})
 //		if err != nil {
-//			return labkit.Result{}, err
+//			return err
 //		}
-//		e.Step("delete pod %s", first.Object.GetName())
-//		if err := c.Client.Delete(ctx, kube.Pods, "default", first.Object.GetName()); err != nil {
-//			return labkit.Result{}, err
+//		o := replaced{Was: first.Object.GetName()}
+//		if err := l.c.Client.Delete(ctx, kube.Pods, "default", o.Was); err != nil {
+//			return err
 //		}
-//		_, err = pods.Wait(ctx, 30*time.Second, "another pod", func(ev kube.RecordedEvent) bool {
-//			return ev.Type == "ADDED" && ev.Object.GetName() != first.Object.GetName()
+//		next, err := pods.Wait(ctx, 30*time.Second, "another pod", func(ev kube.RecordedEvent) bool {
+//			return ev.Type == "ADDED" && ev.Object.GetName() != o.Was
 //		})
-//		if err != nil { // here the lack of a pod IS the incident, so it is a verdict and not an error
-//			return labkit.ReproducedBecause("no new pod within 30 s"), nil
+//		if ctx.Err() != nil {
+//			return err
 //		}
-//		return labkit.AbsentBecause("a new pod came"), nil
+//		if err == nil { // here the lack of a pod IS the incident, and is recorded too
+//			o.Is = next.Object.GetName()
+//		}
+//		l.e.Record(o)
+//		return nil
+//	}
+//
+//	func judge(h *history.History) labkit.Result {
+//		o := history.One[replaced](h)
+//		if o.Is == "" {
+//			return labkit.ReproducedBecause("no new pod within 30 s")
+//		}
+//		return labkit.AbsentBecause("pod %s came after %s", o.Is, o.Was)
 //	}
 //
 // # Rules for authors
@@ -120,6 +149,8 @@
 //   - Distinguish "the incident did not happen" from "I could not tell": before
 //     you answer Absent, prove that the trigger happened (the pod ran, the
 //     kubelet did restart, the watch did close). Else return an error.
+//   - Judge looks at the history only. Give it a test with good, bad and cut
+//     histories (package judgetest), so that less than it needs is never Absent.
 //   - Take chance from Env.Rand only; it is seeded by --seed.
 //   - Start processes with Env.Start or the component helpers, undo everything
 //     else in Env.OnStop; both are undone in reverse order on every way out.

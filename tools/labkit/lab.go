@@ -16,6 +16,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit/journal"
 )
 
 // Verdict is a lab's answer for one variant.
@@ -28,6 +29,11 @@ const (
 	Absent Verdict = "absent"
 	// Inconclusive: the lab itself failed.
 	Inconclusive Verdict = "inconclusive"
+
+	// Passed and Failed are the answers of a check (see Lab.Check): there is no
+	// incident that could be reproduced or absent.
+	Passed Verdict = "passed"
+	Failed Verdict = "failed"
 )
 
 // Profile chooses how much a lab does.
@@ -65,6 +71,13 @@ type Result struct {
 	Verdict Verdict
 	Why     string   // one line: what the oracle saw
 	Facts   []string // further numbers worth printing
+	// Numbers are what was measured, for the outcome.
+	Numbers []journal.Number
+}
+
+// Measure adds a number; unit is "s", "ms", "bytes", … or, for a count, "".
+func (r *Result) Measure(name string, value float64, unit string) {
+	r.Numbers = append(r.Numbers, journal.Number{Name: name, Value: value, Unit: unit})
 }
 
 // ReproducedBecause says that the oracle saw the incident.
@@ -75,6 +88,16 @@ func ReproducedBecause(format string, a ...any) Result {
 // AbsentBecause says that the trigger was there and the incident was not.
 func AbsentBecause(format string, a ...any) Result {
 	return Result{Verdict: Absent, Why: fmt.Sprintf(format, a...)}
+}
+
+// PassedBecause says that the check found everything as it must be.
+func PassedBecause(format string, a ...any) Result {
+	return Result{Verdict: Passed, Why: fmt.Sprintf(format, a...)}
+}
+
+// FailedBecause says what the check found wrong.
+func FailedBecause(format string, a ...any) Result {
+	return Result{Verdict: Failed, Why: fmt.Sprintf(format, a...)}
 }
 
 // InconclusiveBecause says that the lab could not tell.
@@ -164,6 +187,21 @@ func (l *Lab) Use(gates, slugs []string) { l.gates, l.slugs = gates, slugs }
 // DefaultExpect is what a variant must answer unless the lab overrides it.
 var DefaultExpect = map[Variant]Verdict{Stock: Reproduced, Ours: Absent, GateOff: Reproduced}
 
+// CheckExpect is what a variant of a check must answer unless the lab overrides it.
+var CheckExpect = map[Variant]Verdict{Stock: Passed, Ours: Passed, GateOff: Failed}
+
+// Check says whether the lab shows no incident: its room is below checks/, and it
+// answers Passed or Failed.
+func (l *Lab) Check() bool { return strings.HasPrefix(l.Home(), "checks/") }
+
+// Answers are the verdicts that the lab may give.
+func (l *Lab) Answers() []Verdict {
+	if l.Check() {
+		return []Verdict{Passed, Failed, Inconclusive}
+	}
+	return []Verdict{Reproduced, Absent, Inconclusive}
+}
+
 // Expected is the verdict that v must have; "" if it cannot be run. Ours without
 // a slug that the lab shows answers as ours with the gates off.
 func (l *Lab) Expected(v Variant) Verdict {
@@ -175,6 +213,9 @@ func (l *Lab) Expected(v Variant) Verdict {
 			return l.Expected(GateOff)
 		}
 		return l.Expected(Ours)
+	}
+	if l.Check() {
+		return CheckExpect[v]
 	}
 	return DefaultExpect[v]
 }

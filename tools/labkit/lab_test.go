@@ -11,6 +11,7 @@ import (
 
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit/journal"
 )
 
 // TestExpand: a name is a lab's, else a room's, else left for Find.
@@ -144,5 +145,14 @@ func TestBinaries(t *testing.T) {
 		if _, err := NewBinaries("/repo", []string{bad}); err == nil {
 			t.Errorf("accepted %q", bad)
 		}
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	r := AbsentBecause("all is well")
+	r.Measure("requests", 7, "")
+	r.Measure("gap", 0.5, "s")
+	if want := []journal.Number{{Name: "requests", Value: 7}, {Name: "gap", Value: 0.5, Unit: "s"}}; !slices.Equal(r.Numbers, want) {
+		t.Errorf("numbers %v, want %v", r.Numbers, want)
 	}
 }

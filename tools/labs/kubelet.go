@@ -6,6 +6,7 @@ package labs
 import (
 	_ "holdfast/tools/labs/checkpoint-compat"
 	_ "holdfast/tools/labs/checks/kubelet-cpu"
+	_ "holdfast/tools/labs/checks/security-use"
 	_ "holdfast/tools/labs/checks/upgrade-runbook"
 	_ "holdfast/tools/labs/container-hash-compat"
 	_ "holdfast/tools/labs/node-upgrade"

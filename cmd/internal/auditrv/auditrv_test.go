@@ -774,7 +774,7 @@ func TestCommand(t *testing.T) {
 			"2018-01-10T12:01:00.008Z back   resourceVersion=35, after a watch from 500 (1m0s before)", "1 watch(es) restart from the past"}, nil},
 		{"status on request", []string{"--exit-code", plain}, nil, 1, []string{"FOUND"}, []string{"restart from the past"}},
 		{"nothing", []string{"--exit-code", nothing}, nil, 0, []string{"1 restarts of a watch", "no watch restarts from the past"}, nil},
-		{"empty", []string{empty}, nil, 0, []string{"it says nothing"}, nil},
+		{"empty", []string{empty}, nil, 0, []string{"so it shows nothing"}, nil},
 		{"gzip", []string{zipped}, nil, 0, []string{"FOUND: services", "1 went back"}, nil},
 		{"standard input", []string{"-"}, good, 0, []string{"FOUND: services"}, nil},
 		{"JSON", []string{"-o", "json", plain}, nil, 0, []string{`"restarts":2`, `"badLines":0`, `"kind":"back"`, `"from":"35","before":"500"`, `"resource":"services"`}, nil},

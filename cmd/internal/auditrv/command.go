@@ -23,20 +23,21 @@ func Command() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "audit-rv FILE...",
-		Short: "The clients whose watches restart from the past, by the audit log",
+		Short: "The clients whose watches restart from the past, according to the audit log",
 		Long: `Read audit logs of a kube-apiserver and name the clients and resources whose watches
 restart from a resourceVersion that they had passed.
 
-FILE has JSON, one event a line, also gzip, also as docker logs it; - is standard
-input. Give all rotated files of all the apiservers at once, in any order. Level
-Metadata is enough.
+FILE has JSON with one event on each line, plain or gzip, also as docker logs it; -
+is standard input. Name all rotated files of all apiservers at once, in any order.
+The audit level Metadata is enough.
 
   back    a watch starts before the one that it continues: a proof
   stale   a watch starts before an object whose creation the client had seen: a proof
-  repeat  a watch starts where the last one did though an object was updated: a hint
+  repeat  a watch starts where the last one did, though an object was updated: a hint
 
-Exit status 0 if the logs were read, whatever was found (see --exit-code); 1 if a file
-cannot be read or has lines that are no audit events, after all the rest was read.`,
+Exit status: 0 if all logs were read, whatever was found (see --exit-code); 1 if a
+file cannot be read or has lines that are not audit events. All the rest is read
+first.`,
 		Example: `  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
   docker logs kube-apiserver 2>/dev/null | kubectl-holdfast audit-rv -o json -`,
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -88,7 +89,7 @@ cannot be read or has lines that are no audit events, after all the rest was rea
 		},
 	}
 	output.Flag(cmd, &format, "one object with everything that was found")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "end with status 1 if a watch provably restarts from the past")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 1 if a watch provably restarts from the past")
 	return cmd
 }
 

@@ -226,7 +226,7 @@ func (l *Log) line(line []byte) error {
 		return err
 	}
 	if len(r.verb) == 0 || len(r.requestURI) == 0 {
-		return errors.New(`no audit event: it has no "verb" or no "requestURI"`)
+		return errors.New(`not an audit event: "verb" or "requestURI" is missing`)
 	}
 	l.Events++
 	if r.stageTimestamp == nil {

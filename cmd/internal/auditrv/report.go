@@ -48,7 +48,7 @@ func (l *Log) Report(w io.Writer, results []*Result) {
 	case hints > 0:
 		fmt.Fprintf(w, "\nno watch provably restarts from the past; %d hint(s), which no-op updates explain too\n", hints)
 	case l.Restarts == 0:
-		fmt.Fprintln(w, "no watch was restarted in this log: it says nothing")
+		fmt.Fprintln(w, "no watch was restarted in this log, so it shows nothing")
 	default:
 		fmt.Fprintln(w, "no watch restarts from the past")
 	}

@@ -31,7 +31,7 @@ func fields(b []byte, f func(key, value []byte)) error {
 			return errCut
 		}
 		if b[i] != '"' {
-			return fmt.Errorf("byte %d: %q where the name of a field is to be", i+1, b[i])
+			return fmt.Errorf("byte %d: %q where a field's name is expected", i+1, b[i])
 		}
 		j, err := skip(b, i)
 		if err != nil {
@@ -42,7 +42,7 @@ func fields(b []byte, f func(key, value []byte)) error {
 			return errCut
 		}
 		if b[i] != ':' {
-			return fmt.Errorf("byte %d: %q where a colon is to be", i+1, b[i])
+			return fmt.Errorf("byte %d: %q where a colon is expected", i+1, b[i])
 		}
 		i = space(b, i+1)
 		if j, err = skip(b, i); err != nil {
@@ -58,7 +58,7 @@ func fields(b []byte, f func(key, value []byte)) error {
 		case ',':
 			i = space(b, i+1)
 		default:
-			return fmt.Errorf("byte %d: %q where a comma or the end of the object is to be", i+1, b[i])
+			return fmt.Errorf("byte %d: %q where a comma or the end of the object is expected", i+1, b[i])
 		}
 	}
 }
@@ -112,7 +112,7 @@ func skip(b []byte, i int) (int, error) {
 		j++
 	}
 	if !json.Valid(b[i:j]) {
-		return 0, fmt.Errorf("byte %d: %.20q is no JSON value", i+1, b[i:j])
+		return 0, fmt.Errorf("byte %d: %.20q is not a JSON value", i+1, b[i:j])
 	}
 	return j, nil
 }

@@ -19,13 +19,13 @@ import (
 )
 
 const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
-release. They read files and standard input only: none talks to a cluster.
+release. They read files and standard input only and never talk to a cluster.
 
-Installed on PATH as kubectl-holdfast it is also "kubectl holdfast".
+Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 
 Exit status: 0, everything was answered; 1, something could not be read or
-answered, after the rest was, or a condition that was asked for does not hold;
-2, wrong usage, and nothing was read.`
+answered (everything else was), or a requested condition does not hold; 2, wrong
+usage, and nothing was read.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
   kubectl get deployments -A -o yaml | kubectl-holdfast pod-template-hash -
@@ -52,7 +52,7 @@ func Command() *cobra.Command {
 					names = append(names, c.Name())
 				}
 			}
-			return exit.Usagef("there is no command %q: there are %s", args[0], strings.Join(names, ", "))
+			return exit.Usagef("unknown command %q: use one of %s", args[0], strings.Join(names, ", "))
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })

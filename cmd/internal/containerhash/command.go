@@ -20,7 +20,7 @@ import (
 
 const files = `FILE is JSON or YAML, or - for standard input: pods as the API server returns them
 (kubectl get pods -o json), single, as a list or as several documents, or objects
-{"id": …, "spec": {container}}. Each container is answered by itself.`
+{"id": …, "spec": {container}}. Each container gets its own answer.`
 
 const modes = `--mode proto (the default) decodes a container as a kubelet gets it from the API: JSON,
 then a protobuf round trip. --mode json leaves out the round trip.`
@@ -43,26 +43,27 @@ func Command() *cobra.Command {
 		Use:   "container-hash FILE...",
 		Short: "The hash that each release's kubelet records for a container",
 		Long: `Print the hash that the kubelets of each release from 1.6 to 1.36 record for a
-container, which is what they compare to tell whether its spec has changed.
+container. A kubelet compares this hash to detect a changed spec.
 
 ` + files + `
 
-The hash is the container's label io.kubernetes.container.hash, in hexadecimal, and
-in decimal in events. A release that does not know a field which the spec sets
-records a hash without it; that is not one of this spec, and is not shown.
+The hash is in the container's label io.kubernetes.container.hash, in hexadecimal;
+events have it in decimal. If the spec sets a field that a release does not know, the
+release records a hash without that field. Such a hash is not a hash of this spec, so
+it is not shown.
 
 ` + modes + `
-A pod from a file on the node is defaulted before; give it as the API shows it.
+Kubelets apply defaults to a pod from a file on the node first: give such a pod as
+the API shows it.
 
-Exit status 1 if a container, or a container in one of the releases, cannot be
-answered.`,
+Exit status 1 if the hash of a container cannot be told, in one release or in all.`,
 		Example: `  kubectl get pod web -o json | kubectl-holdfast container-hash -
   kubectl get pods -A -o json | kubectl-holdfast container-hash --release 1.7,1.9 -o json -`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, o.hashes) },
 	}
 	o.flags(cmd)
-	output.Flag(cmd, &o.format, "one object for each container, one a line")
+	output.Flag(cmd, &o.format, "one object for each container, each on a line")
 	cmd.AddCommand(explainCommand())
 	return cmd
 }
@@ -72,14 +73,13 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --recorded HASH FILE...",
 		Short: "Which release's kubelet recorded a hash",
-		Long: `Say which releases record the given hash for a container, or what was tried and
-which fields stand in the way.
+		Long: `Tell which releases record the given hash for a container. If none does, tell what
+was tried and which fields prevent an answer.
 
 ` + files + `
 
---recorded takes the number as it is in the label io.kubernetes.container.hash
-(hexadecimal) and as it is in events (decimal); if it can be read both ways, both are
-tried.
+--recorded takes the number as in the label io.kubernetes.container.hash
+(hexadecimal) or as in events (decimal). If it can be read both ways, both are tried.
 
 ` + modes,
 		Example: `  docker inspect --format '{{index .Config.Labels "annotation.io.kubernetes.container.hash"}}' CONTAINER
@@ -93,8 +93,8 @@ tried.
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().StringVar(&o.recorded, "recorded", "", "the hash that is in the label or the event")
-	output.Flag(cmd, &o.format, "one object for each container, one a line")
+	cmd.Flags().StringVar(&o.recorded, "recorded", "", "the hash from the label or the event")
+	output.Flag(cmd, &o.format, "one object for each container, each on a line")
 	return cmd
 }
 
@@ -128,7 +128,7 @@ func (o *options) run(cmd *cobra.Command, args []string, do func(w *bufio.Writer
 		return exit.Usagef("name a FILE, or - for standard input")
 	}
 	if o.mode != "proto" && o.mode != "json" {
-		return exit.Usagef("--mode is %q, want proto or json", o.mode)
+		return exit.Usagef("--mode is %q: use proto or json", o.mode)
 	}
 	var err error
 	if o.set, err = All(); err != nil {
@@ -183,7 +183,7 @@ func (o *options) run(cmd *cobra.Command, args []string, do func(w *bufio.Writer
 	}
 	switch {
 	case o.failed > 0:
-		return exit.Failedf("%d of what was to be answered could not be, see above", o.failed)
+		return exit.Failedf("%d questions could not be answered: see above", o.failed)
 	case o.found == 0 && o.container != "":
 		return exit.Failedf("no container %q in what was read", o.container)
 	}
@@ -197,7 +197,7 @@ func containersOf(obj manifest.Object) ([]container, error) {
 		return nil, errors.New(`no "spec": give a pod, or {"id": …, "spec": {container}}`)
 	}
 	if _, isTemplate := spec["template"].(map[string]any); isTemplate {
-		return nil, errors.New("a template is not what a kubelet hashes, for admission adds to it, such as the mount of the token: give its pods")
+		return nil, errors.New("a kubelet does not hash a template: admission adds to it, for example the mount of the token; give its pods")
 	}
 	_, isPod := spec["containers"].([]any)
 	if kind := obj.String("kind"); kind != "" && (kind != "Pod" || !isPod) {

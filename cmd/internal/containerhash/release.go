@@ -93,7 +93,7 @@ func (s *Set) Find(names []string) ([]*Release, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("release %q is not known: there are 1.%d to 1.%d", n, First, Last)
+			return nil, fmt.Errorf("release %q is unknown: use 1.%d to 1.%d", n, First, Last)
 		}
 	}
 	return out, nil

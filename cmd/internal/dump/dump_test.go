@@ -78,7 +78,7 @@ func TestErrors(t *testing.T) {
 		`{"q":"1x"}`:                         `q: quantity "1x": digits with a suffix`,
 		`{"q":"1e99999999999"}`:              `the exponent is no number of 32 bits`,
 		`{"q":"12345678901234567890e2e9"}`:   `the exponent is no number`,
-		`{"q":"12345678901234567890e99999"}`: "the exponent is beyond what this program writes out",
+		`{"q":"12345678901234567890e99999"}`: "the exponent is too large for this program",
 		`{"list":[{"q":"x"}]}`:               `list[0].q: quantity "x"`,
 	} {
 		for _, print := range []func(any, Layout) ([]byte, error){n.Spew, n.JSON} {

@@ -126,7 +126,7 @@ func parseQuantity(s string) (quantity, error) {
 	}
 	if unscaled.Sign() != 0 {
 		if q.decScale < -maxExponent || q.decScale > maxExponent {
-			return quantity{}, fmt.Errorf("quantity %q: the exponent is beyond what this program writes out", s)
+			return quantity{}, fmt.Errorf("quantity %q: the exponent is too large for this program", s)
 		}
 		q.round(9)
 	}
@@ -319,7 +319,7 @@ func (l Layout) quantity(v any) (string, error) {
 		if l.Milli {
 			exact := quantity{dec: new(big.Int).Set(q.dec), decScale: q.decScale}
 			if exact.round(3); q.compareTo(exact) != 0 || q.dec.Sign() <= 0 || q.compare(maxQuantity) > 0 {
-				return "", fmt.Errorf("quantity %q: how a negative one, one with more than 3 digits after the point or one beyond an int64 is dumped is not known", fmt.Sprint(v))
+				return "", fmt.Errorf("quantity %q: the dump of a negative one, one with more than 3 digits after the point or one beyond an int64 is not known", fmt.Sprint(v))
 			}
 			q.dec, q.decScale = exact.dec, 3
 		}
@@ -378,7 +378,7 @@ func (l Layout) decQuantity(v any) (string, error) {
 		return "", err
 	}
 	if a.negative {
-		return "", fmt.Errorf("quantity %q: how a negative one is dumped is not known", s)
+		return "", fmt.Errorf("quantity %q: the dump of a negative one is not known", s)
 	}
 	n, ok := new(big.Int).SetString(strings.TrimPrefix(strings.Replace(a.number, ".", "", 1), "+"), 10)
 	if !ok {
@@ -391,7 +391,7 @@ func (l Layout) decQuantity(v any) (string, error) {
 		exact.decScale -= a.exponent
 	}
 	if exact.decScale < -maxExponent || exact.decScale > maxExponent {
-		return "", fmt.Errorf("quantity %q: the exponent is beyond what this program writes out", s)
+		return "", fmt.Errorf("quantity %q: the exponent is too large for this program", s)
 	}
 	rounded := quantity{dec: new(big.Int).Set(n), decScale: exact.decScale}
 	if rounded.round(3); rounded.compareTo(exact) != 0 {

@@ -30,7 +30,7 @@ func (f *Format) String() string { return string(*f) }
 // Set refuses what is no format.
 func (f *Format) Set(s string) error {
 	if s != string(Table) && s != string(JSON) {
-		return exit.Usagef("it is table or json")
+		return exit.Usagef("use table or json")
 	}
 	*f = Format(s)
 	return nil

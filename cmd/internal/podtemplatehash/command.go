@@ -19,7 +19,7 @@ import (
 
 const files = `FILE is JSON or YAML as the API server returns it (kubectl get -o json), or - for
 standard input: a Deployment, ReplicaSet, DaemonSet or pod template, a list of
-them, or several documents. Each object is answered by itself.`
+them, or several documents. Each object gets its own answer.`
 
 // options are the flags of all three commands.
 type options struct {
@@ -43,12 +43,12 @@ template: without a collision count, and with the counts 0, 1, ….
 
 ` + files + `
 
-For a Deployment it is the label pod-template-hash of its ReplicaSets and pods; for
-a ReplicaSet that of its Deployment, so its own label is left out. For a DaemonSet it
-is the label controller-revision-hash of its pods, from 1.7 on. A StatefulSet has
-none: its revisions are named by a checksum of other text.
+For a Deployment the hash is the label pod-template-hash of its ReplicaSets and pods.
+For a ReplicaSet it is the hash of its Deployment, without the ReplicaSet's own label.
+For a DaemonSet it is the label controller-revision-hash of its pods, from 1.7 on. A
+StatefulSet has none: a checksum of other text names its revisions.
 
-Exit status 1 if an object, or an object in one of the releases, cannot be hashed.`,
+Exit status 1 if an object cannot be hashed, in one release or in all.`,
 		Example: `  kubectl get deployment web -o json | kubectl-holdfast pod-template-hash -
   kubectl get deployments,daemonsets -A -o yaml | kubectl-holdfast pod-template-hash --release 1.9 -o json -`,
 		Args: cobra.ArbitraryArgs,
@@ -56,8 +56,8 @@ Exit status 1 if an object, or an object in one of the releases, cannot be hashe
 	}
 	o.releaseFlag(cmd)
 	cmd.Flags().IntVar(&o.counts, "counts", 2, "print the hash with collision counts up to this one")
-	cmd.Flags().BoolVar(&o.dump, "dump", false, "print the text that is hashed, too")
-	output.Flag(cmd, &o.format, "one object for each that is read, one a line")
+	cmd.Flags().BoolVar(&o.dump, "dump", false, "also print the text that is hashed")
+	output.Flag(cmd, &o.format, "one object for each object read, each on a line")
 	cmd.AddCommand(collideCommand(), oddsCommand())
 	return cmd
 }
@@ -73,7 +73,7 @@ func (o *options) releaseFlag(cmd *cobra.Command) {
 
 func (o *options) tagFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.container, "container", "", "the container whose image's tag changes (default: the first)")
-	cmd.Flags().StringVar(&o.tags, "tags", "", "file with a tag a line, or - for standard input")
+	cmd.Flags().StringVar(&o.tags, "tags", "", "file with one tag on each line, or - for standard input")
 	cmd.Flags().StringVar(&o.pattern, "pattern", "", "tags as a pattern: v1.{0..99}.{0..999}, {2016..2017}{01..12}")
 }
 
@@ -81,9 +81,9 @@ func collideCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "collide (--tags LIST | --pattern P) FILE...",
-		Short: "The pairs of image tags whose templates have one hash",
-		Long: `Print the pairs of tags, out of a list or a pattern, with which a template has one
-hash, so that a Deployment which changes from one to the other collides.
+		Short: "The pairs of image tags whose templates have the same hash",
+		Long: `Print the pairs of tags, from a list or a pattern, that give a template the same hash.
+A Deployment that changes from one to the other collides.
 
 ` + files,
 		Example: `  kubectl get deployment web -o json |
@@ -92,8 +92,8 @@ hash, so that a Deployment which changes from one to the other collides.
 	}
 	o.releaseFlag(cmd)
 	o.tagFlags(cmd)
-	cmd.Flags().IntVar(&o.limit, "limit", 10, "print at most so many pairs for each release")
-	output.Flag(cmd, &o.format, "one object for each object and release, one a line")
+	cmd.Flags().IntVar(&o.limit, "limit", 10, "print at most this many pairs for each release")
+	output.Flag(cmd, &o.format, "one object for each object and release, each on a line")
 	return cmd
 }
 
@@ -102,9 +102,9 @@ func oddsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "odds (--tags LIST | --pattern P) FILE...",
 		Short: "How often a Deployment that is released N times meets a collision",
-		Long: `Print how often a Deployment that is released N times, with different tags out of a
-list or a pattern, meets a collision at least once: by drawing, and by the number of
-pairs that collide.
+		Long: `Print how often a Deployment that is released N times, with different tags from a
+list or a pattern, meets at least one collision: by random draws, and computed from
+the number of colliding pairs.
 
 ` + files,
 		Example: `  kubectl-holdfast pod-template-hash odds --draws 50,100 --pattern 'v1.{0..99}.{0..99}' web.json`,
@@ -112,9 +112,9 @@ pairs that collide.
 	}
 	o.tagFlags(cmd)
 	cmd.Flags().StringVar(&o.draws, "draws", "32,50,100", "how many times it is released, comma separated")
-	cmd.Flags().IntVar(&o.trials, "trials", 10000, "how often so many tags are drawn")
+	cmd.Flags().IntVar(&o.trials, "trials", 10000, "how many times the tags are drawn")
 	cmd.Flags().Int64Var(&o.seed, "seed", 1, "seed of the draws")
-	output.Flag(cmd, &o.format, "one object for each object and release, one a line")
+	output.Flag(cmd, &o.format, "one object for each object and release, each on a line")
 	return cmd
 }
 
@@ -192,7 +192,7 @@ func (o *options) run(cmd *cobra.Command, args []string, do withTags) error {
 		return err
 	}
 	if failed > 0 {
-		return exit.Failedf("%d of what was to be answered could not be, see above", failed)
+		return exit.Failedf("%d questions could not be answered: see above", failed)
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func (o *options) template(notes io.Writer, obj manifest.Object, releases []*Rel
 	}
 	for _, r := range releases {
 		if missing := r.Missing(template); len(missing) > 0 {
-			fmt.Fprintf(notes, "note: %s, %s: not as the API server returns it, which fills in %s; the controller's hash is another\n", obj.Name(), r.Name, strings.Join(missing, ", "))
+			fmt.Fprintf(notes, "note: %s, %s: not as the API server returns it: it would fill in %s, so the controller's hash is different\n", obj.Name(), r.Name, strings.Join(missing, ", "))
 		}
 	}
 	return template, nil
@@ -370,7 +370,7 @@ func (o *options) readTags(stdin io.Reader) ([]string, error) {
 		return nil, fmt.Errorf("%s: %w", o.tags, err)
 	}
 	if len(tags) == 0 {
-		return nil, fmt.Errorf("%s: no tags; write one a line", o.tags)
+		return nil, fmt.Errorf("%s: no tags: write one on each line", o.tags)
 	}
 	return tags, nil
 }

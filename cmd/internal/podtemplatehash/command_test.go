@@ -243,7 +243,7 @@ func TestUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no such file":                  {"nosuch.json"},
 		"no container":                  {"collide", "--container", "x", "--pattern", "a", manifests + "web.json"},
-		"/dev/null: no tags; write one": {"collide", "--tags", "/dev/null", manifests + "web.json"},
+		"/dev/null: no tags: write one": {"collide", "--tags", "/dev/null", manifests + "web.json"},
 	} {
 		_, notes, err := runWith("", args...)
 		if exit.Code(err) != exit.Failed || !strings.Contains(notes+err.Error(), want) {

@@ -101,7 +101,7 @@ func (r *Release) initContainers(template map[string]any) error {
 	annotations, _ := metadata["annotations"].(map[string]any)
 	for _, a := range []string{"pod.alpha.kubernetes.io/init-containers", "pod.beta.kubernetes.io/init-containers"} {
 		if _, ok := annotations[a]; ok && r.Name != "1.2" {
-			return fmt.Errorf("Kubernetes %s: metadata.annotations: %s becomes a field there, and how it is dumped is not known", r.Name, a)
+			return fmt.Errorf("Kubernetes %s: metadata.annotations: %s becomes a field there, and its dump is not known", r.Name, a)
 		}
 	}
 	return nil

@@ -20,18 +20,17 @@ func Command() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "predecessor [--root-dir DIR] [METRICS...]",
-		Short: "Which kubelet ours takes for the one before it",
-		Long: `Print which kubelet our kubelet takes for the one before it, and so for which
-kubelet it writes: the release whose hash new containers record, and whether new
-sandbox checkpoints are written so that 1.7 can read them (with all feature gates at
-their defaults).
+		Short: "Which kubelet ours replaced on a node",
+		Long: `Print which kubelet our kubelet replaced on a node, and for which kubelet it writes:
+the release whose hash new containers record, and whether 1.7 can read new sandbox
+checkpoints (with all feature gates at their defaults).
 
-METRICS is what /metrics of a kubelet answers, in a file, or - for standard input.
---root-dir reads the files in a kubelet's root directory instead; it serves while the
-kubelet is down, and does not know what the kubelet sees in containers.
+METRICS is a file with the answer of a kubelet's /metrics, or - for standard input.
+--root-dir reads the files in a kubelet's root directory instead. It works while the
+kubelet is down, but does not know what the kubelet sees in containers.
 
-Exit status 1 if a file cannot be read, is not of a kubelet of ours, or has content
-that the kubelet ignores.`,
+Exit status 1 if a file cannot be read, does not come from a kubelet of ours, or has
+content that the kubelet ignores.`,
 		Example: `  kubectl get --raw /api/v1/nodes/node1/proxy/metrics | kubectl-holdfast predecessor -
   kubectl-holdfast predecessor --root-dir /var/lib/kubelet -o json`,
 		Args: cobra.ArbitraryArgs,

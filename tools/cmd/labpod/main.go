@@ -12,6 +12,8 @@
 //	/labpod fill FILE BYTES   append so many zeroes to a file, then wait for ever
 //	/labpod print BYTES       print so many bytes
 //	/labpod echo              copy standard input to standard output
+//	/bin/tar cf - FILE        what kubectl cp runs in a container: one file to
+//	/bin/tar xf - [-C DIR]    and from an archive; with other words it is /labpod
 //
 // serve listens on LABPOD_LISTEN (default ":8080", a comma-separated list) and
 // answers
@@ -22,6 +24,7 @@
 //	/slow?d=2s   200 after that time
 //	/set?ready=false&live=false   change the answers
 //	/exit?code=3 exit
+//	/bytes?n=10&chunked=true&code=500   so many bytes, with their number or in chunks
 //
 // LABPOD_READY_FILE, if set, exists exactly while /ready answers 200, for exec
 // probes. LABPOD_EXIT_AFTER and LABPOD_EXIT_CODE end the process by itself.
@@ -50,7 +53,11 @@ func main() {
 		pause()
 		return
 	}
-	if err := command(os.Args[1:]); err != nil {
+	run := command
+	if filepath.Base(os.Args[0]) == "tar" && isTar(os.Args[1:]) {
+		run = tarCommand
+	}
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "labpod:", err)
 		os.Exit(1)
 	}
@@ -91,9 +98,6 @@ func command(args []string) error {
 			return err
 		}
 		return sleep("")
-	case "echo":
-		_, err := io.Copy(os.Stdout, os.Stdin)
-		return err
 	case "print":
 		n, err := strconv.Atoi(arg(1))
 		if err != nil {
@@ -102,6 +106,9 @@ func command(args []string) error {
 		for line := []byte(strings.Repeat("x", 1023) + "\n"); n > 0 && err == nil; n -= len(line) {
 			_, err = os.Stdout.Write(line[:min(n, len(line))])
 		}
+		return err
+	case "echo":
+		_, err := io.Copy(os.Stdout, os.Stdin)
 		return err
 	}
 	return fmt.Errorf("unknown command %q", args[0])
@@ -246,6 +253,7 @@ func serve() error {
 			live.Store(v == "true")
 		}
 	})
+	mux.HandleFunc("/bytes", bytesOf)
 	mux.HandleFunc("/exit", func(w http.ResponseWriter, r *http.Request) {
 		code, _ := strconv.Atoi(r.FormValue("code"))
 		time.AfterFunc(50*time.Millisecond, func() { os.Exit(code) })

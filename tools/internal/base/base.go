@@ -165,7 +165,7 @@ func Default(root string) (string, error) {
 		}
 	}
 	if len(found) != 1 {
-		return "", exit.Preconditionf("bases/*/base.json: %q say \"default\": true; one of them does", found)
+		return "", exit.Preconditionf("bases/*/base.json: %q say \"default\": true; exactly one of them must", found)
 	}
 	return found[0], nil
 }
@@ -180,10 +180,10 @@ func (b *Base) validate(name string) error {
 		}
 	}
 	if !strings.HasPrefix(b.Sum, "h1:") {
-		return fmt.Errorf(`"sum" is %q: it wants the module's "h1:" sum`, b.Sum)
+		return fmt.Errorf(`"sum" is %q: it must be the module's "h1:" sum`, b.Sum)
 	}
 	if b.Mode != ModeModule && b.Mode != ModeGOPATH {
-		return fmt.Errorf(`"mode" is %q: it is %q or %q`, b.Mode, ModeModule, ModeGOPATH)
+		return fmt.Errorf(`"mode" is %q: use %q or %q`, b.Mode, ModeModule, ModeGOPATH)
 	}
 	if b.Series["toolchain"] == "" {
 		return fmt.Errorf(`"series" has no "toolchain"`)

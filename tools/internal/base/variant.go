@@ -66,11 +66,11 @@ func (v Variant) Dir() string {
 func ParseVariant(s string) (Variant, error) {
 	f := strings.Fields(s)
 	if len(f) == 0 {
-		return "", exit.Usagef("no variant is named: it is %s, %s or \"%s -SLUG\"", Stock, Ours, Ours)
+		return "", exit.Usagef("no variant is named: use %s, %s or \"%s -SLUG\"", Stock, Ours, Ours)
 	}
 	for _, m := range f[1:] {
 		if !strings.HasPrefix(m, "-") || m == "-" {
-			return "", exit.Usagef("variant %q: after the name come slugs with a dash before them, as in \"%s -SLUG\"", s, Ours)
+			return "", exit.Usagef("variant %q: write slugs after the name, each with a dash before it, as in \"%s -SLUG\"", s, Ours)
 		}
 		f[0] += " " + m
 	}

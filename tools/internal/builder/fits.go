@@ -62,7 +62,7 @@ func FitsWithout(b *base.Base, slug string) error {
 		bad = append(bad, found...)
 	}
 	if len(bad) > 0 {
-		return exit.Preconditionf("%s %s does not fit together:\n%s\nTake the two apart, or say that one needs the other by \"needs\" in %s", b.Name, v, strings.Join(bad, "\n"), slugs.File)
+		return exit.Preconditionf("%s %s does not fit together:\n%s\nSeparate the two, or say in %s that one \"needs\" the other", b.Name, v, strings.Join(bad, "\n"), slugs.File)
 	}
 	return nil
 }

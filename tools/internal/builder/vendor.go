@@ -32,7 +32,7 @@ func vendorDir(b *base.Base) string {
 
 // Vendor writes what `make OFFLINE=1` builds from: for the root module (the
 // patched tree's packages and all third-party modules) or the base's GOPATH,
-// and for tools/. That build then needs neither network nor module cache.
+// and for tools/, cmd/ and webhook/. That build then needs neither network nor module cache.
 func Vendor(b *base.Base) error {
 	if err := vendorable(b, base.Ours); err != nil {
 		return err
@@ -45,8 +45,10 @@ func Vendor(b *base.Base) error {
 		return exit.Usagef("make vendor: the root's go.mod is not that of base %s, and the go command vendors only what that one names", b.Name)
 	}
 	dirs := []string{".", "tools"}
-	if _, err := os.Stat(filepath.Join(b.Root, "cmd", "go.mod")); err == nil { // a checkout of tests has no programs for operators
-		dirs = append(dirs, "cmd")
+	for _, dir := range []string{"cmd", "webhook"} {
+		if _, err := os.Stat(filepath.Join(b.Root, dir, "go.mod")); err == nil { // a checkout of tests has no programs for operators
+			dirs = append(dirs, dir)
+		}
 	}
 	if b.Mode == base.ModeGOPATH {
 		dirs = dirs[1:]
@@ -190,14 +192,14 @@ func checkVendor(b *base.Base, variant base.Variant) error {
 	}
 	raw, err := os.ReadFile(filepath.Join(b.Root, dir, vendorKey))
 	if err != nil {
-		return exit.Preconditionf("OFFLINE: %v: run %s first, where the network is", err, again)
+		return exit.Preconditionf("OFFLINE: %v: run %s first, on a machine with a network", err, again)
 	}
 	key, err := (&tree.Tree{Base: b, Variant: variant}).Key()
 	if err != nil {
 		return err
 	}
 	if got := strings.TrimSpace(string(raw)); got != key {
-		return exit.Preconditionf("OFFLINE: %s/ was made from other patches, overlay files or pins than this checkout has (%.12s is not %.12s): run %s again, where the network is", dir, got, key, again)
+		return exit.Preconditionf("OFFLINE: %s/ was made from other patches, overlay files or pins than this checkout has (%.12s is not %.12s): run %s again, on a machine with a network", dir, got, key, again)
 	}
 	return nil
 }

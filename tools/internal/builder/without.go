@@ -119,7 +119,7 @@ func CheckWithout(b *base.Base, slug string) (int, error) {
 	cmd.Dir, cmd.Env = b.Root, TestEnv(b, v)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.Fail()
-		return 0, exit.Preconditionf("%s %s does not compile: %v\n%s\nIf the code of a slug that is left calls code of %s, say so by \"needs\" in %s", b.Name, v, err, out, slug, slugs.File)
+		return 0, exit.Preconditionf("%s %s does not compile: %v\n%s\nIf the code of a remaining slug calls code of %s, say so with \"needs\" in %s", b.Name, v, err, out, slug, slugs.File)
 	}
 	s.Done("")
 	return len(packages), nil

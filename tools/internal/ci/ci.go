@@ -50,6 +50,7 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 		}},
 		{Name: "unit", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return unit(b) }},
 		{Name: "operators", Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "cmd"), "./...") }},
+		{Name: "webhook", Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "webhook"), "./...") }},
 		{Name: "hash-oracle", Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
 		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := flagtable.Check(b.Root, os.Stdout)
@@ -115,7 +116,7 @@ func hashOracle(b *base.Base) (parts.Count, error) {
 		return parts.Count{}, err
 	}
 	if r.Differ > 0 {
-		return parts.Count{Failed: 1}, exit.Preconditionf("%d of %d containers have another hash than the releases' own code gives:\n%s", r.Differ, r.Containers, strings.Join(r.Mismatches, "\n"))
+		return parts.Count{Failed: 1}, exit.Preconditionf("%d of %d containers have a different hash from the releases' own code:\n%s", r.Differ, r.Containers, strings.Join(r.Mismatches, "\n"))
 	}
 	fmt.Printf("%d random containers, %v: %d hashes as the releases' own code gives them, %d rightly withheld, %d differ\n", r.Containers, r.Asked, r.Hashes, r.Withheld, r.Differ)
 	return parts.Count{Passed: 1}, nil

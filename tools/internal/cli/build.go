@@ -64,7 +64,7 @@ func sourceCommand(c *common) *cobra.Command {
 func discardCommand(c *common) *cobra.Command {
 	return c.variantFlag(&cobra.Command{
 		Use:   "discard-edits",
-		Short: "Throw away the edits made by hand in a source tree below _output/src",
+		Short: "Discard the edits made by hand in a source tree below _output/src",
 		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, v, err := c.loadVariant()

@@ -79,7 +79,7 @@ func minusOneCommand(c *common) *cobra.Command {
 	var how string
 	cmd := &cobra.Command{
 		Use:   "minus-one [SLUG...]",
-		Short: "See that our variant can do without each slug; without names each one of the product",
+		Short: "Check that our variant works without each slug; without names each slug of the product",
 		RunE: func(_ *cobra.Command, names []string) error {
 			b, err := c.load()
 			if err != nil {
@@ -95,7 +95,7 @@ func minusOneCommand(c *common) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&how, "how", ci.Fits, "fits: patches apply and no source names what is gone; compile: also compile the touched packages and their tests; build: also build the binaries")
+	cmd.Flags().StringVar(&how, "how", ci.Fits, "fits: patches apply and no source uses what is removed; compile: also compile the touched packages and their tests; build: also build the binaries")
 	return cmd
 }
 

@@ -30,7 +30,7 @@ func files(tables map[string]*Table) (map[string][]byte, error) {
 	return out, nil
 }
 
-// Write makes the tables anew and writes what changed: the tables and the page.
+// Write generates the tables and writes what changed: the tables and the page.
 func Write(root string, log io.Writer) error {
 	all, _, err := generateAll(root)
 	if err != nil {
@@ -66,7 +66,7 @@ func generateAll(root string) (map[string][]byte, map[string]*Table, error) {
 	return all, tables, err
 }
 
-// Check makes the tables anew, compares them and the page with what is
+// Check generates the tables again, compares them and the page with what is
 // committed, and asks the binaries themselves, which are built. It returns how
 // many flags these were asked for.
 func Check(root string, log io.Writer) (asked int, err error) {
@@ -80,7 +80,7 @@ func Check(root string, log io.Writer) (asked int, err error) {
 			return 0, err
 		}
 		if line := firstDifference(old, data); line != "" {
-			return 0, exit.Preconditionf("%s is not what the releases have: %s\nmake flags writes it anew", name, line)
+			return 0, exit.Preconditionf("%s is not what the releases have: %s\nmake flags rewrites it", name, line)
 		}
 	}
 	for c, t := range tables {
@@ -119,7 +119,7 @@ func firstDifference(old, new []byte) string {
 			y = b[i]
 		}
 		if x != y {
-			return fmt.Sprintf("line %d is %q, made anew it is %q", i+1, x, y)
+			return fmt.Sprintf("line %d is %q, generated again it is %q", i+1, x, y)
 		}
 	}
 	return ""

@@ -232,7 +232,7 @@ func Load(root, component string) (*Table, error) {
 	}
 	t, err := Decode(data)
 	if err != nil {
-		return nil, exit.Preconditionf("%s: %v: make flags writes it anew", File(component), err)
+		return nil, exit.Preconditionf("%s: %v: make flags rewrites it", File(component), err)
 	}
 	return t, nil
 }

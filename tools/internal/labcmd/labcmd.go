@@ -98,11 +98,11 @@ func labCmd() *cobra.Command {
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
 	f := c.Flags()
 	f.StringVar(&profile, "profile", "short", "short or long")
-	f.Uint64Var(&o.Seed, "seed", 1, "seed of everything that a lab leaves to chance")
-	f.BoolVar(&o.Keep, "keep", false, "keep the artefacts also of runs that answered as expected")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of a lab")
+	f.BoolVar(&o.Keep, "keep", false, "also keep the artefacts of runs that answered as expected")
 	f.StringSliceVar(&variants, "variant", nil, "run only these variants: stock, ours, ours-gate-off, \"ours -SLUG\"")
 	f.StringArrayVar(&o.Bins, "bin", nil, "base/variant=directory or base/variant/name=file; else _output/bin/<base>/<variant>/<name>")
-	f.DurationVar(&o.Timeout, "timeout", 0, "bound of one variant's run (default: the lab's own)")
+	f.DurationVar(&o.Timeout, "timeout", 0, "time limit of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
 	c.AddCommand(suiteCmd(), outcomesCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
 	return c
@@ -228,7 +228,7 @@ func suiteCmd() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "short", "short or long")
-	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of everything that a lab leaves to chance")
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of a lab")
 	c.Flags().StringVar(&results, "results", "", "write the outcomes to this file, as JSON")
 	return c
 }

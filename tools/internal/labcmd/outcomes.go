@@ -84,6 +84,11 @@ compare them with ` + outcomes.File + `.`,
 				if err != nil {
 					return err
 				}
+				for _, n := range names {
+					if !slices.ContainsFunc(fresh, func(o outcomes.Outcome) bool { return o.Lab == n }) {
+						return exit.Preconditionf("lab %s has no outcome in profile %s: run make lab LAB=%s", n, profile, n)
+					}
+				}
 				if err := outcomes.Error(record.Faults(fresh)); err != nil {
 					return err
 				}

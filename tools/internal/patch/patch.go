@@ -187,9 +187,9 @@ func (p *Patch) Apply(get Content, put func(path string, content []byte) error) 
 		case d.IsNew:
 			return exit.Preconditionf("%s: %s is a new file: new files belong to the overlay, a patch changes upstream's", p.File, d.NewName)
 		case d.IsRename || d.IsCopy || d.IsBinary:
-			return exit.Preconditionf("%s: %s: renames, copies and binary changes are not taken; see patches/README.md", p.File, d.NewName)
+			return exit.Preconditionf("%s: %s: renames, copies and binary changes are not supported; see patches/README.md", p.File, d.NewName)
 		case d.NewMode != 0 && d.NewMode != d.OldMode:
-			return exit.Preconditionf("%s: %s: changes of a file's mode are not taken", p.File, d.NewName)
+			return exit.Preconditionf("%s: %s: changes of a file's mode are not supported", p.File, d.NewName)
 		case old == nil:
 			return exit.Preconditionf("%s: %s does not exist in the tree", p.File, d.OldName)
 		}

@@ -88,12 +88,12 @@ func (l *lines) index(n int64) int {
 // gone.
 func (l *lines) position(f *gitdiff.TextFragment) (int64, error) {
 	if f.OldLines == 0 {
-		return 0, fmt.Errorf("has no line of the file to stand on")
+		return 0, fmt.Errorf("has no line of the file to attach to")
 	}
 	first, last := l.index(f.OldPosition), l.index(f.OldPosition+f.OldLines-1)
 	for _, x := range (*l)[first : last+1] {
 		if !x.full || !x.minus {
-			return 0, fmt.Errorf("stands on lines that %s changes", x.by.File)
+			return 0, fmt.Errorf("touches lines that %s changes", x.by.File)
 		}
 	}
 	n := int64(1)

@@ -126,7 +126,7 @@ func TestWithoutCases(t *testing.T) {
 		{[]string{"three"}, "a\nb\nB\nB2\nc\nd\ne\nf\ng\n"},
 		{[]string{"two"}, "a\nb\nB\nc\nd\ne\nF\ng\n"},
 		{[]string{"one", "two"}, "a\nb\nc\nd\ne\nF\ng\n"},
-		{[]string{"one"}, "two: a.txt hunk 1 stands on lines that one changes"},
+		{[]string{"one"}, "two: a.txt hunk 1 touches lines that one changes"},
 		{[]string{"one", "two", "three"}, base},
 	} {
 		series, err := Without(all, only(tc.gone...))

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"holdfast/tools/internal/base"
@@ -47,8 +48,26 @@ func TestTrackRecord(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("%s: the track record is not what %s and %s say: run labs and %s, or, in tools/, go test ./internal/rules -run TrackRecord -update. It should be\n%s",
-		trackrecord.Page, slugs.File, outcomes.File, outcomes.Command, trackrecord.Rows(table, record, trackrecord.Find))
+	t.Errorf("%s: the track record is not what %s and %s say: run labs and %s, or, in tools/, go test ./internal/rules -run TrackRecord -update. Rows that differ:\n%s",
+		trackrecord.Page, slugs.File, outcomes.File, outcomes.Command, otherLines(page, want))
+}
+
+// otherLines are the lines of a page that another one does not have, each with
+// "-", and those that only the other one has, with "+".
+func otherLines(page, other string) string {
+	a, b := strings.Split(page, "\n"), strings.Split(other, "\n")
+	var out []string
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			out = append(out, "- "+l)
+		}
+	}
+	for _, l := range b {
+		if !slices.Contains(a, l) {
+			out = append(out, "+ "+l)
+		}
+	}
+	return strings.Join(out, "\n")
 }
 
 // TestRecord: the record of outcomes has verdicts that labs must answer, of
@@ -99,6 +118,12 @@ func recordFaults(record *outcomes.Record, releases map[string]bool, must func(l
 		}
 	}
 	return bad
+}
+
+func TestOtherLines(t *testing.T) {
+	if got := otherLines("a\nb\nc\n", "a\nx\nc\ny\n"); got != "- b\n+ x\n+ y" {
+		t.Errorf("%q", got)
+	}
 }
 
 func TestFindsRecordFaults(t *testing.T) {

@@ -42,7 +42,8 @@ A stock binary in ours' place has all of it open again, at once. One thing is le
 is written anywhere. A stock binary does not start with a gate of ours in its flags: take them out first. Passwords and
 answers that stand in a stock binary's old logs and events stay there.
 
-What each fix counts, logs and shows in events: [decision 0009](decisions/0009-what-a-refusal-tells.md).
+What each fix counts, logs and shows in events: [decision 0009](decisions/0009-what-a-refusal-tells.md). What the limits
+cost, and that legitimate use works as on stock: [security-use](../tools/labs/checks/security-use/README.md).
 
 ## Scanners
 
@@ -69,11 +70,15 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 		}
 		return n
 	}
-	fmt.Fprintf(&w, pageHead, b.Release, b.Version, count(Closed), count(Affected)+count(Documented))
+	fmt.Fprintf(&w, pageHead, b.Release, b.Version, count(Closed), count(OptIn)+count(Affected)+count(Documented))
 
 	section(&w, t, "Closed", "", []Status{Closed}, "| what somebody can do on stock | number | component | closed by | since | what stays |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
 		return []string{e.What, number(e), components(e), slugLink(b, e.Slug), fmt.Sprintf("+holdfast.%d", e.Since), e.Left}
 	})
+	section(&w, t, "Closed by a gate that is off", "The gate is off by default because it changes what legitimate users see. Switch it on.", []Status{OptIn},
+		"| what somebody can do | number | component | closed by | since | how |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
+			return []string{e.What, number(e), components(e), slugLink(b, e.Slug), fmt.Sprintf("+holdfast.%d", e.Since), e.Do}
+		})
 	const open = "| what somebody can do | number | component | until it is closed |\n|---|---|---|---|\n"
 	row := func(e *Entry) []string { return []string{e.What + where(e), number(e), components(e), e.Do} }
 	section(&w, t, "Open", "", []Status{Affected}, open, row)
@@ -205,7 +210,7 @@ type RecordRow struct {
 func TrackRecord(t *Table, b *base.Base, record *outcomes.Record) []RecordRow {
 	var out []RecordRow
 	for _, e := range t.Entries {
-		if e.Status != Closed {
+		if e.Slug == "" {
 			continue
 		}
 		if i := slices.IndexFunc(out, func(r RecordRow) bool { return r.Slug == e.Slug }); i >= 0 {

@@ -41,6 +41,10 @@ const (
 	NotAffected Status = "not-affected"        // for a reason that is checked
 	NotOurs     Status = "not-ours"            // of a component that the product does not have
 	Unjudged    Status = "under-investigation" // nothing is known of it yet
+
+	// OptIn is what Load makes of Closed where a gate of the slug is off by default:
+	// Left says how to switch it on, and becomes Do.
+	OptIn Status = "opt-in"
 )
 
 var statuses = []Status{Closed, Affected, Documented, NotAffected, NotOurs, Unjudged}
@@ -118,7 +122,27 @@ func Load(root string) (*Table, *base.Base, error) {
 	if bad := t.SlugFaults(b.Slugs, b.Release); len(bad) > 0 {
 		return nil, nil, exit.Preconditionf("%s", strings.Join(bad, "\n"))
 	}
+	t.findOptIn(b.Slugs)
 	return t, b, nil
+}
+
+// findOptIn gives what is closed by a gate that is off by default the status OptIn.
+func (t *Table) findOptIn(table *slugs.Table) {
+	for _, e := range t.Entries {
+		if e.Status == Closed && offGate(table.Find(e.Slug).Form(t.Base)) != "" {
+			e.Status, e.Do, e.Left = OptIn, e.Left, ""
+		}
+	}
+}
+
+// offGate is a gate of the form that is off by default, "" for none.
+func offGate(f *slugs.Form) string {
+	for _, g := range slices.Sorted(maps.Keys(f.Gates)) {
+		if !f.Gates[g] {
+			return g
+		}
+	}
+	return ""
 }
 
 // Parse reads a table and checks what can be seen in it alone.
@@ -241,6 +265,9 @@ func (t *Table) SlugFaults(table *slugs.Table, release string) []string {
 		}
 		if e.Since < 1 || e.Since > now {
 			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the product is %s", File, e.ID(), e.Since, release))
+		}
+		if g := offGate(s.Form(t.Base)); g != "" && !strings.Contains(e.Left, g) {
+			bad = append(bad, fmt.Sprintf("%s: %s is closed by %s, whose gate %s is off by default: \"left\" must say how to switch it on", File, e.ID(), e.Slug, g))
 		}
 		for _, c := range e.Components {
 			if !slices.Contains(s.Components, c) {

@@ -22,6 +22,7 @@ const table = `{
   "entries": [
     {"cve": ["CVE-2020-0001"], "components": ["kubelet"], "what": "breaks", "status": "closed", "slug": "fixed", "since": 2},
     {"name": "no-number", "components": ["kubelet"], "what": "breaks too", "status": "closed", "slug": "fixed", "since": 1, "left": "little"},
+    {"cve": ["CVE-2020-0006"], "components": ["kubelet"], "what": "waits", "status": "closed", "slug": "asked", "since": 2, "left": "ask for A"},
     {"cve": ["CVE-2020-0002", "CVE-2020-0003"], "components": ["kube-controller-manager"], "what": "leaks", "status": "affected", "do": "wait"},
     {"cve": ["CVE-2020-0004"], "components": ["kubelet"], "what": "none", "status": "not-affected", "because": "fixed",
      "line": {"file": "pkg/a.go", "line": 2, "text": "repaired"}},
@@ -32,6 +33,7 @@ const table = `{
 
 const slugTable = `{"slugs": [
   {"slug": "fixed", "kind": "security", "components": ["kubelet"], "forms": [{"bases": ["v1"], "gates": {"G": true}, "labs": {"all": ["G"], "fixed": ["G"]}, "page": "docs/patches/fixed.md"}]},
+  {"slug": "asked", "kind": "security", "components": ["kubelet"], "forms": [{"bases": ["v1"], "gates": {"A": false}, "page": "docs/patches/asked.md"}]},
   {"slug": "plain", "kind": "fix", "forms": [{"bases": ["v1"]}]},
   {"slug": "elsewhere", "kind": "security", "forms": [{"bases": ["v2"]}]}
 ]}`
@@ -99,6 +101,8 @@ func TestSlugFaults(t *testing.T) {
 		{func() { got.Entries[0].Slug = "elsewhere" }, "elsewhere, which is no slug of base v1"},
 		{func() { got.Entries[0].Since = 3 }, "since +holdfast.3, and the product is v1+holdfast.2"},
 		{func() { got.Entries[0].Components = []string{"kube-controller-manager"} }, `in kube-controller-manager by fixed`},
+		{func() { got.Entries[2].Left = "ask" }, `closed by asked, whose gate A is off by default`},
+		{func() { b.Slugs.Slugs[0].Forms[0].Gates["G"] = false }, `closed by fixed, whose gate G is off by default`},
 		{func() { got.Entries = got.Entries[2:] }, "nothing is closed by slug fixed"},
 		{func() { b.Release = "v1" }, "does not end with +holdfast.N"},
 	} {
@@ -172,11 +176,13 @@ func TestSymbols(t *testing.T) {
 func TestPage(t *testing.T) {
 	got, b := parse(t)
 	record := &outcomes.Record{Labs: map[string]*outcomes.Run{"all": {Answers: map[string]string{"stock": "reproduced", "ours": "absent"}}}}
+	got.findOptIn(b.Slugs)
 	page := Page(got, b, record)
 	for _, want := range []string{
 		"CVE numbers closed: 1, ",
 		"| breaks | CVE-2020-0001 | kubelet | [fixed](patches/fixed.md) | +holdfast.2 |  |\n",
 		"| breaks too | none (no-number) | kubelet | [fixed](patches/fixed.md) | +holdfast.1 | little |\n",
+		"| waits | CVE-2020-0006 | kubelet | [asked](patches/asked.md) | +holdfast.2 | ask for A |\n",
 		"| leaks | CVE-2020-0002, CVE-2020-0003 | kube-controller-manager | wait |\n",
 		"| CVE-2020-0004 | kubelet | none | fixed. `repaired` at pkg/a.go:2 |\n",
 		"| none | not there. Not linked: `example.com/dns` |\n",

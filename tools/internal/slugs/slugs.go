@@ -131,7 +131,7 @@ func (t *Table) validate() error {
 		case !nameRE.MatchString(s.Name):
 			return fmt.Errorf("slug %q: a name is lower-case words joined by dashes", s.Name)
 		case slices.ContainsFunc(t.Slugs[:i], func(o *Slug) bool { return o.Name == s.Name }):
-			return fmt.Errorf("slug %s is there twice", s.Name)
+			return fmt.Errorf("slug %s is listed twice", s.Name)
 		case !slices.Contains(kinds, s.Kind):
 			return fmt.Errorf("slug %s: \"kind\" is %q: it is one of %q", s.Name, s.Kind, kinds)
 		case s.Kind == Planned && len(s.Forms) > 0:
@@ -164,7 +164,7 @@ func (t *Table) validateForms(s *Slug) error {
 			seen[b] = true
 			for _, n := range f.Needs {
 				if o := t.Find(n); o == nil || o.Form(b) == nil {
-					return fmt.Errorf("it needs %s, which is no slug of base %s", n, b)
+					return fmt.Errorf("it needs %s, which is not a slug of base %s", n, b)
 				}
 			}
 		}
@@ -177,7 +177,7 @@ func (t *Table) validateForms(s *Slug) error {
 		}
 		for _, p := range f.Overlay {
 			if _, err := match(p, "x"); err != nil || path.Clean(p) != p || strings.HasPrefix(p, "/") {
-				return fmt.Errorf("\"overlay\" has %q, which is no pattern of paths in the tree", p)
+				return fmt.Errorf("\"overlay\" has %q, which is not a pattern of paths in the tree", p)
 			}
 		}
 	}

@@ -27,6 +27,9 @@ const Head = "| incident | slug | base | stock | ours | gate off | lab |\n|---|-
 // notYet is the verdict of a lab that is not in the record.
 const notYet = "not yet"
 
+// noLab stands where a slug has no lab that could answer.
+const noLab = "no lab yet"
+
 // Lab is what the table wants to know of a lab.
 type Lab struct {
 	Name  string
@@ -82,8 +85,14 @@ func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, b
 			if len(f.Gates) == 0 {
 				off = "no gate"
 			}
-			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s |\n", incident, name, f.Page, strings.Join(f.Bases, ", "),
-				verdicts(record, labs, base.Stock), verdicts(record, labs, base.Ours), off, command)
+			stock, ours := verdicts(record, labs, base.Stock), verdicts(record, labs, base.Ours)
+			if len(f.Labs) == 0 {
+				stock, ours = noLab, noLab
+				if len(f.Gates) > 0 {
+					off = noLab
+				}
+			}
+			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s |\n", incident, name, f.Page, strings.Join(f.Bases, ", "), stock, ours, off, command)
 		}
 	}
 	return b.String()

@@ -76,7 +76,7 @@ func TestRows(t *testing.T) {
 		"| beside a longer one | [d](docs/patches/d.md) | v1, v2 | reproduced | inconclusive | absent | `make lab LAB=d` |\n" +
 		"| only in the lab of another | [w](docs/patches/w.md) | v1, v2 | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
 		"| it breaks otherwise | [e-v3](docs/patches/e-v3.md) | v3 | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
-		"| nothing shows it | [none](docs/patches/none.md) | v1, v2 |  |  | no gate |  |\n" +
+		"| nothing shows it | [none](docs/patches/none.md) | v1, v2 | no lab yet | no lab yet | no gate |  |\n" +
 		"| later | `b` | | not yet | not yet | | |\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

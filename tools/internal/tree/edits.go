@@ -126,7 +126,7 @@ func (t *Tree) refuseEdited(edited []Edit, want map[string]source) error {
 		more = fmt.Sprintf("\n  and %d more", len(lost)-most)
 		lost = lost[:most]
 	}
-	return exit.Preconditionf("%s was edited by hand:\n%s%s\nCarry the edits back with make patches-extract, or give them up with make discard-edits; nothing was changed",
+	return exit.Preconditionf("%s was edited by hand:\n%s%s\nCarry the edits back with make patches-extract, or discard them with make discard-edits; nothing was changed",
 		t.rel(t.Dir()), strings.Join(lost, "\n"), more)
 }
 

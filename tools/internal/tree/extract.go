@@ -61,7 +61,7 @@ func (t *Tree) Extract(into string) ([]string, error) {
 	edited := map[string][]byte{} // upstream path -> content in the tree
 	for _, e := range edits {
 		if m.Generated[e.Path] {
-			return nil, exit.Preconditionf("%s is generated: an edit of it cannot be carried back; change what it is made from, and make discard-edits", e.Path)
+			return nil, exit.Preconditionf("%s is generated: an edit of it cannot be carried back; change its source, and run make discard-edits", e.Path)
 		}
 		var content []byte
 		if e.Kind != "removed" {
@@ -94,7 +94,7 @@ func (t *Tree) Extract(into string) ([]string, error) {
 
 // bothChanged is the error for a file that has two new states.
 func bothChanged(path, file string) error {
-	return exit.Preconditionf("%s was edited in the tree, and %s was changed since the tree was written: put one of them back as it was (git stash, or your editor), or carry the edit over by hand; nothing was changed", path, file)
+	return exit.Preconditionf("%s was edited in the tree, and %s was changed since the tree was written: restore one of them (git stash, or your editor), or carry the edit over by hand; nothing was changed", path, file)
 }
 
 // output is one file of the repository to be written; nil content removes it.
@@ -127,7 +127,7 @@ func (t *Tree) writeAll(outs []output) ([]string, error) {
 // them, else among the shared ones.
 func (t *Tree) overlayFile(e Edit, own map[string]source) (string, error) {
 	if name := path.Base(e.Path); name == "go.mod" || name == "go.sum" {
-		return "", exit.Preconditionf("%s (%s) is written by make: it cannot be carried back; make discard-edits gives it up", e.Path, e.Kind)
+		return "", exit.Preconditionf("%s (%s) is written by make: it cannot be carried back; make discard-edits discards it", e.Path, e.Kind)
 	}
 	if _, ok := own[e.Path]; ok {
 		files, err := t.overlay()
@@ -196,7 +196,7 @@ func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, m *mani
 			}
 		}
 		if home[path] == "" {
-			return nil, exit.Preconditionf("no patch of the series changes %s yet: say which one takes the edit (make patches-extract PATCH=NNNN-slug.patch; for a new patch write its message and trailers first, see patches/README.md)", path)
+			return nil, exit.Preconditionf("no patch of the series changes %s yet: name the one that takes the edit (make patches-extract PATCH=NNNN-slug.patch; for a new patch write its message and trailers first, see patches/README.md)", path)
 		}
 	}
 	if into != "" && !slices.ContainsFunc(patches, func(p *patch.Patch) bool { return p.Name == into }) {
@@ -252,7 +252,7 @@ func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, m *mani
 			return nil, err
 		}
 		if _, err := patch.Parse(p.File, raw); err != nil {
-			return nil, exit.Preconditionf("the edits of the tree leave nothing of %s: take it out of its series instead; nothing was changed", p.File)
+			return nil, exit.Preconditionf("the edits of the tree leave nothing of %s: remove it from its series instead; nothing was changed", p.File)
 		}
 		if !bytes.Equal(raw, p.Raw) {
 			outs = append(outs, output{p.File, raw})

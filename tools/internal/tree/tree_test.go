@@ -267,7 +267,7 @@ func TestMaterialiseRefuses(t *testing.T) {
 		parts  []string
 	}{
 		{"committed sum is another", editBase(func(b *base.Base) { b.Sum = "h1:AAAA" }), 1,
-			[]string{"example.com/up@v1.9.11", "h1:AAAA", "bases/v1.9.11/base.json", "left as it was"}},
+			[]string{"example.com/up@v1.9.11", "h1:AAAA", "bases/v1.9.11/base.json", "was not changed"}},
 		{"committed sum of the fork is another", editBase(func(b *base.Base) { b.Forks[0].Sum = "h1:BBBB" }), 1,
 			[]string{"example.com/fork@v1.0.0", "h1:BBBB"}},
 		{"file changed in the module cache", func(t *testing.T, r *testrepo.Repo) {
@@ -279,7 +279,7 @@ func TestMaterialiseRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Write(t, "pkg/ours/more.go", "package ours\n")
-		}, 1, []string{"module cache", cached[:len(cached)-1], "rm -rf", "left as it was"}},
+		}, 1, []string{"module cache", cached[:len(cached)-1], "rm -rf", "was not changed"}},
 		{"file added to the module cache", func(t *testing.T, r *testrepo.Repo) {
 			dir := filepath.Join(r.ModCache, cached, "pkg/plain")
 			if err := os.Chmod(dir, 0o755); err != nil {
@@ -289,7 +289,7 @@ func TestMaterialiseRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Write(t, "pkg/ours/more.go", "package ours\n")
-		}, 1, []string{"module cache", "left as it was"}},
+		}, 1, []string{"module cache", "was not changed"}},
 		{"unknown version", editBase(func(b *base.Base) { b.Version = "v1.9.99" }), 1, []string{"example.com/up@v1.9.99", "network"}},
 		{"overlay collides with upstream", func(t *testing.T, r *testrepo.Repo) { r.Write(t, testrepo.Plain, "package plain\n") }, 1,
 			[]string{testrepo.Plain, "exists upstream"}},

@@ -80,7 +80,7 @@ func (t *Tree) module(mod, version, sum string) (map[string]source, error) {
 		return nil, err
 	}
 	if got != sum {
-		return nil, exit.Preconditionf("%s@%s: the files in the module cache (%s) have the sum %s, bases/%s/base.json says %s: they were changed; remove them (chmod -R u+w %[3]s && rm -rf %[3]s) and make again. The tree was left as it was",
+		return nil, exit.Preconditionf("%s@%s: the files in the module cache (%s) have the sum %s, bases/%s/base.json says %s: they were changed; remove them (chmod -R u+w %[3]s && rm -rf %[3]s) and run make again. The tree was not changed",
 			mod, version, dir, got, t.Base.Name, sum)
 	}
 	return files, nil
@@ -132,7 +132,7 @@ func (t *Tree) download(mod, version, sum string) (string, error) {
 		return "", exit.Preconditionf("%s@%s is not available: %s\nIt is not in the module cache: make needs the network (go env GOPROXY) for the first run, or use make OFFLINE=1 after make vendor on a machine that has it", mod, version, info.Error)
 	}
 	if info.Sum != sum {
-		return "", exit.Preconditionf("%s@%s has the sum %s, bases/%s/base.json says %s: this is not the source the patches were written for. The tree was left as it was",
+		return "", exit.Preconditionf("%s@%s has the sum %s, bases/%s/base.json says %s: this is not the source the patches were written for. The tree was not changed",
 			mod, version, info.Sum, t.Base.Name, sum)
 	}
 	if info.Dir == "" {

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -59,7 +60,7 @@ func Inner(file string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	res := runVariant(ctx, e, req)
-	b, err = json.MarshalIndent(response{res, j.Numbers(), time.Since(j.Began)}, "", "  ")
+	b, err = json.MarshalIndent(response{res, append(res.Numbers, j.Numbers()...), time.Since(j.Began)}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (r request) lab() (*labkit.Lab, error) {
 func runVariant(signalled context.Context, e *labkit.Env, req request) (res labkit.Result) {
 	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's bound of %v is over", req.Timeout))
 	defer cancel()
-	res = guard(ctx, func() (labkit.Result, error) {
+	res = guard(ctx, e.Lab, func() (labkit.Result, error) {
 		if err := e.SetUp(ctx); err != nil {
 			return labkit.Result{}, err
 		}
@@ -139,7 +140,7 @@ func sayVersions(ctx context.Context, e *labkit.Env) {
 }
 
 // guard turns errors, panics and nonsense into Inconclusive.
-func guard(ctx context.Context, f func() (labkit.Result, error)) (res labkit.Result) {
+func guard(ctx context.Context, l *labkit.Lab, f func() (labkit.Result, error)) (res labkit.Result) {
 	defer func() {
 		if r := recover(); r != nil {
 			res = labkit.InconclusiveBecause("panic: %v\n%s", r, debug.Stack())
@@ -151,7 +152,7 @@ func guard(ctx context.Context, f func() (labkit.Result, error)) (res labkit.Res
 		return labkit.InconclusiveBecause("%v: %v", context.Cause(ctx), err)
 	case err != nil:
 		return labkit.InconclusiveBecause("%v", err)
-	case res.Verdict != labkit.Reproduced && res.Verdict != labkit.Absent && res.Verdict != labkit.Inconclusive:
+	case !slices.Contains(l.Answers(), res.Verdict):
 		return labkit.InconclusiveBecause("the lab answered %q, which is no verdict", res.Verdict)
 	}
 	return res

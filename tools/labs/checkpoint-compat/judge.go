@@ -116,5 +116,7 @@ func judge(h *history.History) labkit.Result {
 		res = labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))
 	}
 	res.Facts = facts
+	res.Measure("checkpoints that the kubelet under test refused", float64(log.Refused), "")
+	res.Measure("checkpoints that the old kubelet refused", float64(back.Refused), "")
 	return res
 }

@@ -28,28 +28,8 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "container-hash-compat",
 		Summary: "a kubelet upgrade recreates every container of the node",
-		Plan: func(p labkit.Profile) []string {
-			plan := []string{
-				"start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0",
-				fmt.Sprintf("create %d pods of different kinds, a DaemonSet and a static pod, all started by v1.7.0", len(kinds)),
-			}
-			for _, v := range []labkit.Variant{labkit.Stock, labkit.Ours, labkit.GateOff} {
-				var s []string
-				for _, st := range chain(v, p) {
-					name := st.String()
-					if !st.judged() {
-						name = "(" + name + ")"
-					}
-					s = append(s, name)
-				}
-				plan = append(plan, fmt.Sprintf("%s: swap the kubelet in place: v1.7.0 → %s", v, strings.Join(s, " → ")))
-			}
-			return append(plan,
-				"steps in brackets are what old kubelets do among themselves and are not judged",
-				"while the kubelet is down, in every step: change the image of one pod, which must be replaced, once",
-				"a step is over when the new kubelet has said of every pod that it compared it (see kubeletlab.WaitCompared)",
-				"oracle per step: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods apart")
-		},
+		Steps:   steps,
+		Oracle:  oracle,
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
@@ -64,7 +44,6 @@ func init() {
 			}
 			return 15 * time.Minute
 		},
-		Run: run,
 	})
 }
 
@@ -112,63 +91,40 @@ type lab struct {
 	changes int64
 }
 
-// outcome of one step.
-type outcome struct {
-	step              string
-	recreated, kept   int
-	unexpected, other []string
+func steps(e *labkit.Env) []labkit.Step {
+	l := &lab{e: e}
+	s := []labkit.Step{
+		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0", Do: l.start},
+		{Text: fmt.Sprintf("create %d pods of different kinds, a DaemonSet and a static pod, all started by v1.7.0", len(kinds)), Do: l.create},
+	}
+	from, all := "v1.7.0", chain(e.Variant, e.Profile)
+	for i, st := range all {
+		name := from + " → " + l.name(st)
+		text := "swap the kubelet in place, " + name
+		if !st.judged() {
+			text += " (what old kubelets do among themselves, not judged)"
+		}
+		s = append(s, labkit.Step{Text: text, Do: func(ctx context.Context) error {
+			if err := l.swap(ctx, i, st, name); err != nil {
+				return err
+			}
+			return l.more(ctx, st, i+1 < len(all) && all[i+1].back)
+		}})
+		from = l.name(st)
+	}
+	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
 }
 
-func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-		Nodes:             []node.Config{{Name: "node1", Kubelet: e.Stock("v1.7.0", "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}}},
+func (l *lab) start(ctx context.Context) error {
+	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager")},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: l.e.Stock("v1.7.0", "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}}},
 	})
-	if err != nil {
-		return labkit.Result{}, err
+	if err == nil {
+		l.c, l.node = c, c.Nodes[0]
 	}
-	l := &lab{e: e, c: c, node: c.Nodes[0]}
-	if err := l.create(ctx); err != nil {
-		return labkit.Result{}, err
-	}
-	from := "v1.7.0"
-	var bad, good int
-	var firstBad string
-	var problems []string
-	steps := chain(e.Variant, e.Profile)
-	for i, s := range steps {
-		name := from + " → " + l.name(s)
-		o, err := l.swap(ctx, i, s, name)
-		if err != nil {
-			return labkit.Result{}, err
-		}
-		if err := l.more(ctx, s, i+1 < len(steps) && steps[i+1].back); err != nil {
-			return labkit.Result{}, err
-		}
-		from = l.name(s)
-		verdict := "not judged"
-		if s.judged() {
-			verdict = "judged"
-			bad += len(o.unexpected)
-			good += o.kept
-			if firstBad == "" && len(o.unexpected) > 0 {
-				firstBad = fmt.Sprintf("%s recreated %d of %d, first %s", name, len(o.unexpected), o.recreated+o.kept, o.unexpected[0])
-			}
-			problems = append(problems, o.other...)
-		}
-		e.Fact("%-28s %3d containers recreated, %3d kept (%s)", name+":", o.recreated, o.kept, verdict)
-		for _, p := range o.other {
-			e.Fact("%s %s", name+":", p)
-		}
-	}
-	if len(problems) > 0 && e.Variant == labkit.Ours {
-		return labkit.ReproducedBecause("%s", strings.Join(problems, "; ")), nil
-	}
-	if bad > 0 {
-		return labkit.ReproducedBecause("%s", firstBad), nil
-	}
-	return labkit.AbsentBecause("no container was recreated but by its own spec; %d looks at a container, every one kept", good), nil
+	return err
 }
 
 func (l *lab) name(s step) string {
@@ -179,7 +135,6 @@ func (l *lab) name(s step) string {
 }
 
 func (l *lab) create(ctx context.Context) error {
-	l.e.Step("create %d pods, a DaemonSet and a static pod under kubelet v1.7.0", len(kinds))
 	if err := os.WriteFile(filepath.Join(l.node.Dir, "manifests", "static.yaml"), []byte(staticPod()), 0o644); err != nil {
 		return err
 	}
@@ -255,118 +210,67 @@ func (l *lab) restartCounts(ctx context.Context) (map[string]int64, error) {
 	return counts, nil
 }
 
-func isStatic(key string) bool { return strings.HasPrefix(key, ns+"/static-") }
-
-// swap ends the kubelet, starts the next, and compares.
-func (l *lab) swap(ctx context.Context, i int, s step, name string) (outcome, error) {
-	o := outcome{step: name}
+// swap ends the kubelet, starts the next, and records what became of everything.
+func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
+	o := swapped{Step: i, Name: name, Judged: s.judged(), HostPorts: map[string]string{}}
 	before, err := l.agreed(ctx, time.Minute)
 	if err != nil {
-		return o, err
+		return err
 	}
 	counts, err := l.restartCounts(ctx)
 	if err != nil {
-		return o, err
+		return err
 	}
 	l.e.Step("%s: %d containers run", name, len(before))
 	if err := l.node.StopKubelet(); err != nil {
-		return o, err
+		return err
 	}
 	l.changes++
 	image := node.WebImage(map[bool]string{true: "v2", false: "v1"}[l.changes%2 == 1])
 	if _, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, changed,
 		fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image)); err != nil {
-		return o, err
+		return err
 	}
 	program := l.e.Stock(s.base, "kubelet")
 	if s.variant == labkit.UnderTest {
 		program = l.e.UnderTest(base, "kubelet")
 	}
 	if err := l.node.StartKubelet(ctx, program); err != nil {
-		return o, err
+		return err
 	}
 	pods := len(kinds) + len(l.extra) + 2
 	if err := kubeletlab.WaitSynced(ctx, l.node, pods, 2*time.Minute); err != nil {
-		return o, err
+		return err
 	}
 	if err := kubeletlab.WaitCompared(ctx, l.node, before.Pods(), 5*time.Minute); err != nil {
-		return o, err
+		return err
 	}
 	if err := l.ready(ctx, 5*time.Minute); err != nil {
-		return o, err
+		return err
 	}
 	// What it decided to stop is stopped by now or has 2 s.
 	if _, err := kubeletlab.WaitStable(ctx, l.node, 4*time.Second, 5*time.Minute); err != nil {
-		return o, err
+		return err
 	}
 	after, err := l.agreed(ctx, 2*time.Minute)
 	if err != nil {
-		return o, err
+		return err
 	}
-	// must is what this step has to recreate. may is what only 1.7 can recreate
-	// and only 1.7 can have started: it ignores a field of the spec.
-	must, may := map[string]bool{}, map[string]bool{}
-	for _, k := range kinds {
-		may[ns+"/"+k.name+"/main"] = k.mustRecreate
-		if k.mustRecreate && i == 0 {
-			must[ns+"/"+k.name+"/main"] = true
-		}
-	}
-	must[ns+"/"+changed+"/main"] = true
-	d := kubeletlab.Compare(before, after, func(key string, c kubeletlab.Container) bool { return !isStatic(key) && !c.Sandbox })
-	boxes := kubeletlab.Compare(before, after, func(key string, c kubeletlab.Container) bool { return !isStatic(key) && c.Sandbox })
-	static := kubeletlab.Compare(before, after, func(key string, c kubeletlab.Container) bool { return isStatic(key) })
-	problem := func(format string, a ...any) { o.other = append(o.other, fmt.Sprintf(format, a...)) }
-	for _, key := range d.Recreated {
-		if must[key] || may[key] {
-			delete(must, key)
-			l.e.Logf("%s: %s recreated, as its spec demands", name, key)
-			continue
-		}
-		o.recreated++
-		o.unexpected = append(o.unexpected, key)
-	}
-	o.kept = len(d.Kept)
-	if !s.judged() && must[ns+"/"+changed+"/main"] {
-		return o, fmt.Errorf("%s: the pod whose image changed was not replaced: nothing says that containers were compared", name)
-	}
-	for key := range must {
-		problem("%s was not recreated though its spec says something else than what runs", key)
-	}
-	for _, key := range d.Gone {
-		problem("%s does not run any more", key)
-	}
-	if n := len(boxes.Recreated) + len(boxes.Gone); n > 0 {
-		problem("%d of %d sandboxes recreated", n, n+len(boxes.Kept))
-	}
-	if !s.judged() {
-		o.other = nil
-	}
-	l.e.Fact("%s: static pod: %d of %d containers recreated (its UID is another in each release)", name, len(static.Recreated)+len(static.Gone), len(static.Recreated)+len(static.Gone)+len(static.Kept))
-	if s.judged() && len(o.unexpected) == 0 {
-		now, err := l.restartCounts(ctx)
-		if err != nil {
-			return o, err
-		}
-		for _, key := range d.Kept {
-			k := strings.TrimPrefix(key, ns+"/")
-			if now[k] != counts[k] {
-				problem("restart count of %s went from %d to %d though its container is the same", k, counts[k], now[k])
-			}
-		}
-		if got := now[changed+"/main"]; got != l.changes {
-			problem("the pod whose image changes in each step was restarted %d times, want %d", got, l.changes)
-		}
+	o.Before, o.After, o.CountsBefore, o.Changes = before, after, counts, l.changes
+	if o.CountsAfter, err = l.restartCounts(ctx); err != nil {
+		return err
 	}
 	for _, k := range kinds {
 		if k.hostPort == 0 {
 			continue
 		}
+		o.HostPorts[k.name] = ""
 		if _, err := load.Get(ctx, fmt.Sprintf("http://%s:%d/", l.node.IP, k.hostPort)); err != nil {
-			problem("host port %d of %s: %v", k.hostPort, k.name, err)
+			o.HostPorts[k.name] = err.Error()
 		}
 	}
-	return o, nil
+	l.e.Record(o)
+	return nil
 }
 
 // byOurs are the kinds that are created once more by the kubelet under test.

@@ -395,7 +395,7 @@ func (l *lab) five(ctx context.Context, _ result) error {
 	if !strings.Contains(config, "concurrentEndpointSyncs") && !strings.Contains(config, "ConcurrentEndpointSyncs") {
 		return fmt.Errorf("/configz answers %.200s", config)
 	}
-	if strings.Contains(strings.ToLower(config), "batch") {
+	if strings.Contains(strings.ToLower(config), "endpointupdates") {
 		return wrong{errors.New("/configz has a field that stock's has not")}
 	}
 

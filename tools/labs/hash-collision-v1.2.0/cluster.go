@@ -42,30 +42,30 @@ type cluster struct {
 	nodes *kube.FakeNodes
 }
 
-// start starts the control plane with the controller manager p. The returned
-// function ends the loop that stands for the kubelets.
-func start(ctx context.Context, e *labkit.Env, p kube.Program) (*cluster, func(), error) {
+// start starts the control plane with the controller manager p.
+func start(ctx context.Context, e *labkit.Env, p kube.Program) (*cluster, error) {
 	c := &cluster{e: e}
 	e.Step("start etcd with its v2 API, and kube-apiserver %s", base)
 	et, err := e.StartEtcd(ctx, kube.EtcdConfig{V2: true})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if c.api, err = e.StartAPIServer(ctx, et, kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")}); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if c.client, err = kube.NewClient(c.api); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	e.OnDump(c.client.DumpAll)
 	if err := c.startCM(ctx, p); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := c.namespace(ctx, "default"); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	c.nodes = kube.StartFakeNodes(ctx, c.client)
-	return c, c.nodes.Stop, nil
+	e.OnStop("the loop for the kubelets", func(context.Context) error { c.nodes.Stop(); return nil })
+	return c, nil
 }
 
 // namespace creates ns if need be and waits until pods can be made in it.
@@ -175,58 +175,72 @@ func (c *cluster) setImage(ctx context.Context, ns, deployment, container, img s
 	return err
 }
 
-// rolledOut says whether the Deployment has finished with img: its replicas
-// are all in one ReplicaSet of that image, and the status says so. If not, why
-// says what the API has.
-func (c *cluster) rolledOut(ctx context.Context, ns, deployment, img string) (current *kube.Object, why string, err error) {
+// look reads a Deployment and its ReplicaSets, for the question whether it has rolled
+// out img. current is the ReplicaSet that has, nil if none has.
+func (c *cluster) look(ctx context.Context, ns, deployment, img string) (r rollout, current *kube.Object, err error) {
+	r = rollout{Namespace: ns, Deployment: deployment, Image: img}
 	d, err := c.client.Get(ctx, kube.Deployments, ns, deployment)
 	if err != nil {
-		return nil, "", err
+		return r, nil, err
 	}
 	rss, err := c.replicaSets(ctx, ns, deployment)
 	if err != nil {
-		return nil, "", err
+		return r, nil, err
 	}
-	want := kube.Int(d, "spec", "replicas")
-	var have []string
+	const revision = "deployment.kubernetes.io/revision"
+	r.Template, r.Revision, r.Generation = image(d), d.GetAnnotations()[revision], d.GetGeneration()
+	r.Want, r.Observed = kube.Int(d, "spec", "replicas"), kube.Int(d, "status", "observedGeneration")
+	r.Updated, r.Available = kube.Int(d, "status", "updatedReplicas"), kube.Int(d, "status", "availableReplicas")
 	for i := range rss {
 		rs := &rss[i]
-		spec, status := kube.Int(rs, "spec", "replicas"), kube.Int(rs, "status", "replicas")
-		if image(rs) == img && spec == want && status == want {
-			current = rs
-		} else if spec == 0 && status == 0 {
-			continue
-		}
-		have = append(have, fmt.Sprintf("%s of %s has %d/%d replicas", rs.GetName(), image(rs), status, spec))
+		r.Sets = append(r.Sets, replicaSet{Name: rs.GetName(), UID: string(rs.GetUID()), Image: image(rs), Revision: rs.GetAnnotations()[revision],
+			Spec: kube.Int(rs, "spec", "replicas"), Status: kube.Int(rs, "status", "replicas")})
 	}
-	if current == nil || len(have) != 1 {
-		return nil, strings.Join(have, ", "), nil
+	if at, why := r.done(); why == "" {
+		current = &rss[at]
 	}
-	if image(d) != img || kube.Int(d, "status", "observedGeneration") < d.GetGeneration() ||
-		kube.Int(d, "status", "updatedReplicas") != want || kube.Int(d, "status", "availableReplicas") != want ||
-		d.GetAnnotations()["deployment.kubernetes.io/revision"] != current.GetAnnotations()["deployment.kubernetes.io/revision"] {
-		return nil, fmt.Sprintf("%s; the Deployment's generation is %d and its status %v", strings.Join(have, ", "), d.GetGeneration(), d.Object["status"]), nil
-	}
-	return current, "", nil
+	return r, current, nil
 }
 
-// waitRollout waits for rolledOut. The error says what the API has instead.
-func (c *cluster) waitRollout(ctx context.Context, ns, deployment, img string, bound time.Duration) (*kube.Object, error) {
-	var rs *kube.Object
-	err := wait.Until(ctx, deployment+" rolled out "+img, bound, func(ctx context.Context) (bool, error) {
-		current, why, err := c.rolledOut(ctx, ns, deployment, img)
-		if err == nil && current == nil {
-			err = fmt.Errorf("%s", why)
+// watchRollout looks until the Deployment has rolled out img. It returns what it saw
+// last; the error says what the API has instead.
+func (c *cluster) watchRollout(ctx context.Context, ns, deployment, img string, bound time.Duration) (r rollout, rs *kube.Object, err error) {
+	err = wait.Until(ctx, deployment+" rolled out "+img, bound, func(ctx context.Context) (bool, error) {
+		now, current, err := c.look(ctx, ns, deployment, img)
+		if err != nil {
+			return false, err
 		}
-		rs = current
-		return err == nil, err
+		r, rs = now, current
+		if _, why := r.done(); why != "" {
+			return false, fmt.Errorf("%s", why)
+		}
+		return true, nil
 	})
-	if err != nil {
-		if nodes := c.nodes.Err(); nodes != nil {
-			err = fmt.Errorf("%w (the loop for the kubelets: %v)", err, nodes)
-		}
+	if nodes := c.nodes.Err(); err != nil && nodes != nil {
+		err = fmt.Errorf("%w (the loop for the kubelets: %v)", err, nodes)
 	}
+	return r, rs, err
+}
+
+// waitRollout is watchRollout for a rollout that the lab stands on.
+func (c *cluster) waitRollout(ctx context.Context, ns, deployment, img string, bound time.Duration) (*kube.Object, error) {
+	_, rs, err := c.watchRollout(ctx, ns, deployment, img, bound)
 	return rs, err
+}
+
+// mustRollOut is watchRollout for one that is judged: it is recorded. One that does not
+// happen is enough.
+func (c *cluster) mustRollOut(ctx context.Context, ns, deployment, img string) (*kube.Object, error) {
+	r, rs, err := c.watchRollout(ctx, ns, deployment, img, bound)
+	if ctx.Err() != nil || r.Want == 0 {
+		return nil, err // nothing was seen
+	}
+	c.e.Record(r)
+	if err != nil {
+		c.e.Step("%v", err)
+		return nil, labkit.Enough
+	}
+	return rs, nil
 }
 
 // census lists name, UID and size of all ReplicaSets and pods.

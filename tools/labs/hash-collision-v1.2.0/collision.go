@@ -11,8 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +18,8 @@ import (
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/metrics"
+	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
 )
 
@@ -27,21 +27,12 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "hash-collision-v1.2.0",
 		Summary: "1.2.0: the second rollout never happens when both pod templates have the same adler32",
-		Plan: func(labkit.Profile) []string {
-			return []string{
-				"start etcd with its v2 API, kube-apiserver v1.2.0 and the controller manager under test; a loop reports pods as ready",
-				"create the Deployment of the original report; oracle: its ReplicaSet is the report's, yce-test-" + reported,
-				"release the report's second image; oracle: within 20 s its replicas are in a ReplicaSet of that image and the status says so",
-				"if not: the same controller rolls out another Deployment, so it is alive, and the first one is still as it was",
-				"where it rolled out: an event and the count say why; kubectl v1.2.0 rollout undo, twice; kill the controller manager in between",
-				"where it rolled out: 100 releases of another Deployment with tags yyyymmddHHMM, 11 of which collide; kill -9 of the controller manager during every tenth",
-				"where it rolled out: Deployments of strategy Recreate collide with the ReplicaSet that runs and with an older one, and are undone",
-				"where it rolled out: back to the stock controller manager; oracle: all ReplicaSets and pods are those of before the swap, for more than one full resync; stock scales those of strategy Recreate",
-				"where it rolled out: a Deployment that got strategy Recreate under another name was paused before, as the page says; it rolls out when un-paused with a release that does not collide",
-				"where it rolled out: the next releases that do not collide roll out; ours again, nothing changes",
-				"where it rolled out: those of strategy Recreate collide again; the gate is switched off; then again, and the leader is killed and stock takes over; oracle: the pods stay, and are scaled",
-			}
-		},
+		Steps:   collisionSteps,
+		Oracle: labkit.Oracle{Text: []string{
+			"the report's second image, each release after it and each undo roll out: the replicas are in one ReplicaSet of that image and the status says so",
+			"where the second one does not: the same controller manager rolls out another Deployment, and the first one is still as it was",
+			"back at the stock controller manager, and with the gate off: all ReplicaSets and pods are those of before the swap; those of strategy Recreate are scaled, and keep their pods"},
+			Judge: judgeCollision},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kubectl"),
@@ -50,7 +41,6 @@ func init() {
 		},
 		Packages: []string{"jq"}, // the page's command
 		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
-		Run:      runCollision,
 	})
 }
 
@@ -81,109 +71,104 @@ spec:
       - {name: web, image: "%s", resources: {limits: {cpu: 100m, memory: 64Mi}}}
 `
 
-func runCollision(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	underTest := e.UnderTest(base, kcm)
-	c, stop, err := start(ctx, e, underTest)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	defer stop()
-
-	const ns, name = "yce", "yce-test"
-	if err := c.namespace(ctx, ns); err != nil {
-		return labkit.Result{}, err
-	}
-	first, err := manifest(e, "old.json")
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	second, err := manifest(e, "new.json")
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	oldImage, newImage := image(first), image(second)
-
-	e.Step("create Deployment %s with %s", name, oldImage)
-	if _, err := c.client.Create(ctx, kube.Deployments, ns, first); err != nil {
-		return labkit.Result{}, err
-	}
-	oldRS, err := c.waitRollout(ctx, ns, name, oldImage, 60*time.Second)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	if oldRS.GetName() != name+"-"+reported {
-		return labkit.Result{}, fmt.Errorf("the ReplicaSet is %s, the report's was %s-%s", oldRS.GetName(), name, reported)
-	}
-
-	e.Step("release %s", newImage)
-	live, err := c.client.Get(ctx, kube.Deployments, ns, name)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	live.Object["spec"].(map[string]any)["template"] = kube.Field(second, "spec", "template")
-	if _, err := c.client.Update(ctx, kube.Deployments, ns, live); err != nil {
-		return labkit.Result{}, err
-	}
-	newRS, stuck := c.waitRollout(ctx, ns, name, newImage, stuckAfter)
-	if stuck != nil {
-		if ctx.Err() != nil {
-			return labkit.Result{}, stuck
-		}
-		e.Step("it did not; look whether the controller works at all")
-		if _, err := c.client.CreateYAML(ctx, "default", fmt.Sprintf(web, "alive", "alive", "alive", "web:1")); err != nil {
-			return labkit.Result{}, err
-		}
-		if _, err := c.waitRollout(ctx, "default", "alive", "web:1", bound); err != nil {
-			return labkit.Result{}, fmt.Errorf("the controller manager does nothing: %w", err)
-		}
-		if err := c.setImage(ctx, "default", "alive", "web", "web:2"); err != nil {
-			return labkit.Result{}, err
-		}
-		if _, err := c.waitRollout(ctx, "default", "alive", "web:2", bound); err != nil {
-			return labkit.Result{}, fmt.Errorf("the controller manager does nothing: %w", err)
-		}
-		if _, why, err := c.rolledOut(ctx, ns, name, newImage); err != nil {
-			return labkit.Result{}, err
-		} else if why == "" {
-			return labkit.Result{}, errors.New("it rolled out after all, only slowly")
-		}
-		rss, err := c.replicaSets(ctx, ns, name)
-		if err != nil {
-			return labkit.Result{}, err
-		}
-		if len(rss) != 1 || image(&rss[0]) != oldImage {
-			return labkit.Result{}, fmt.Errorf("not the incident: %v", stuck)
-		}
-		return labkit.ReproducedBecause("%v after its release %s has the one ReplicaSet %s of %s; another Deployment rolls out", stuckAfter, name, rss[0].GetName(), oldImage), nil
-	}
-	e.Fact("%s: %s for %s", name, newRS.GetName(), newImage)
-
-	steps := []func(context.Context, *labkit.Env, *cluster, kube.Program) error{told, undo, tags, recreate, leave, gateOff, failover}
-	for _, step := range steps {
-		if err := step(ctx, e, c, underTest); err != nil {
-			var s *stuckError
-			if errors.As(err, &s) && ctx.Err() == nil {
-				return labkit.ReproducedBecause("%v", err), nil
-			}
-			return labkit.Result{}, err
-		}
-	}
-	if err := metrics(ctx, e, c); err != nil {
-		return labkit.Result{}, err
-	}
-	return labkit.AbsentBecause("the report's second image and 100 releases rolled out; the stock controller manager went on from there, also with strategy Recreate, by swap and by failover, and so did ours with the gate off"), nil
+// collision is the lab of the report.
+type collision struct {
+	e *labkit.Env
+	c *cluster
 }
 
-// stuckError is a rollout that did not happen: a verdict, not a failure of the
-// lab.
-type stuckError struct{ error }
+// The Deployment of the report.
+const reportNS, reportName = "yce", "yce-test"
 
-func (c *cluster) mustRollOut(ctx context.Context, ns, deployment, img string) (*kube.Object, error) {
-	rs, err := c.waitRollout(ctx, ns, deployment, img, bound)
-	if err != nil {
-		return nil, &stuckError{err}
+func collisionSteps(e *labkit.Env) []labkit.Step {
+	l := &collision{e: e}
+	steps := []labkit.Step{
+		{Text: "start etcd with its v2 API, kube-apiserver v1.2.0 and the controller manager under test; a loop reports pods as ready", Do: func(ctx context.Context) (err error) {
+			if l.c, err = start(ctx, e, e.UnderTest(base, kcm)); err != nil {
+				return err
+			}
+			return l.c.namespace(ctx, reportNS)
+		}},
+		{Text: "create the Deployment of the original report; its ReplicaSet must be the report's, yce-test-" + reported, Do: l.first},
+		{Text: "release the report's second image; if it has not rolled out within 20 s, look whether the controller manager works at all", Do: l.second},
 	}
-	return rs, nil
+	for _, s := range []struct {
+		text string
+		do   func(context.Context, *labkit.Env, *cluster, kube.Program) error
+	}{
+		{"an event and the count say why", told},
+		{"kubectl v1.2.0 rollout undo, twice there and back; kill the controller manager in between", undo},
+		{"100 releases of another Deployment with tags yyyymmddHHMM, 11 of which collide; kill -9 of the controller manager during every tenth", tags},
+		{"Deployments of strategy Recreate collide with the ReplicaSet that runs and with an older one, and are undone", recreate},
+		{"back to the stock controller manager for more than one full resync, with a Deployment paused, as the page says, that got strategy Recreate under another name; " +
+			"stock scales those of strategy Recreate; the next releases that do not collide; ours again", leave},
+		{"those of strategy Recreate collide again; the gate is switched off", gateOff},
+		{"then again, and the leader is killed and stock takes over", failover},
+		{"read our metrics", metricsThere},
+	} {
+		steps = append(steps, labkit.Step{Text: s.text, Do: func(ctx context.Context) error { return s.do(ctx, e, l.c, e.UnderTest(base, kcm)) }})
+	}
+	return append(steps, labkit.Step{Text: "look whether all components run", Always: true, Do: func(context.Context) error {
+		return process.AllAlive(l.c.api.Proc, l.c.cm.Proc)
+	}})
+}
+
+func (l *collision) first(ctx context.Context) error {
+	o, err := manifest(l.e, "old.json")
+	if err != nil {
+		return err
+	}
+	if _, err := l.c.client.Create(ctx, kube.Deployments, reportNS, o); err != nil {
+		return err
+	}
+	rs, err := l.c.waitRollout(ctx, reportNS, reportName, image(o), 60*time.Second)
+	if err == nil && rs.GetName() != reportName+"-"+reported {
+		err = fmt.Errorf("the ReplicaSet is %s, the report's was %s-%s", rs.GetName(), reportName, reported)
+	}
+	return err
+}
+
+func (l *collision) second(ctx context.Context) error {
+	o, err := manifest(l.e, "new.json")
+	if err != nil {
+		return err
+	}
+	live, err := l.c.client.Get(ctx, kube.Deployments, reportNS, reportName)
+	if err != nil {
+		return err
+	}
+	live.Object["spec"].(map[string]any)["template"] = kube.Field(o, "spec", "template")
+	if _, err := l.c.client.Update(ctx, kube.Deployments, reportNS, live); err != nil {
+		return err
+	}
+	r, _, stuck := l.c.watchRollout(ctx, reportNS, reportName, image(o), stuckAfter)
+	if ctx.Err() != nil || r.Want == 0 {
+		return stuck
+	}
+	l.e.Record(secondRelease{r})
+	if stuck == nil {
+		return nil
+	}
+	l.e.Step("it did not; look whether the controller works at all")
+	if _, err := l.c.client.CreateYAML(ctx, "default", fmt.Sprintf(web, "alive", "alive", "alive", "web:1")); err != nil {
+		return err
+	}
+	if _, err := l.c.waitRollout(ctx, "default", "alive", "web:1", bound); err != nil {
+		return fmt.Errorf("the controller manager does nothing: %w", err)
+	}
+	if err := l.c.setImage(ctx, "default", "alive", "web", "web:2"); err != nil {
+		return err
+	}
+	elsewhere, _, err := l.c.watchRollout(ctx, "default", "alive", "web:2", bound)
+	if ctx.Err() != nil {
+		return err
+	}
+	still, _, err := l.c.look(ctx, reportNS, reportName, image(o))
+	if err != nil {
+		return err
+	}
+	l.e.Record(stillStuck{Elsewhere: elsewhere, Still: still})
+	return labkit.Enough
 }
 
 // told checks what an operator can see of the collision.
@@ -255,7 +240,7 @@ func tags(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error 
 	if n := len(Collisions(list)); n < 5 {
 		return fmt.Errorf("only %d of the %d tags collide with an earlier one", n, len(list))
 	}
-	e.Step("release %d tags, %d of which collide", len(list), len(Collisions(list)))
+	e.Record(releasing{list})
 	if _, err := c.client.CreateYAML(ctx, "default", fmt.Sprintf(web, "web", "web", "web", "web:"+list[0])); err != nil {
 		return err
 	}
@@ -305,30 +290,13 @@ func tags(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error 
 	return nil
 }
 
-// metrics prints ours as facts.
-func metrics(ctx context.Context, e *labkit.Env, c *cluster) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cm.URL+"/metrics", nil)
-	if err != nil {
-		return err
+// metricsThere reads ours.
+func metricsThere(ctx context.Context, e *labkit.Env, c *cluster, _ kube.Program) error {
+	page, err := metrics.Get(ctx, c.cm.URL+"/metrics")
+	if err == nil && page["holdfast_hash_collision_renamed_total"] == nil {
+		err = errors.New("the controller manager has no metric holdfast_hash_collision_renamed_total")
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if !strings.Contains(string(body), "holdfast_hash_collision_renamed_total") {
-		return errors.New("the controller manager has no metric holdfast_hash_collision_renamed_total")
-	}
-	for _, l := range strings.Split(string(body), "\n") {
-		if strings.HasPrefix(l, "holdfast_") {
-			e.Logf("metric %s", l)
-		}
-	}
-	return nil
+	return err
 }
 
 // readTags reads the lab's image tags.

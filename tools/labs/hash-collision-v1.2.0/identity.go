@@ -15,6 +15,7 @@ import (
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/process"
 )
 
 const deployments = 20
@@ -31,21 +32,14 @@ func init() {
 		// it is the hashes alone that keep them.
 		Variants: []labkit.Variant{naive, labkit.Ours, labkit.GateOff},
 		Expect:   map[labkit.Variant]labkit.Verdict{naive: labkit.Reproduced, labkit.GateOff: labkit.Absent},
-		Plan: func(labkit.Profile) []string {
-			return []string{
-				"start etcd with its v2 API, kube-apiserver v1.2.0 and the stock controller manager, which hashes as the released one did",
-				fmt.Sprintf("create %d Deployments, those with a published ReplicaSet name among them; oracle: these have that name", deployments),
-				"stop it and start in its place: as variant naive a build of v1.2.0 with today's Go and nothing done about hashes; as the other variants our controller manager",
-				"oracle: for 40 s, which is more than one full resync, no ReplicaSet and no pod comes, goes or is scaled; a new Deployment is rolled out, so the controller works",
-				"not naive: the stock controller manager again; oracle: nothing changes",
-			}
-		},
+		Steps:    identitySteps,
+		Oracle: labkit.Oracle{Text: []string{"while the other controller manager runs no ReplicaSet and no pod comes, goes or is scaled, and a new Deployment is rolled out, so it works", "not naive: nor when the stock one is back"},
+			Judge: judgeIdentity},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, kcm),
 			labkit.BinaryUnderTest(base, kcm),
 		},
-		Run: runIdentity,
 	})
 }
 
@@ -56,68 +50,80 @@ type published struct {
 	Deployment         map[string]any
 }
 
-func runIdentity(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, stop, err := start(ctx, e, e.Stock(base, kcm))
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	defer stop()
-	apps, err := c.createDeployments(ctx)
-	if err != nil {
-		return labkit.Result{}, err
-	}
+// identity is the lab of controller managers that hash otherwise.
+type identity struct {
+	e    *labkit.Env
+	c    *cluster
+	apps []app
+}
 
-	before, err := c.settled(ctx)
-	if err != nil {
-		return labkit.Result{}, err
+func identitySteps(e *labkit.Env) []labkit.Step {
+	l := &identity{e: e}
+	other := "our controller manager"
+	if e.Variant == naive {
+		other = "a build of v1.2.0 with today's Go and nothing done about hashes"
 	}
-	if err := c.swapCM(ctx, e.UnderTest(base, kcm)); err != nil {
-		return labkit.Result{}, err
+	steps := []labkit.Step{
+		{Text: "start etcd with its v2 API, kube-apiserver v1.2.0 and the stock controller manager, which hashes as the released one did", Do: func(ctx context.Context) (err error) {
+			l.c, err = start(ctx, e, e.Stock(base, kcm))
+			return err
+		}},
+		{Text: fmt.Sprintf("create %d Deployments, those with a published ReplicaSet name among them, which must have that name", deployments), Do: func(ctx context.Context) (err error) {
+			l.apps, err = l.c.createDeployments(ctx)
+			return err
+		}},
+		{Text: "start " + other + " in its place, and watch for 40 s, which is more than one full resync", Do: l.swap},
 	}
-	changed := c.stays(ctx, before, 40*time.Second)
-	var verdict *stuckError
-	if changed != nil && !errors.As(changed, &verdict) {
-		return labkit.Result{}, changed
-	}
-	e.Step("a new Deployment shows that it works")
-	if _, err := c.client.CreateYAML(ctx, "default", fmt.Sprintf(web, "alive", "alive", "alive", "web:1")); err != nil {
-		return labkit.Result{}, err
-	}
-	if _, err := c.waitRollout(ctx, "default", "alive", "web:1", time.Minute); err != nil {
-		return labkit.Result{}, fmt.Errorf("the controller manager does nothing: %w", err)
-	}
-	if changed != nil {
-		// Let it finish, to say how many it was.
-		anew := 0
-		for _, a := range apps {
-			rss, err := c.replicaSets(ctx, a.ns, a.name)
-			if err != nil {
-				return labkit.Result{}, err
-			}
-			if len(rss) > 1 {
-				anew++
-			}
-		}
-		if anew == 0 {
-			return labkit.ReproducedBecause("no Deployment got a new ReplicaSet, and yet: %v", changed), nil
-		}
-		return labkit.ReproducedBecause("%d of %d Deployments got a new ReplicaSet", anew, len(apps)), nil
-	}
-	same := strings.Count(replicaSetLines(before), "\n") + 1
 	if e.Variant != naive {
-		if before, err = c.settled(ctx); err != nil {
-			return labkit.Result{}, err
+		steps = append(steps, labkit.Step{Text: "the stock controller manager again", Do: l.back})
+	}
+	return append(steps, labkit.Step{Text: "look whether all components run", Always: true, Do: func(context.Context) error {
+		return process.AllAlive(l.c.api.Proc, l.c.cm.Proc)
+	}})
+}
+
+func (l *identity) swap(ctx context.Context) error {
+	before, err := l.c.settled(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.c.swapCM(ctx, l.e.UnderTest(base, kcm)); err != nil {
+		return err
+	}
+	changed := l.c.stays(ctx, whenOurs, before, 40*time.Second)
+	if changed != nil && !errors.Is(changed, labkit.Enough) {
+		return changed
+	}
+	l.e.Step("a new Deployment shows that it works")
+	if _, err := l.c.client.CreateYAML(ctx, "default", fmt.Sprintf(web, "alive", "alive", "alive", "web:1")); err != nil {
+		return err
+	}
+	if _, err := l.c.waitRollout(ctx, "default", "alive", "web:1", time.Minute); err != nil {
+		return fmt.Errorf("the controller manager does nothing: %w", err)
+	}
+	o := counted{Deployments: len(l.apps)}
+	for _, a := range l.apps {
+		rss, err := l.c.replicaSets(ctx, a.ns, a.name)
+		if err != nil {
+			return err
 		}
-		if err := c.swapCM(ctx, e.Stock(base, kcm)); err != nil {
-			return labkit.Result{}, err
-		}
-		if err := c.stays(ctx, before, 35*time.Second); errors.As(err, &verdict) {
-			return labkit.ReproducedBecause("back at stock: %v", err), nil
-		} else if err != nil {
-			return labkit.Result{}, err
+		if len(rss) > 1 {
+			o.Anew++
 		}
 	}
-	return labkit.AbsentBecause("0 new ReplicaSets for %d Deployments; %d ReplicaSets are the same ones", len(apps), same), nil
+	l.e.Record(o)
+	return changed
+}
+
+func (l *identity) back(ctx context.Context) error {
+	before, err := l.c.settled(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.c.swapCM(ctx, l.e.Stock(base, kcm)); err != nil {
+		return err
+	}
+	return l.c.stays(ctx, whenStock, before, 35*time.Second)
 }
 
 // app is a Deployment by namespace and name.

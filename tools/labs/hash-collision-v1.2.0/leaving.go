@@ -82,10 +82,7 @@ func leave(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error
 	if err != nil {
 		return err
 	}
-	// What else is listed has strategy RollingUpdate and collided last with what ran.
-	if strings.Count(exposed, "Recreate ") != 1 || !strings.Contains(exposed, "Recreate recreate/switched\n") || !strings.Contains(exposed, "RollingUpdate yce/yce-test\n") {
-		return &stuckError{fmt.Errorf("the page's command lists %q; with strategy Recreate switched alone is exposed, and yce-test without it", exposed)}
-	}
+	e.Record(exposedOnes{exposed})
 	if err := c.pause(ctx, "switched"); err != nil {
 		return err
 	}
@@ -97,7 +94,7 @@ func leave(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error
 		return err
 	}
 	const quietly = 35 * time.Second // one full resync, which is every 30 s
-	if err := c.stays(ctx, before, quietly); err != nil {
+	if err := c.stays(ctx, whenStock, before, quietly); err != nil {
 		return fmt.Errorf("back at the stock controller manager: %w", err)
 	}
 	if err := c.scaled(ctx, 3); err != nil {
@@ -121,7 +118,7 @@ func leave(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error
 	if err := c.swapCM(ctx, p); err != nil {
 		return err
 	}
-	if err := c.stays(ctx, before, 10*time.Second); err != nil {
+	if err := c.stays(ctx, whenOurs, before, 10*time.Second); err != nil {
 		return fmt.Errorf("ours again: %w", err)
 	}
 	return nil
@@ -138,15 +135,18 @@ func releaseWithStock(ctx context.Context, e *labkit.Env, c *cluster) error {
 	if err := c.client.DeleteNow(ctx, kube.ReplicaSets, "yce", taken); err != nil {
 		return err
 	}
+	r, rs := rollout{}, (*kube.Object)(nil)
 	err = wait.Until(ctx, taken+" of "+image(current), bound, func(ctx context.Context) (bool, error) {
-		rs, why, err := c.rolledOut(ctx, "yce", "yce-test", image(current))
-		if err == nil && why != "" {
-			err = errors.New(why)
-		}
-		return err == nil && rs.GetName() == taken, err
+		var err error
+		r, rs, err = c.look(ctx, "yce", "yce-test", image(current))
+		return err == nil && rs != nil && rs.GetName() == taken, err
 	})
+	if ctx.Err() != nil || r.Want == 0 {
+		return err
+	}
+	e.Record(takenAgain{Rollout: r, Name: taken})
 	if err != nil {
-		return &stuckError{err}
+		return labkit.Enough
 	}
 	e.Step("release with the stock controller manager")
 	if err := c.setImage(ctx, "yce", "yce-test", "yce-test", "img.reg.3g:15000/yce-alpha:next"); err != nil {
@@ -177,7 +177,7 @@ func gateOff(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) err
 	if err := c.swapCM(ctx, off); err != nil {
 		return err
 	}
-	if err := c.stays(ctx, before, 5*time.Second); err != nil {
+	if err := c.stays(ctx, whenGateOff, before, 5*time.Second); err != nil {
 		return fmt.Errorf("gate off: %w", err)
 	}
 	if err := c.scaled(ctx, 2); err != nil {
@@ -226,9 +226,7 @@ func failover(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) er
 	if err != nil {
 		return err
 	}
-	if a, b := replicaSetLines(before), replicaSetLines(now); a != b {
-		return &stuckError{fmt.Errorf("failover to stock: the ReplicaSets are now\n%s\nand were\n%s", b, a)}
-	}
+	e.Record(kept{When: whenFailover, Before: replicaSetLines(before), Now: replicaSetLines(now)})
 	return c.swapCM(ctx, p)
 }
 
@@ -259,14 +257,16 @@ func (c *cluster) scaled(ctx context.Context, n int64) error {
 		if err != nil {
 			return err
 		}
-		have := kube.Int(d, "spec", "replicas")
-		before, _, err := c.rolledOut(ctx, recreateNS, name, image(d))
+		before, rs, err := c.look(ctx, recreateNS, name, image(d))
 		if err != nil {
 			return err
 		}
-		if before == nil {
-			return &stuckError{fmt.Errorf("Deployment %s has not its %d replicas", name, have)}
+		o := scaledTo{Name: name, From: before.Want, To: n}
+		if rs == nil {
+			c.e.Record(before) // a rollout that is not done
+			return labkit.Enough
 		}
+		o.Was = string(rs.GetUID())
 		pods, err := c.podsOf(ctx, name)
 		if err != nil {
 			return err
@@ -282,15 +282,13 @@ func (c *cluster) scaled(ctx context.Context, n int64) error {
 		if err != nil {
 			return err
 		}
-		kept := 0
 		for _, uid := range pods {
 			if slices.Contains(now, uid) {
-				kept++
+				o.Kept++
 			}
 		}
-		if after.GetUID() != before.GetUID() || int64(kept) != min(have, n) {
-			return &stuckError{fmt.Errorf("scaling %s from %d to %d kept %d of its pods; its ReplicaSet was %s and is %s", name, have, n, kept, before.GetUID(), after.GetUID())}
-		}
+		o.Is = string(after.GetUID())
+		c.e.Record(o)
 	}
 	return nil
 }
@@ -364,16 +362,19 @@ func (c *cluster) settled(ctx context.Context) (string, error) {
 	return last, err
 }
 
-// stays watches for d that ReplicaSets and pods are those of the census before,
-// with the same sizes. A change is a verdict.
-func (c *cluster) stays(ctx context.Context, before string, d time.Duration) error {
+// stays watches for d whether ReplicaSets and pods are those of the census before, with
+// the same sizes, and records what it saw. A change is enough.
+func (c *cluster) stays(ctx context.Context, when, before string, d time.Duration) error {
 	for end := time.Now().Add(d); ; {
 		now, err := c.census(ctx)
 		if err != nil {
 			return err
 		}
+		if now != before || time.Now().After(end) {
+			c.e.Record(kept{When: when, Before: before, Now: now})
+		}
 		if now != before {
-			return &stuckError{errors.New(difference(before, now))}
+			return labkit.Enough
 		}
 		if time.Now().After(end) {
 			return nil

@@ -153,6 +153,8 @@ func judgeEqualLabel(h *history.History) labkit.Result {
 		res = labkit.AbsentBecause("no template got a second revision, on either side of 2^31")
 	}
 	res.Facts = facts
+	res.Measure("StatefulSets", float64(seen[true]+seen[false]), "")
+	res.Measure("templates with a second revision", float64(second[true]+second[false]), "")
 	return res
 }
 
@@ -280,6 +282,9 @@ func judgeOrder(h *history.History) labkit.Result {
 	default:
 		res = labkit.AbsentBecause("%d syncs, one update revision, no pod replaced", o.Syncs)
 	}
+	res.Measure("syncs", float64(o.Syncs), "")
+	res.Measure("changes of the update revision", float64(changes), "")
+	res.Measure("replacements of the pod", float64(o.Made), "")
 	res.Facts = []string{fmt.Sprintf("%d syncs: status.updateRevision changed %d times between %v; pod db-0 was made anew %d times", o.Syncs, changes, slices.Sorted(maps.Keys(names)), o.Made)}
 	return res
 }

@@ -109,6 +109,8 @@ func judgeOwner(h *history.History) labkit.Result {
 		res = labkit.ReproducedBecause("a Deployment has no ReplicaSet of its own, or another's was scaled: %s", strings.Join(bad, "; "))
 	}
 	res.Facts = facts
+	res.Measure("ReplicaSets in the way", float64(len(seen)), "")
+	res.Measure("Deployments without a ReplicaSet of their own, or that scaled the other", float64(len(bad)), "")
 	return res
 }
 

@@ -205,6 +205,8 @@ func judgeConflicts(h *history.History) labkit.Result {
 	case len(bad) > 0:
 		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))
 	}
+	res.Measure("creations that met AlreadyExists", float64(t.Conflicts), "")
+	res.Measure("revisions of one template", float64(t.Revisions), "")
 	res.Facts = facts
 	return res
 }

@@ -45,6 +45,7 @@ func judge(h *history.History) labkit.Result {
 	}
 	facts := []string{fmt.Sprintf("%-42s %8s %6s %8s %9s %5s", "step", "requests", "failed", "removed", "recreated", "kept")}
 	var wrong []string
+	var requests, failed, removed, again int
 	for i, r := range rows {
 		if r.Step != i+1 {
 			return labkit.InconclusiveBecause("swap %d is missing", i+1)
@@ -61,6 +62,7 @@ func judge(h *history.History) labkit.Result {
 			return labkit.InconclusiveBecause("swap %d: no container ran before it", r.Step)
 		}
 		facts = append(facts, fmt.Sprintf("%-42s %8d %6d %8d %9d %5d", fmt.Sprintf("%d. %s %s", r.Step, r.What, r.Node), r.Requests, r.Failed, r.Removed, recreated, len(d.Kept)))
+		requests, failed, removed, again = requests+r.Requests, failed+r.Failed, removed+r.Removed, again+recreated
 		add := func(n int, what string) {
 			if n > 0 {
 				wrong = append(wrong, fmt.Sprintf("step %d (%s %s): %d %s", r.Step, r.What, r.Node, n, what))
@@ -80,5 +82,9 @@ func judge(h *history.History) labkit.Result {
 		res = labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))
 	}
 	res.Facts = facts
+	res.Measure("requests", float64(requests), "")
+	res.Measure("requests failed", float64(failed), "")
+	res.Measure("addresses removed from Endpoints", float64(removed), "")
+	res.Measure("containers recreated", float64(again), "")
 	return res
 }

@@ -74,7 +74,7 @@ func judgeMetrics(ctx context.Context, l *lab) (outcome, error) {
 	if over > 0 && over < len(targets) && l.e.Variant == labkit.Stock {
 		return outcome{}, fmt.Errorf("only one of them: %s", saw)
 	}
-	return outcome{over > 0, saw}, nil
+	return outcome{over > 0, saw}, l.metric(ctx, "holdfast_metrics_method_label_unknown_total", invented)
 }
 
 // send sends a request that must be answered with 200.

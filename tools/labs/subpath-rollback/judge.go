@@ -97,5 +97,7 @@ func judge(h *history.History) labkit.Result {
 		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))
 	}
 	res.Facts = facts
+	res.Measure("looks at a file that was as before", float64(all), "")
+	res.Measure("steps that lost files or left directories", float64(len(bad)), "")
 	return res
 }

@@ -93,7 +93,7 @@ func statement(e *security.Entry) vex.Statement {
 			notes += "; what stays: " + e.Left
 		}
 		return vex.Statement{Status: vex.StatusFixed, StatusNotes: notes}
-	case security.Affected, security.Documented:
+	case security.OptIn, security.Affected, security.Documented:
 		return vex.Statement{Status: vex.StatusAffected, ActionStatement: e.Do}
 	case security.NotAffected:
 		impact := e.Because

@@ -28,6 +28,7 @@ func TestWrite(t *testing.T) {
 		}, c),
 		entry("CVE-1-0004", security.Unjudged, func(e *security.Entry) {}, k),
 		entry("CVE-1-0003", security.NotOurs, func(e *security.Entry) {}, "kube-proxy"),
+		entry("CVE-1-0005", security.OptIn, func(e *security.Entry) { e.Slug, e.Since, e.Do = "b", 2, "ask" }, k),
 		{Name: "no-number", What: "w", Status: security.Affected, Components: []string{k}},
 	}}
 	raw, err := Write(table, "v1+holdfast.2")
@@ -53,6 +54,7 @@ func TestWrite(t *testing.T) {
 		"CVE-1-0002 " + manager + "pkg:golang/m/n affected ||pray|",
 		"CVE-1-0003 " + manager + kube + "not_affected vulnerable_code_not_present|||none (f.go:7)",
 		"CVE-1-0004 " + kubelet + kube + "under_investigation |||",
+		"CVE-1-0005 " + kubelet + kube + "affected ||ask|",
 		"CVE-1-0003 " + kubelet + kube + "not_affected vulnerable_code_not_in_execute_path|||a vulnerability of kube-proxy, which this program is not",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -155,13 +155,13 @@ func judge(h *history.History) labkit.Result {
 	var res labkit.Result
 	switch n := restarts(labkit.Profile(h.Profile)); {
 	case len(wrong) > 0:
-		res = labkit.ReproducedBecause("the cluster misbehaved: %s", strings.Join(wrong, "; "))
+		res = labkit.FailedBecause("the cluster misbehaved: %s", strings.Join(wrong, "; "))
 	case !slices.Equal(versions, slices.Concat([]string{"v1", "v2", "v1"}, slices.Repeat([]string{"v1"}, n))),
 		len(history.Of[reflectors](h)) != 1, len(history.Of[updated](h)) != 1, len(history.Of[rolledBack](h)) != 1,
 		len(history.Of[restarted](h)) != n, len(history.Of[deleted](h)) != 1:
 		res = labkit.InconclusiveBecause("not everything was seen: versions served %v", versions)
 	default:
-		res = labkit.AbsentBecause("created, updated, rolled back, restarted and deleted as it should be")
+		res = labkit.PassedBecause("created, updated, rolled back, restarted and deleted as it should be")
 	}
 	res.Facts = facts
 	return res

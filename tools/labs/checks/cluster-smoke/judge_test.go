@@ -43,9 +43,9 @@ func TestJudge(t *testing.T) {
 		7: restarted{1, true, []string{"1", "2", "3"}, []string{"3", "2", "4"}}, 8: deleted{[]string{"pods web-1"}}, 6: old} {
 		all := good()
 		all[i] = bad
-		judgetest.Judge(t, l, history.Make(begin, all...), labkit.Reproduced)
+		judgetest.Judge(t, l, history.Make(begin, all...), labkit.Failed)
 		// Nothing comes after what is wrong.
-		judgetest.Judge(t, l, history.Make(begin, all[:i+1]...), labkit.Reproduced)
+		judgetest.Judge(t, l, history.Make(begin, all[:i+1]...), labkit.Failed)
 	}
 	all := good()
 	all[3] = updated{load.Report{}, []string{"web-1"}, []string{"web-2"}}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labs/internal/kubeletlab"
@@ -34,13 +35,8 @@ func init() {
 		Folder:   "checks/kubelet-cpu",
 		LongOnly: true,
 		Summary:  "CPU of a kubelet with many pods at rest, stock against ours",
-		Plan: func(p labkit.Profile) []string {
-			return []string{
-				fmt.Sprintf("start the control plane v1.9.11 and a node with the stock kubelet v1.9.11, and create %d pods", cpuPods(p)),
-				fmt.Sprintf("measure the CPU that the kubelet takes in %v at rest: stock, ours, stock, ours", cpuWindow(p)),
-				fmt.Sprintf("oracle: ours takes less than %.1f times what stock takes", tooMuch),
-			}
-		},
+		Steps:    steps,
+		Oracle:   labkit.Oracle{Text: []string{fmt.Sprintf("ours takes less than %.1f times what stock takes", tooMuch)}, Judge: judge},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
@@ -54,7 +50,6 @@ func init() {
 			}
 			return 10 * time.Minute
 		},
-		Run: runCPU,
 	})
 }
 
@@ -73,19 +68,48 @@ func cpuWindow(p labkit.Profile) time.Duration {
 	return 30 * time.Second
 }
 
-func runCPU(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-		Nodes:             []node.Config{{Name: "node1", Kubelet: e.Stock(base, "kubelet")}},
-	})
-	if err != nil {
-		return labkit.Result{}, err
+// turns are whose kubelet runs, in their order.
+var turns = []string{"stock", "ours", "stock", "ours"}
+
+func steps(e *labkit.Env) []labkit.Step {
+	l := &lab{e: e}
+	s := []labkit.Step{
+		{Text: "start the control plane v1.9.11 and a node with the stock kubelet v1.9.11", Do: l.start},
+		{Text: fmt.Sprintf("create %d pods", cpuPods(e.Profile)), Do: l.create},
 	}
-	n, pods := c.Nodes[0], cpuPods(e.Profile)
-	e.Step("create %d pods", pods)
+	for _, who := range turns {
+		s = append(s, labkit.Step{Text: fmt.Sprintf("measure the CPU that the kubelet takes in %v at rest: %s", cpuWindow(e.Profile), who),
+			Do: func(ctx context.Context) error { return l.measure(ctx, who) }})
+	}
+	return append(s, labkit.Step{Text: "look whether all components run", Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+}
+
+type lab struct {
+	e *labkit.Env
+	c *node.Cluster
+}
+
+// turn is what one kubelet took.
+type turn struct {
+	Who         string
+	CPU, Window time.Duration
+	Pods        int
+}
+
+func (l *lab) start(ctx context.Context) error {
+	var err error
+	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager")},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: l.e.Stock(base, "kubelet")}},
+	})
+	return err
+}
+
+func (l *lab) create(ctx context.Context) error {
+	pods := cpuPods(l.e.Profile)
 	for i := range pods {
-		if _, err := c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
+		if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: web-%03d}
@@ -100,13 +124,13 @@ spec:
     resources: {requests: {cpu: 1m}}
     readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 10}
 `, i, node.WebImage("v1"))); err != nil {
-			return labkit.Result{}, err
+			return err
 		}
 	}
-	if _, err := c.Client.WaitList(ctx, kube.Pods, ns, "", 15*time.Minute, "all ready", func(l []kube.Object) (bool, error) {
+	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", 15*time.Minute, "all ready", func(list []kube.Object) (bool, error) {
 		ready := 0
-		for i := range l {
-			if kubeletlab.PodReady(&l[i]) {
+		for i := range list {
+			if kubeletlab.PodReady(&list[i]) {
 				ready++
 			}
 		}
@@ -114,49 +138,63 @@ spec:
 			return false, fmt.Errorf("%d of %d", ready, pods)
 		}
 		return true, nil
-	}); err != nil {
-		return labkit.Result{}, err
+	})
+	return err
+}
+
+func (l *lab) measure(ctx context.Context, who string) error {
+	n, pods := l.c.Nodes[0], cpuPods(l.e.Profile)
+	program := l.e.Stock(base, "kubelet")
+	if who == "ours" {
+		program = l.e.UnderTest(base, "kubelet")
 	}
-	used := map[string]time.Duration{}
-	for _, who := range []string{"stock", "ours", "stock", "ours"} {
-		program := e.Stock(base, "kubelet")
-		if who == "ours" {
-			program = e.UnderTest(base, "kubelet")
-		}
-		if err := n.SwapKubelet(ctx, program); err != nil {
-			return labkit.Result{}, err
-		}
-		if err := kubeletlab.WaitSynced(ctx, n, pods, 3*time.Minute); err != nil {
-			return labkit.Result{}, err
-		}
-		if _, err := kubeletlab.WaitStable(ctx, n, 30*time.Second, 5*time.Minute); err != nil {
-			return labkit.Result{}, err
-		}
-		before, err := cpuTime(n.Kubelet.Pid)
-		if err != nil {
-			return labkit.Result{}, err
-		}
-		select { // the window that is measured
-		case <-time.After(cpuWindow(e.Profile)):
-		case <-ctx.Done():
-			return labkit.Result{}, context.Cause(ctx)
-		}
-		after, err := cpuTime(n.Kubelet.Pid)
-		if err != nil {
-			return labkit.Result{}, err
-		}
-		used[who] += after - before
-		e.Step("%s: %.2f s of CPU in %v", who, (after - before).Seconds(), cpuWindow(e.Profile))
-		e.Fact("%s: %.2f s of CPU in %v with %d pods", who, (after - before).Seconds(), cpuWindow(e.Profile), pods)
+	if err := n.SwapKubelet(ctx, program); err != nil {
+		return err
 	}
-	if used["stock"] == 0 {
-		return labkit.Result{}, fmt.Errorf("the stock kubelet took no CPU")
+	if err := kubeletlab.WaitSynced(ctx, n, pods, 3*time.Minute); err != nil {
+		return err
+	}
+	if _, err := kubeletlab.WaitStable(ctx, n, 30*time.Second, 5*time.Minute); err != nil {
+		return err
+	}
+	before, err := cpuTime(n.Kubelet.Pid)
+	if err != nil {
+		return err
+	}
+	select { // the window that is measured
+	case <-time.After(cpuWindow(l.e.Profile)):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	after, err := cpuTime(n.Kubelet.Pid)
+	if err != nil {
+		return err
+	}
+	l.e.Record(turn{who, after - before, cpuWindow(l.e.Profile), pods})
+	l.e.Step("%s: %.2f s of CPU", who, (after - before).Seconds())
+	return nil
+}
+
+func judge(h *history.History) labkit.Result {
+	used, facts := map[string]time.Duration{}, []string{}
+	seen := history.Of[turn](h)
+	for _, o := range seen {
+		used[o.Who] += o.CPU
+		facts = append(facts, fmt.Sprintf("%s: %.2f s of CPU in %v with %d pods", o.Who, o.CPU.Seconds(), o.Window, o.Pods))
+	}
+	if len(seen) != len(turns) {
+		return labkit.InconclusiveBecause("%d turns of %d were measured", len(seen), len(turns))
+	}
+	if used["stock"] == 0 || used["ours"] == 0 {
+		return labkit.InconclusiveBecause("the stock kubelet took %v of CPU and ours %v", used["stock"], used["ours"])
 	}
 	ratio := used["ours"].Seconds() / used["stock"].Seconds()
+	res := labkit.PassedBecause("ours takes %.2f times the CPU of stock", ratio)
 	if ratio > tooMuch {
-		return labkit.ReproducedBecause("ours takes %.2f times the CPU of stock", ratio), nil
+		res = labkit.FailedBecause("ours takes %.2f times the CPU of stock", ratio)
 	}
-	return labkit.AbsentBecause("ours takes %.2f times the CPU of stock", ratio), nil
+	res.Facts = facts
+	return res
 }
 
 // cpuTime is user and system time of a process.

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/moby/sys/mountinfo"
 
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
@@ -21,7 +24,10 @@ import (
 // node, which the page's lists leave out.
 const filesPod = "files-node1"
 
-func (r *runbook) precious() string { return filepath.Join(r.dir, "host", "app", "precious") }
+// precious is the text of its file.
+const precious = "precious\n"
+
+func (r *runbook) preciousFile() string { return filepath.Join(r.dir, "host", "app", "precious") }
 
 // startFiles starts a pod with a subPath and makes sure that there is a mount
 // that can do harm: ours keeps it with its gates off. The page's check of the
@@ -36,10 +42,10 @@ func (r *runbook) startFiles(ctx context.Context) error {
 		return err
 	}
 	r.e.Step("start pod %s, whose subPath is a directory of the host", filesPod)
-	if err := os.MkdirAll(filepath.Dir(r.precious()), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(r.preciousFile()), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(r.precious(), []byte("precious\n"), 0o644); err != nil {
+	if err := os.WriteFile(r.preciousFile(), []byte(precious), 0o644); err != nil {
 		return err
 	}
 	if _, err := r.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
@@ -63,26 +69,25 @@ spec:
 	}); err != nil {
 		return err
 	}
-	mounts, err := r.node.Output(ctx, "cat", "/proc/mounts")
-	if err == nil && !strings.Contains(mounts, "/volume-subpaths/") {
+	mounts, err := r.node.Mounts()
+	if err == nil && !slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool { return strings.Contains(m.Mountpoint, "/volume-subpaths/") }) {
 		err = fmt.Errorf("the kubelet has no mount below volume-subpaths, so the page's command has nothing to do")
 	}
 	return err
 }
 
-// deleteFiles deletes that pod and says what the kubelet then did to its file.
-func (r *runbook) deleteFiles(ctx context.Context) (string, error) {
-	r.e.Step("delete pod %s", filesPod)
+// deleteFiles deletes that pod and records what the kubelet then did to its file.
+func (r *runbook) deleteFiles(ctx context.Context) error {
 	o, err := r.c.Client.Get(ctx, kube.Pods, ns, filesPod)
 	if err != nil {
-		return "", err
+		return err
 	}
 	dir := filepath.Join(r.node.Dir, "kubelet", "pods", string(o.GetUID()))
 	if _, err := os.Stat(dir); err != nil {
-		return "", err
+		return err
 	}
 	if err := r.c.Client.Delete(ctx, kube.Pods, ns, filesPod); err != nil {
-		return "", err
+		return err
 	}
 	// The clean-up comes after the directory's volumes and is tried every 2 s.
 	err = wait.Until(ctx, "the kubelet has removed the pod's directory", time.Minute, func(context.Context) (bool, error) {
@@ -91,8 +96,14 @@ func (r *runbook) deleteFiles(ctx context.Context) (string, error) {
 		}
 		return true, nil
 	})
-	if b, readErr := os.ReadFile(r.precious()); readErr != nil || string(b) != "precious\n" {
-		return fmt.Sprintf("the file behind the subPath of pod %s is %q, %v", filesPod, b, readErr), nil
+	left := fileLeft{}
+	text, readErr := os.ReadFile(r.preciousFile())
+	if left.Text = string(text); readErr != nil {
+		left.Error = readErr.Error()
 	}
-	return "", err
+	r.e.Record(left)
+	if readErr != nil || left.Text != precious {
+		return nil
+	}
+	return err
 }

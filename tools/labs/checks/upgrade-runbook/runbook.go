@@ -16,11 +16,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/node"
@@ -41,14 +43,9 @@ func init() {
 		Name:    "upgrade-runbook",
 		Folder:  "checks/upgrade-runbook",
 		Summary: "the command blocks of " + runbookPage + " do what the page says",
-		Plan: func(labkit.Profile) []string {
-			return []string{
-				"start the control plane v1.9.11 and a node with the stock kubelet v1.7.0 and a few pods",
-				"run the page's blocks in order: admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet;",
-				"before the block that unmounts, ours is started with gates off, so that it keeps subPath mounts as a stock 1.9 does, and starts a pod with one",
-				"oracle: every block succeeds, the node runs what the page says, no container was recreated, and when v1.7.0 has removed that pod its files are there",
-			}
-		},
+		Steps:   runbookSteps,
+		Oracle: labkit.Oracle{Text: []string{"every block succeeds, the node runs what the page says, no container was recreated, and when v1.7.0 has removed the pod with a subPath its file is there"},
+			Judge: judgeRunbook},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
@@ -57,7 +54,6 @@ func init() {
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
 		Variants: []labkit.Variant{labkit.Ours},
-		Run:      runRunbook,
 	})
 }
 
@@ -105,75 +101,128 @@ type runbook struct {
 	err error // of the kubelet's start or stop
 }
 
-func runRunbook(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	page, err := os.ReadFile(filepath.Join(e.Root, runbookPage))
+// ran is a block of the page that was run.
+type ran struct {
+	Line          int
+	Where         string
+	Error, Output string // Error is "" if the block ended with status 0
+}
+
+// readPage says how many blocks there are to run.
+type readPage struct{ Blocks int }
+
+// returned is the node at the end.
+type returned struct {
+	Kubelet       string // its release
+	Before, After kubeletlab.Snapshot
+}
+
+// fileLeft is what is behind the subPath when the old kubelet has removed the pod.
+type fileLeft struct{ Text, Error string }
+
+func runbookSteps(e *labkit.Env) []labkit.Step {
+	r := &runbook{e: e}
+	return []labkit.Step{
+		{Text: "start the control plane v1.9.11 and a node with the stock kubelet v1.7.0 and a few pods", Do: r.start},
+		{Text: "run the page's blocks in order: admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet; " +
+			"before the block that unmounts, ours is started with gates off, so that it keeps subPath mounts as a stock 1.9 does, and starts a pod with one", Do: r.runBlocks},
+		{Text: "delete the pod with a subPath under v1.7.0", Do: r.deleteFiles},
+	}
+}
+
+func (r *runbook) start(ctx context.Context) error {
+	c, err := r.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: r.e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: r.e.Stock(base, "kube-controller-manager")},
+		// One unit file for both kubelets, as the page tells to have before the swap.
+		Nodes: []node.Config{{Name: "node1", Kubelet: r.e.Stock(old, "kubelet"), Unit: recommended}},
+	})
 	if err != nil {
-		return labkit.Result{}, err
+		return err
+	}
+	r.on(c)
+	if err := r.pods(ctx); err != nil {
+		return err
+	}
+	return r.shims(ctx, old)
+}
+
+func (r *runbook) runBlocks(ctx context.Context) error {
+	page, err := os.ReadFile(filepath.Join(r.e.Root, runbookPage))
+	if err != nil {
+		return err
 	}
 	bs, err := blocks(string(page))
 	if err != nil {
-		return labkit.Result{}, fmt.Errorf("%s: %w", runbookPage, err)
+		return fmt.Errorf("%s: %w", runbookPage, err)
 	}
-	c, err := e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-		// One unit file for both kubelets, as the page tells to have before the swap.
-		Nodes: []node.Config{{Name: "node1", Kubelet: e.Stock(old, "kubelet"), Unit: recommended}},
-	})
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	r := newRunbook(e, c)
-	if err := r.pods(ctx); err != nil {
-		return labkit.Result{}, err
-	}
-	if err := r.shims(ctx, old); err != nil {
-		return labkit.Result{}, err
-	}
-	before, err := kubeletlab.Take(ctx, r.node)
-	if err != nil {
-		return labkit.Result{}, err
+	bs = slices.DeleteFunc(bs, func(b block) bool { return b.where == "setup" })
+	r.e.Record(readPage{len(bs)})
+	o := returned{}
+	if o.Before, err = kubeletlab.Take(ctx, r.node); err != nil {
+		return err
 	}
 	for _, b := range bs {
-		if b.where == "setup" {
-			continue
-		}
 		if b.where == "node" && strings.Contains(b.script, "umount") {
 			if err := r.startFiles(ctx); err != nil {
-				return labkit.Result{}, err
+				return err
 			}
 		}
-		e.Step("%s line %d, %s", filepath.Base(runbookPage), b.line, b.where)
+		r.e.Step("%s line %d, %s", filepath.Base(runbookPage), b.line, b.where)
 		out, err := r.run(ctx, b)
-		e.Logf("output:\n%s", out)
+		r.e.Logf("output:\n%s", out)
 		r.mu.Lock()
 		err = errors.Join(err, r.err)
 		r.mu.Unlock()
+		if ctx.Err() != nil {
+			return err
+		}
+		seen := ran{Line: b.line, Where: b.where, Output: out}
 		if err != nil {
-			return labkit.ReproducedBecause("the block of line %d (%s) failed: %v\n%s", b.line, b.where, err, out), nil
+			seen.Error = err.Error()
+		}
+		r.e.Record(seen)
+		if err != nil {
+			return labkit.Enough
 		}
 	}
-	if got := r.node.KubeletProgram().Base; got != old {
-		return labkit.ReproducedBecause("at the end the node runs %s, the page goes back to %s", got, old), nil
+	o.Kubelet = r.node.KubeletProgram().Base
+	if o.After, err = kubeletlab.Take(ctx, r.node); err != nil {
+		return err
 	}
-	after, err := kubeletlab.Take(ctx, r.node)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	d := kubeletlab.Compare(before, after, func(string, kubeletlab.Container) bool { return true })
-	if n := len(d.Recreated) + len(d.Gone); n > 0 {
-		return labkit.ReproducedBecause("%d of %d containers were recreated", n, len(before)), nil
-	}
-	if lost, err := r.deleteFiles(ctx); err != nil {
-		return labkit.Result{}, err
-	} else if lost != "" {
-		return labkit.ReproducedBecause("%s", lost), nil
-	}
-	return labkit.AbsentBecause("%d blocks ran, there and back; all %d containers are the same", len(bs)-1, len(before)), nil
+	r.e.Record(o)
+	return nil
 }
 
-func newRunbook(e *labkit.Env, c *node.Cluster) *runbook {
-	return &runbook{e: e, c: c, node: c.Nodes[0], dir: e.Path("admin"), kubelet: e.Path("node1", "usr-bin-kubelet")}
+func judgeRunbook(h *history.History) labkit.Result {
+	seen := history.Of[ran](h)
+	for _, b := range seen {
+		if b.Error != "" {
+			return labkit.FailedBecause("the block of line %d (%s) failed: %s\n%s", b.Line, b.Where, b.Error, b.Output)
+		}
+	}
+	if want := history.One[readPage](h).Blocks; len(seen) != want || want == 0 {
+		return labkit.InconclusiveBecause("%d blocks of %d were run", len(seen), want)
+	}
+	o, f := history.One[returned](h), history.One[fileLeft](h)
+	if o.Kubelet != old {
+		return labkit.FailedBecause("at the end the node runs %s, the page goes back to %s", o.Kubelet, old)
+	}
+	d := kubeletlab.Compare(o.Before, o.After, func(string, kubeletlab.Container) bool { return true })
+	switch n := len(d.Recreated) + len(d.Gone); {
+	case n > 0:
+		return labkit.FailedBecause("%d of %d containers were recreated", n, len(o.Before))
+	case len(d.Kept) == 0:
+		return labkit.InconclusiveBecause("no container ran")
+	case f.Text != precious || f.Error != "":
+		return labkit.FailedBecause("the file behind the subPath of pod %s is %q, %s", filesPod, f.Text, f.Error)
+	}
+	return labkit.PassedBecause("%d blocks ran, there and back; all %d containers are the same", len(seen), len(o.Before))
+}
+
+// on is the runbook on the cluster's first node.
+func (r *runbook) on(c *node.Cluster) {
+	r.c, r.node, r.dir, r.kubelet = c, c.Nodes[0], r.e.Path("admin"), r.e.Path("node1", "usr-bin-kubelet")
 }
 
 // pods makes three pods with probes and waits until they are ready.

@@ -1,0 +1,22 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package features
+
+import (
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+)
+
+// RBDRobustDetach makes the detach of an RBD volume repeatable: the device is found by
+// its pool and image when it is no longer mounted, a failed mount is unmapped, the
+// volume of a pod that went while no kubelet ran is reconstructed, and what an earlier
+// kubelet left mapped is looked for once. Off: as stock.
+const RBDRobustDetach utilfeature.Feature = "RBDRobustDetach"
+
+func init() {
+	if err := utilfeature.DefaultFeatureGate.Add(map[utilfeature.Feature]utilfeature.FeatureSpec{
+		RBDRobustDetach: {Default: true, PreRelease: utilfeature.Beta},
+	}); err != nil {
+		panic(err)
+	}
+}

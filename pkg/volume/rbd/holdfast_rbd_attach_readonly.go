@@ -1,0 +1,126 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbd
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/golang/glog"
+	utilexec "k8s.io/utils/exec"
+)
+
+// prepareDevice makes a mapped device what the mount needs, and returns it. A read-only
+// mount of an image that others have open gets a device that the kernel lets nobody write
+// to; the mapping itself stays an ordinary one, as a read-only one is watched for by nobody. A
+// device that such a mount left is mapped anew for one that writes.
+func (util *RBDUtil) prepareDevice(b *rbdMounter, device string) (string, error) {
+	if !attachChecks() {
+		return device, nil
+	}
+	err := b.setDevice(device)
+	if err == nil {
+		return device, nil
+	}
+	// Nothing has it mounted, or the kernel refuses. The next try looks and maps anew.
+	if output, unmapErr := b.exec.Run("rbd", "unmap", device); unmapErr != nil {
+		glog.Warningf("rbd: %s stays mapped: %v, rbd output: %s", device, unmapErr, output)
+	}
+	return "", err
+}
+
+func (b *rbdMounter) setDevice(device string) error {
+	mounted, err := b.isMounted(device)
+	if err != nil {
+		return err
+	}
+	if mounted {
+		return nil // another pod of this node has it, and the mount is shared
+	}
+	readOnly, err := b.deviceIsReadOnly(device)
+	if err != nil {
+		return err
+	}
+	if !b.ReadOnly {
+		if readOnly {
+			return fmt.Errorf("rbd: device %s of image %s/%s was mapped for a read-only mount, it is mapped anew", device, b.Pool, b.Image)
+		}
+		return nil
+	}
+	shared, err := b.isShared()
+	if err != nil || shared == readOnly {
+		return err
+	}
+	option := "--setrw"
+	if shared {
+		option = "--setro"
+	}
+	if output, err := b.exec.Run("blockdev", option, device); err != nil {
+		return fmt.Errorf("rbd: blockdev %s %s failed: %v, output: %s", option, device, err, output)
+	}
+	return nil
+}
+
+// isShared says whether an image that is mapped here has watchers beside this node's.
+func (b *rbdMounter) isShared() (bool, error) {
+	watchers, err := b.listWatchers()
+	if err != nil {
+		return false, err
+	}
+	return len(watchers) > 1 || len(watchers) == 1 && !isLocal(watchers[0]), nil
+}
+
+func (b *rbdMounter) isMounted(device string) (bool, error) {
+	mps, err := b.mounter.List()
+	if err != nil {
+		return false, err
+	}
+	for _, mp := range mps {
+		if mp.Device == device {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// deviceIsReadOnly asks the kernel. Where there is no blockdev nothing was made read-only.
+func (b *rbdMounter) deviceIsReadOnly(device string) (bool, error) {
+	output, err := b.exec.Run("blockdev", "--getro", device)
+	if err == utilexec.ErrExecutableNotFound {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("rbd: blockdev --getro %s failed: %v, output: %s", device, err, output)
+	}
+	return strings.TrimSpace(string(output)) == "1", nil
+}
+
+// formatAndMount is FormatAndMount, but for a read-only mount of a device that was made
+// read-only: its journal cannot be replayed, and must not be, as another node has the
+// filesystem mounted. So it is mounted without, if the kernel wants to replay it. Neither
+// fsck nor mkfs runs for a read-only mount, here as in stock.
+func (attacher *rbdAttacher) formatAndMount(device, dir, fstype string, options []string, readOnly bool) error {
+	b := &rbdMounter{rbd: newRBD("", "", "", "", readOnly, attacher.plugin, attacher.manager)}
+	protected := false
+	if attachChecks() && readOnly {
+		var err error
+		if protected, err = b.deviceIsReadOnly(device); err != nil {
+			return err
+		}
+	}
+	if !protected {
+		return attacher.mounter.FormatAndMount(device, dir, fstype, options)
+	}
+	err := attacher.mounter.Mount(device, dir, fstype, options)
+	if err == nil {
+		return nil
+	}
+	format, formatErr := attacher.mounter.GetDiskFormat(device)
+	without, known := map[string]string{"ext3": "noload", "ext4": "noload", "xfs": "norecovery"}[format]
+	if formatErr != nil || !known || fstype != "" && fstype != format {
+		return err
+	}
+	glog.V(3).Infof("rbd: mounting %s with %s, its journal is in use: %v", device, without, err)
+	return attacher.mounter.Mount(device, dir, fstype, append(append([]string{}, options...), without))
+}

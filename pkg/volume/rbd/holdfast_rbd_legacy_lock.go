@@ -1,0 +1,160 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/ioutil"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/golang/glog"
+	"github.com/prometheus/client_golang/prometheus"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+var (
+	rbdLegacyLockTaken = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_rbd_legacy_lock_taken_total",
+		Help: "Locks taken as kubelets up to 1.8 take them.",
+	})
+	rbdLegacyLockWouldTake = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_rbd_legacy_lock_would_take_total",
+		Help: "Images mapped for writing without a lock, with the feature gate RBDLegacyLock off.",
+	})
+)
+
+func init() {
+	prometheus.MustRegister(rbdLegacyLockTaken, rbdLegacyLockWouldTake)
+	keepsOwnLock = legacyLock
+}
+
+func legacyLock() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.RBDLegacyLock)
+}
+
+// legacyFile is rbd.json with the fields of 1.7, in its order. Kubelets up to 1.8 find there
+// what to release their lock with, and so does DetachDisk, whatever the gate.
+type legacyFile struct {
+	Pool, Image string
+	ReadOnly    bool
+	Mon         []string
+	Id          string
+	Keyring     string
+	Secret      string
+}
+
+const legacyFileName = "rbd.json"
+
+// takeLegacyLock takes the lock of kubelets up to 1.8 on an image that is to be mapped for
+// writing and that nobody watches, and writes rbd.json below where it will be mounted. What
+// is returned undoes that after a map that failed; a lock that was there before stays.
+func (util *RBDUtil) takeLegacyLock(b *rbdMounter, dir string) (func(), error) {
+	nothing := func() {}
+	if b.ReadOnly {
+		return nothing, nil
+	}
+	if !legacyLock() {
+		rbdLegacyLockWouldTake.Inc()
+		return nothing, nil
+	}
+	output, err := b.run([]string{"info", b.Image, "--format", "json"})
+	if err != nil {
+		return nil, fmt.Errorf("rbd: failed to ask for the features of %s/%s: %v, rbd output: %s", b.Pool, b.Image, err, output)
+	}
+	image, err := parseInfo(output)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range image.features {
+		if f == "exclusive-lock" {
+			// A lock makes our own map fail; Ceph refuses a kubelet up to 1.8 here as long as
+			// the image is open for writing.
+			return nothing, nil
+		}
+	}
+	own, err := b.clearForLegacyLock()
+	if err != nil {
+		return nil, err
+	}
+	// The file first: a lock without it would outlive the volume.
+	file := path.Join(dir, legacyFileName)
+	if err := b.writeLegacyFile(dir, file); err != nil {
+		return nil, err
+	}
+	if own {
+		return nothing, nil
+	}
+	if output, err := b.run([]string{"lock", "add", b.Image, ownLockID()}); err != nil {
+		os.Remove(file)
+		return nil, fmt.Errorf("rbd: failed to take the lock %s on %s/%s: %v, rbd output: %s", ownLockID(), b.Pool, b.Image, err, output)
+	}
+	rbdLegacyLockTaken.Inc()
+	return func() {
+		os.Remove(file)
+		locks, err := b.listLocks()
+		for _, l := range locks {
+			if l.id == ownLockID() {
+				err = b.removeLock(l)
+			}
+		}
+		if err != nil {
+			glog.Warningf("rbd: the lock %s stays after a map that failed: %v", ownLockID(), err)
+		}
+	}, nil
+}
+
+// clearForLegacyLock says whether this machine has the lock already. Another machine's is
+// removed if nobody watches the image; a lock that no kubelet took refuses the mount.
+func (b *rbdMounter) clearForLegacyLock() (bool, error) {
+	locks, err := b.listLocks()
+	if err != nil {
+		return false, err
+	}
+	own := false
+	for _, l := range locks {
+		if l.id == ownLockID() {
+			own = true
+			continue
+		}
+		if !strings.HasPrefix(l.id, kubeLockMagic) {
+			return false, fmt.Errorf("rbd: image %s/%s has the lock %v, which no kubelet took", b.Pool, b.Image, l)
+		}
+		watchers, err := b.listWatchers()
+		if err != nil {
+			return false, err
+		}
+		if len(watchers) > 0 {
+			return false, fmt.Errorf("rbd: image %s/%s has the lock %v and is in use: %v", b.Pool, b.Image, l, watchers)
+		}
+		if err := b.removeLock(l); err != nil {
+			return false, err
+		}
+	}
+	return own, nil
+}
+
+// writeLegacyFile writes rbd.json, readable for root only as the key is in it, before
+// anything is mounted over it.
+func (b *rbdMounter) writeLegacyFile(dir, file string) error {
+	notMounted, err := b.mounter.IsLikelyNotMountPoint(dir)
+	if err != nil {
+		return err
+	}
+	if !notMounted {
+		return fmt.Errorf("rbd: something is mounted at %s", dir)
+	}
+	text, err := json.Marshal(legacyFile{b.Pool, b.Image, b.ReadOnly, b.Mon, b.Id, b.Keyring, b.Secret})
+	if err != nil {
+		return err
+	}
+	// A file that was there may be 1.7's, with mode 0644.
+	if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return ioutil.WriteFile(file, append(text, '\n'), 0600)
+}

@@ -1,0 +1,83 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package upgraderunbook
+
+import (
+	"testing"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+var (
+	six    = kubeletlab.Snapshot{"default/web-0/web": {ID: "a"}, "default/web-0/POD": {ID: "b", Sandbox: true}}
+	others = kubeletlab.Snapshot{"default/web-0/web": {ID: "c"}, "default/web-0/POD": {ID: "b", Sandbox: true}}
+)
+
+// made is a history of a check, with the i-th observation another one.
+func made(l *labkit.Lab, all []any, i int, o any) *history.History {
+	all = append([]any{}, all...)
+	if o != nil {
+		all[i] = o
+	}
+	return history.Make(history.Begin{Lab: l.Name, Variant: "ours"}, all...)
+}
+
+func TestJudgeRunbook(t *testing.T) {
+	l := judgetest.Lab(t, "upgrade-runbook")
+	good := []any{readPage{2}, ran{Line: 3, Where: "node"}, ran{Line: 9, Where: "admin"}, returned{old, six, six}, fileLeft{Text: precious}}
+	judgetest.Cut(t, l, made(l, good, 0, nil))
+	for i, bad := range map[int]any{2: ran{Line: 9, Error: "exit status 1"}, 3: returned{base, six, six}, 4: fileLeft{Error: "no such file"}} {
+		judgetest.Judge(t, l, made(l, good, i, bad), labkit.Failed)
+	}
+	judgetest.Judge(t, l, made(l, good, 3, returned{old, six, others}), labkit.Failed)
+	judgetest.Judge(t, l, made(l, []any{readPage{2}, ran{Line: 3, Error: "exit status 1"}}, 0, nil), labkit.Failed) // nothing comes after it
+	judgetest.Judge(t, l, made(l, good, 0, readPage{3}), labkit.Inconclusive)
+}
+
+func TestJudgeUnits(t *testing.T) {
+	l := judgetest.Lab(t, "kubelet-units")
+	good := []any{checked{underTest, unitAPIServers, false, "unknown flag: --api-servers"}}
+	for _, k := range unitSwaps {
+		good = append(good, swappedUnit{k, six, six}, checked{old, unitRecommended, true, ""}, checked{underTest, unitRecommended, true, ""})
+	}
+	good = append(good, checked{underTest, unitGate, true, ""}, checked{old, unitGate, false, "v1.7.0 does not know the feature gate LegacyContainerHashWrite"},
+		reported{middle, middle, ""}, reported{base, base, ""})
+	judgetest.Cut(t, l, made(l, good, 0, nil))
+	n := len(good)
+	for i, bad := range map[int]any{0: checked{underTest, unitAPIServers, true, ""}, 1: swappedUnit{old, six, others}, 2: checked{old, unitRecommended, false, "no"},
+		n - 4: checked{underTest, unitGate, false, "no"}, n - 3: checked{old, unitGate, false, "for another reason"},
+		n - 2: reported{middle, old, "not within 30s"}, n - 1: reported{base, base, "pods ready: not within 2m"}} {
+		judgetest.Judge(t, l, made(l, good, i, bad), labkit.Failed)
+	}
+	judgetest.Judge(t, l, made(l, good, 1, swappedUnit{old, nil, nil}), labkit.Inconclusive)
+}
+
+func TestJudgeStandalone(t *testing.T) {
+	l := judgetest.Lab(t, "kubelet-units-standalone")
+	var good []any
+	for _, r := range unitRows {
+		o := rowSeen{Kubelet: r.kubelet, Unit: r.unit, Before: six}
+		if o.Ends = r.ends != ""; o.Ends {
+			o.After = six
+		} else {
+			o.Started, o.Standalone = true, true
+		}
+		good = append(good, checked{r.kubelet, r.unit, false, "no"}, o)
+	}
+	judgetest.Cut(t, l, made(l, good, 0, nil))
+	for i, change := range map[int]func(*rowSeen){
+		1: func(o *rowSeen) { o.Standalone = false },
+		3: func(o *rowSeen) { o.Started = true },
+		5: func(o *rowSeen) { o.After = others },
+		7: func(o *rowSeen) { o.After = six },
+	} {
+		o := good[i].(rowSeen)
+		change(&o)
+		judgetest.Judge(t, l, made(l, good, i, o), labkit.Failed)
+	}
+	judgetest.Judge(t, l, made(l, good, 2, checked{unitRows[1].kubelet, unitRows[1].unit, true, ""}), labkit.Failed)
+}

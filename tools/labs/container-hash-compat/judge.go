@@ -1,0 +1,164 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerhashcompat
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// swapped is what became of the node's containers in one step of the chain.
+type swapped struct {
+	Step   int
+	Name   string // from → to
+	Judged bool
+	Before kubeletlab.Snapshot
+	After  kubeletlab.Snapshot
+	// CountsBefore and CountsAfter are restart counts by "pod/container". Changes is
+	// the one that the pod changed must have.
+	CountsBefore, CountsAfter map[string]int64
+	Changes                   int64
+	// HostPorts has, by kind, why its host port did not answer; "" if it did.
+	HostPorts map[string]string
+}
+
+// outcome is how one step is judged.
+type outcome struct {
+	recreated, kept   int
+	unexpected, other []string
+	facts             []string
+}
+
+var oracle = labkit.Oracle{
+	Text: []string{
+		"per swap: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods apart",
+		"control per swap: the image of one pod is changed while the kubelet is down, and that pod must be replaced, once; a swap is over when the new kubelet has said of every pod that it compared it",
+	},
+	Judge: judge,
+}
+
+func isStatic(key string) bool { return strings.HasPrefix(key, ns+"/static-") }
+
+// look judges one swap. The error is why it says nothing.
+func (s swapped) look() (outcome, error) {
+	var o outcome
+	// must is what this step has to recreate. may is what only 1.7 can recreate
+	// and only 1.7 can have started: it ignores a field of the spec.
+	must, may := map[string]bool{}, map[string]bool{}
+	for _, k := range kinds {
+		may[ns+"/"+k.name+"/main"] = k.mustRecreate
+		if k.mustRecreate && s.Step == 0 {
+			must[ns+"/"+k.name+"/main"] = true
+		}
+	}
+	must[ns+"/"+changed+"/main"] = true
+	d := kubeletlab.Compare(s.Before, s.After, func(key string, c kubeletlab.Container) bool { return !isStatic(key) && !c.Sandbox })
+	boxes := kubeletlab.Compare(s.Before, s.After, func(key string, c kubeletlab.Container) bool { return !isStatic(key) && c.Sandbox })
+	static := kubeletlab.Compare(s.Before, s.After, func(key string, c kubeletlab.Container) bool { return isStatic(key) })
+	problem := func(format string, a ...any) { o.other = append(o.other, fmt.Sprintf(format, a...)) }
+	for _, key := range d.Recreated {
+		if must[key] || may[key] {
+			delete(must, key)
+			continue
+		}
+		o.recreated++
+		o.unexpected = append(o.unexpected, key)
+	}
+	o.kept = len(d.Kept)
+	if o.kept+o.recreated == 0 {
+		return o, fmt.Errorf("%s: no container ran before it", s.Name)
+	}
+	if !s.Judged && must[ns+"/"+changed+"/main"] {
+		return o, fmt.Errorf("%s: the pod whose image changed was not replaced: nothing says that containers were compared", s.Name)
+	}
+	for _, key := range slices.Sorted(maps.Keys(must)) {
+		problem("%s was not recreated though its spec says something else than what runs", key)
+	}
+	for _, key := range d.Gone {
+		problem("%s does not run any more", key)
+	}
+	if n := len(boxes.Recreated) + len(boxes.Gone); n > 0 {
+		problem("%d of %d sandboxes recreated", n, n+len(boxes.Kept))
+	}
+	if !s.Judged {
+		o.other = nil
+	}
+	o.facts = append(o.facts, fmt.Sprintf("%s: static pod: %d of %d containers recreated (its UID is another in each release)", s.Name,
+		len(static.Recreated)+len(static.Gone), len(static.Recreated)+len(static.Gone)+len(static.Kept)))
+	if s.Judged && len(o.unexpected) == 0 {
+		for _, key := range d.Kept {
+			k := strings.TrimPrefix(key, ns+"/")
+			if s.CountsAfter[k] != s.CountsBefore[k] {
+				problem("restart count of %s went from %d to %d though its container is the same", k, s.CountsBefore[k], s.CountsAfter[k])
+			}
+		}
+		if got := s.CountsAfter[changed+"/main"]; got != s.Changes {
+			problem("the pod whose image changes in each step was restarted %d times, want %d", got, s.Changes)
+		}
+	}
+	for _, k := range kinds {
+		if k.hostPort == 0 {
+			continue
+		}
+		why, ok := s.HostPorts[k.name]
+		if !ok {
+			return o, fmt.Errorf("%s: host port %d was not asked", s.Name, k.hostPort)
+		}
+		if why != "" {
+			problem("host port %d of %s: %s", k.hostPort, k.name, why)
+		}
+	}
+	return o, nil
+}
+
+func judge(h *history.History) labkit.Result {
+	all := history.Of[swapped](h)
+	want := chain(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
+	var facts, problems []string
+	var firstBad string
+	bad, good := 0, 0
+	for i, s := range all {
+		if i >= len(want) || s.Step != i || s.Judged != want[i].judged() {
+			return labkit.InconclusiveBecause("swap %d is %s, which is not in its place", i+1, s.Name)
+		}
+		o, err := s.look()
+		if err != nil {
+			return labkit.InconclusiveBecause("%v", err)
+		}
+		verdict := "not judged"
+		if s.Judged {
+			verdict = "judged"
+			bad += len(o.unexpected)
+			good += o.kept
+			if firstBad == "" && len(o.unexpected) > 0 {
+				firstBad = fmt.Sprintf("%s recreated %d of %d, first %s", s.Name, len(o.unexpected), o.recreated+o.kept, o.unexpected[0])
+			}
+			problems = append(problems, o.other...)
+		}
+		facts = append(facts, o.facts...)
+		facts = append(facts, fmt.Sprintf("%-28s %3d containers recreated, %3d kept (%s)", s.Name+":", o.recreated, o.kept, verdict))
+		for _, p := range o.other {
+			facts = append(facts, s.Name+": "+p)
+		}
+	}
+	var res labkit.Result
+	switch {
+	case len(all) != len(want):
+		res = labkit.InconclusiveBecause("%d swaps of %d were seen", len(all), len(want))
+	case len(problems) > 0 && h.Variant == string(labkit.Ours):
+		res = labkit.ReproducedBecause("%s", strings.Join(problems, "; "))
+	case bad > 0:
+		res = labkit.ReproducedBecause("%s", firstBad)
+	default:
+		res = labkit.AbsentBecause("no container was recreated but by its own spec; %d looks at a container, every one kept", good)
+	}
+	res.Facts = facts
+	return res
+}

@@ -1,0 +1,78 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package containerhashcompat
+
+import (
+	"fmt"
+	"testing"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// chainOf is a history in which every swap went well, with change applied to the i-th.
+func chainOf(v labkit.Variant, at int, change func(*swapped)) *history.History {
+	var all []any
+	for i, s := range chain(v, labkit.Short) {
+		o := swapped{Step: i, Name: fmt.Sprint("swap ", i), Judged: s.judged(), Before: kubeletlab.Snapshot{}, After: kubeletlab.Snapshot{},
+			CountsBefore: map[string]int64{}, CountsAfter: map[string]int64{}, Changes: int64(i + 1), HostPorts: map[string]string{}}
+		for _, k := range kinds {
+			key := ns + "/" + k.name + "/main"
+			o.Before[key] = kubeletlab.Container{ID: "a", StartedAt: "1", Pod: k.name}
+			o.After[key] = o.Before[key]
+			if k.mustRecreate && i == 0 || k.name == changed {
+				o.After[key] = kubeletlab.Container{ID: "b", StartedAt: "2", Pod: k.name}
+			}
+			if k.hostPort != 0 {
+				o.HostPorts[k.name] = ""
+			}
+		}
+		o.CountsAfter[changed+"/main"] = o.Changes
+		if i == at && change != nil {
+			change(&o)
+		}
+		all = append(all, o)
+	}
+	return history.Make(history.Begin{Lab: "container-hash-compat", Variant: string(v), Profile: "short"}, all...)
+}
+
+func TestJudge(t *testing.T) {
+	l := judgetest.Lab(t, "container-hash-compat")
+	judgetest.Cut(t, l, chainOf(labkit.Ours, 0, nil))
+	judgetest.Cut(t, l, chainOf(labkit.Stock, 0, nil))
+	const plain = ns + "/plain/main"
+	anew := func(s *swapped) { s.After[plain] = kubeletlab.Container{ID: "z"} }
+	judgetest.Judge(t, l, chainOf(labkit.Ours, 0, anew), labkit.Reproduced)
+	judgetest.Judge(t, l, chainOf(labkit.Ours, 1, anew), labkit.Reproduced) // back to an old kubelet
+	judgetest.Judge(t, l, chainOf(labkit.Ours, 2, anew), labkit.Absent)     // among old kubelets
+	judgetest.Judge(t, l, chainOf(labkit.Stock, 0, anew), labkit.Reproduced)
+	for what, change := range map[string]func(*swapped){
+		"gone":               func(s *swapped) { delete(s.After, plain) },
+		"started again":      func(s *swapped) { s.After[plain] = kubeletlab.Container{ID: "a", StartedAt: "2"} },
+		"a sandbox":          func(s *swapped) { s.Before[ns+"/plain/POD"] = kubeletlab.Container{ID: "p", Sandbox: true} },
+		"restart count":      func(s *swapped) { s.CountsAfter["plain/main"] = 1 },
+		"control not once":   func(s *swapped) { s.CountsAfter[changed+"/main"]++ },
+		"control not at all": func(s *swapped) { s.After[ns+"/"+changed+"/main"] = s.Before[ns+"/"+changed+"/main"] },
+		"host port": func(s *swapped) {
+			for k := range s.HostPorts {
+				s.HostPorts[k] = "refused"
+			}
+		},
+	} {
+		t.Log(what)
+		judgetest.Judge(t, l, chainOf(labkit.Ours, 0, change), labkit.Reproduced)
+	}
+	for what, c := range map[string]*history.History{
+		"no host port asked": chainOf(labkit.Ours, 0, func(s *swapped) { s.HostPorts = nil }),
+		"nothing ran":        chainOf(labkit.Ours, 0, func(s *swapped) { s.Before = nil }),
+		"not compared": chainOf(labkit.Ours, 2, func(s *swapped) {
+			s.After[ns+"/"+changed+"/main"] = s.Before[ns+"/"+changed+"/main"]
+		}),
+	} {
+		t.Log(what)
+		judgetest.Judge(t, l, c, labkit.Inconclusive)
+	}
+}

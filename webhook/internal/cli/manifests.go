@@ -1,0 +1,80 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/webhook/internal/exit"
+	"holdfast/webhook/internal/manifests"
+	"holdfast/webhook/internal/rules"
+	"holdfast/webhook/rulesets"
+)
+
+func manifestsCommand() *cobra.Command {
+	o := manifests.Options{}
+	var r ruleFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "manifests",
+		Short: "Write the objects that install the program, certificates included",
+		Long: `Write the objects that install the program: namespace, RBAC, rules, certificates,
+DaemonSet or Deployment, webhook configuration. Plain YAML for kubectl apply of
+1.9, with a kustomization.yaml. The authority's key is kept nowhere: to renew the
+certificate, write the objects anew and apply certificate and webhook together.`,
+		Example: `  endpoints-rules manifests --image IMAGE --rule-set image-pending --output DIR
+  kubectl apply -f DIR/10-namespace.yaml   # and the others, in their order`,
+		Args: exitArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			switch {
+			case (r.file == "") == (r.set == ""):
+				return exit.Usagef("one of --rules and --rule-set is needed")
+			case r.file != "":
+				if o.Rules, err = os.ReadFile(r.file); err != nil {
+					return err
+				}
+			default:
+				var ok bool
+				if o.Rules, ok = rulesets.Text(r.set); !ok {
+					return exit.Usagef("there is no rule set %q: there are %q", r.set, rulesets.Names())
+				}
+			}
+			if _, err := rules.Parse(r.file+r.set, o.Rules); err != nil {
+				return err
+			}
+			files, err := manifests.Make(o, time.Now())
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return manifests.Write(output, files)
+			}
+			var b bytes.Buffer
+			for _, n := range slices.Sorted(maps.Keys(files)) {
+				if n != "kustomization.yaml" {
+					fmt.Fprintf(&b, "---\n# %s\n%s", n, files[n])
+				}
+			}
+			_, err = cmd.OutOrStdout().Write(b.Bytes())
+			return err
+		},
+	}
+	r.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&o.Form, "form", manifests.DaemonSet, manifests.DaemonSet+" (on the masters, called at 127.0.0.1) or "+manifests.Deployment+" (two replicas behind a Service)")
+	f.StringVar(&o.Namespace, "namespace", "endpoints-rules", "namespace of the program")
+	f.StringVar(&o.Image, "image", "", "image whose entry point is the program")
+	f.IntVar(&o.Port, "port", 9943, "port to serve on")
+	f.IntVar(&o.Days, "days", 365, "days that the certificate holds")
+	f.StringVar(&output, "output", "", "folder to write into (default: standard output)")
+	return cmd
+}

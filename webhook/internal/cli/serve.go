@@ -1,0 +1,156 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"holdfast/webhook/internal/breaker"
+	"holdfast/webhook/internal/cluster"
+	"holdfast/webhook/internal/exit"
+	"holdfast/webhook/internal/serve"
+)
+
+func serveCommand() *cobra.Command {
+	var kubeconfig, file, configMap, cert, key, listen, namespace, level string
+	var debounce time.Duration
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer admission reviews and put stored Endpoints right",
+		Args:  exitArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := logger(cmd, level)
+			if err != nil {
+				return err
+			}
+			switch {
+			case cert == "" || key == "":
+				return exit.Usagef("--tls-cert-file and --tls-private-key-file are needed: kube-apiserver calls webhooks over TLS only")
+			case (file == "") == (configMap == ""):
+				return exit.Usagef("one of --rules and --rules-configmap is needed")
+			case debounce < 10*time.Millisecond || debounce > 2*time.Second:
+				return exit.Usagef("--debounce %v: it is 10ms to 2s", debounce)
+			}
+			source := &serve.Source{File: file, Log: log}
+			if configMap != "" {
+				if err := source.ParseConfigMap(configMap); err != nil {
+					return err
+				}
+			}
+			pair, err := serve.NewCertificate(cert, key, log)
+			if err != nil {
+				return err
+			}
+			cluster.OldServers()
+			conf, err := restConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			client, err := kubernetes.NewForConfig(conf)
+			if err != nil {
+				return err
+			}
+			version, err := client.Discovery().ServerVersion()
+			if err != nil {
+				return fmt.Errorf("the API server's version: %w", err)
+			}
+			if err := cluster.CheckVersion(version.GitVersion); err != nil {
+				return err
+			}
+			log.Info("start", "apiserver", version.GitVersion)
+			if namespace == "" {
+				namespace = os.Getenv("POD_NAMESPACE")
+			}
+			store := cluster.New(cluster.Config{Client: client, Log: log, Namespace: namespace, Debounce: debounce})
+			source.Use = store.SetRules
+			metrics := serve.NewMetrics(store, source)
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
+			if err := source.Start(ctx, client); err != nil {
+				return err
+			}
+			if err := store.Start(ctx); err != nil {
+				return err
+			}
+			return serve.Listen(ctx, listen, pair, serve.Handler(store, metrics, log), log)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without one, what a pod has")
+	f.StringVar(&file, "rules", "", "rules file, read again when it changes")
+	f.StringVar(&configMap, "rules-configmap", "", "NAMESPACE/NAME or NAMESPACE/NAME/KEY of a ConfigMap with the rules (key "+serve.DefaultKey+"), watched")
+	f.StringVar(&cert, "tls-cert-file", "", "certificate, read again when it changes")
+	f.StringVar(&key, "tls-private-key-file", "", "its key")
+	f.StringVar(&listen, "listen", "127.0.0.1:9943", "address to serve on: "+serve.Path+", /healthz, /readyz, /metrics, all over TLS")
+	f.StringVar(&namespace, "namespace", "", "the program's own namespace, which it leaves alone (default $POD_NAMESPACE)")
+	f.DurationVar(&debounce, "debounce", cluster.DefaultDebounce, "how long changes are gathered before stored Endpoints are put right")
+	f.StringVar(&level, "log-level", "info", "debug (each decision), info, warn or error")
+	return cmd
+}
+
+func breakerCommand() *cobra.Command {
+	var kubeconfig, url, ca, config, id, level string
+	var every, within time.Duration
+	var failures, successes int
+	cmd := &cobra.Command{
+		Use:   "breaker",
+		Short: "Take the webhooks out of their configuration while the server does not answer",
+		Args:  exitArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := logger(cmd, level)
+			if err != nil {
+				return err
+			}
+			switch {
+			case ca == "":
+				return exit.Usagef("--ca-file is needed: the certificate of the authority that signed the server's")
+			case failures < 1 || successes < 1 || every <= 0 || within <= 0:
+				return exit.Usagef("--failures, --successes, --every and --within are above 0")
+			}
+			if id == "" {
+				if id, err = os.Hostname(); err != nil {
+					return err
+				}
+			}
+			conf, err := restConfig(kubeconfig)
+			if err != nil {
+				return err
+			}
+			client, err := dynamic.NewForConfig(conf)
+			if err != nil {
+				return err
+			}
+			b := breaker.Defaults(breaker.Config{Client: client, Name: config, ID: id, Check: breaker.HTTPS(url, ca),
+				Every: every, Within: within, Failures: failures, Successes: successes, Log: log})
+			return b.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without one, what a pod has")
+	f.StringVar(&url, "url", "https://127.0.0.1:9943/healthz", "what is asked")
+	f.StringVar(&ca, "ca-file", "", "authority of the server's certificate")
+	f.StringVar(&config, "configuration", "endpoints-rules", "name of the MutatingWebhookConfiguration")
+	f.StringVar(&id, "id", "", "name of this breaker, another one on each master (default the host's name)")
+	f.DurationVar(&every, "every", 2*time.Second, "time between checks")
+	f.DurationVar(&within, "within", 2*time.Second, "time that a check may take")
+	f.IntVar(&failures, "failures", 3, "failed checks in a row after which the webhooks are taken out")
+	f.IntVar(&successes, "successes", 5, "good checks in a row after which they are put back")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+// exitArgs refuses arguments.
+func exitArgs(_ *cobra.Command, got []string) error {
+	if len(got) > 0 {
+		return exit.Usagef("it has no arguments, got %q", got)
+	}
+	return nil
+}
