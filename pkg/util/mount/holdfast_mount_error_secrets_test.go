@@ -46,11 +46,19 @@ func TestMaskOptions(t *testing.T) {
 	}
 }
 
+// seeds is how many inputs a fuzz test makes up: a million with HOLDFAST_EXHAUSTIVE=1.
+func seeds() int {
+	if os.Getenv("HOLDFAST_EXHAUSTIVE") != "" {
+		return 1000000
+	}
+	return 10000
+}
+
 // TestMaskOptionsFuzz: no value of an option that is not known is shown.
 func TestMaskOptionsFuzz(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	keys := []string{"password", "secret", "vers", "size", "ro", "", "x-y", "name"}
-	for i := 0; i < 10000; i++ {
+	for i, all := 0, seeds(); i < all; i++ {
 		var parts, want []string
 		for n := r.Intn(6); n > 0; n-- {
 			key := keys[r.Intn(len(keys))]

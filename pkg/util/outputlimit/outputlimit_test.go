@@ -11,6 +11,7 @@ import (
 	"io/ioutil"
 	"math/rand"
 	"net/http"
+	"os"
 	"testing"
 	"testing/iotest"
 
@@ -99,10 +100,55 @@ func TestExecBuffer(t *testing.T) {
 	}
 }
 
+// seeds is how many inputs a fuzz test makes up: a million with HOLDFAST_EXHAUSTIVE=1.
+func seeds() int {
+	if os.Getenv("HOLDFAST_EXHAUSTIVE") != "" {
+		return 1000000
+	}
+	return 10000
+}
+
+// TestReadBodyFuzz: whatever the size, the pieces and the end of a body, the error is that of
+// stock and what is kept is the body's beginning.
+func TestReadBodyFuzz(t *testing.T) {
+	defer setGate(t, true)()
+	r := rand.New(rand.NewSource(1))
+	body := make([]byte, 3*HTTPBody)
+	r.Read(body)
+	broken := errors.New("broken")
+	for i, runs := 0, seeds(); i < runs; i++ {
+		size, end := r.Intn(len(body)), []error{io.EOF, broken}[r.Intn(2)]
+		rest := body[:size]
+		pieces := readerFunc(func(p []byte) (int, error) {
+			if len(rest) == 0 {
+				return 0, end
+			}
+			n := copy(p, rest[:1+r.Intn(len(rest))])
+			rest = rest[n:]
+			return n, nil
+		})
+		got, err := ReadBody(&http.Response{Body: ioutil.NopCloser(pieces)}, Probe)
+		if end == io.EOF && err != nil || end == broken && err != broken {
+			t.Fatalf("%d bytes, then %v: %v", size, end, err)
+		}
+		want := body[:size]
+		if size > HTTPBody {
+			want = body[:HTTPBody]
+		}
+		if !bytes.Equal(got, want) || len(rest) != 0 {
+			t.Fatalf("%d bytes, then %v: %d were kept, %d not read", size, end, len(got), len(rest))
+		}
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // TestExecBufferFuzz: however it is written, the buffer is the output's beginning.
 func TestExecBufferFuzz(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
-	for i := 0; i < 10000; i++ {
+	for i, runs := 0, seeds(); i < runs; i++ {
 		limit := r.Intn(50)
 		b := Buffer{limit: limit}
 		var all []byte

@@ -77,6 +77,11 @@ func ImportPath(b *base.Base, dir string) string {
 			return rest
 		}
 	}
+	for _, f := range b.Forks {
+		if rest, ok := strings.CutPrefix(dir+"/", f.Dir+"/"); ok {
+			return path.Join(f.Module, rest)
+		}
+	}
 	return path.Join(b.Module, dir)
 }
 

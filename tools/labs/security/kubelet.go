@@ -57,7 +57,7 @@ func status(ctx context.Context, url string) (int, error) {
 
 // do is the status of the answer to req.
 func do(req *http.Request) (int, error) {
-	resp, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	resp, err := (&http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,83 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deletion
+
+import (
+	"reflect"
+	"sync"
+
+	"github.com/golang/glog"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+var namespacesHeld = prometheus.NewCounter(prometheus.CounterOpts{
+	Name: "holdfast_ordered_namespace_deletion_waited_total",
+	Help: "Namespaces whose other content was kept until their pods were gone.",
+})
+
+func init() {
+	prometheus.MustRegister(namespacesHeld)
+}
+
+// held are the namespaces that are waited for, by name and time of deletion.
+var held = struct {
+	sync.Mutex
+	since map[string]metav1.Time
+}{since: map[string]metav1.Time{}}
+
+// podsGone deletes the pods of a namespace before anything else, and says whether all of
+// them are gone. If not, it returns an estimate of the time until they are, in seconds, or
+// an error, as deleteAllContent does. With the feature gate off it does nothing and says yes.
+func (d *namespacedResourcesDeleter) podsGone(groupVersionResources map[schema.GroupVersionResource]struct{},
+	namespace string, namespaceDeletedAt metav1.Time) (bool, int64, error) {
+	pods := v1.SchemeGroupVersion.WithResource("pods")
+	if _, found := groupVersionResources[pods]; !found || !utilfeature.DefaultFeatureGate.Enabled(features.OrderedNamespaceDeletion) {
+		return true, 0, nil
+	}
+	estimate, err := d.deleteAllContentForGroupVersionResource(pods, namespace, namespaceDeletedAt)
+	if err == nil && estimate > 0 {
+		// The estimate is of the pods that there were; they may be gone at once.
+		var left bool
+		if left, err = d.podsLeft(namespace); err == nil && !left {
+			estimate = 0
+		}
+	}
+	if err != nil || estimate > 0 {
+		hold(namespace, namespaceDeletedAt, estimate)
+		return false, estimate, err
+	}
+	held.Lock()
+	delete(held.since, namespace)
+	held.Unlock()
+	return true, 0, nil
+}
+
+// podsLeft says whether the namespace has pods.
+func (d *namespacedResourcesDeleter) podsLeft(namespace string) (bool, error) {
+	if d.podsGetter == nil || reflect.ValueOf(d.podsGetter).IsNil() {
+		return true, nil
+	}
+	items, err := d.podsGetter.Pods(namespace).List(metav1.ListOptions{IncludeUninitialized: true})
+	if err != nil {
+		return true, err
+	}
+	return len(items.Items) > 0, nil
+}
+
+// hold counts and logs once for each deletion of a namespace.
+func hold(namespace string, deletedAt metav1.Time, estimate int64) {
+	held.Lock()
+	defer held.Unlock()
+	if at, known := held.since[namespace]; known && at.Equal(&deletedAt) {
+		return
+	}
+	held.since[namespace] = deletedAt
+	namespacesHeld.Inc()
+	glog.Infof("Namespace %s is deleted: its other content is kept until its pods are gone, about %d s (feature gate %s)", namespace, estimate, features.OrderedNamespaceDeletion)
+}

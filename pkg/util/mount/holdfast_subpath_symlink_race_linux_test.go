@@ -1,0 +1,185 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package mount
+
+import (
+	"fmt"
+	"io/ioutil"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	utilfeaturetesting "k8s.io/apiserver/pkg/util/feature/testing"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+// program puts a shell script of that name first in PATH and returns what undoes it.
+func program(t *testing.T, dir, name, script string) func() {
+	if err := ioutil.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0755); err != nil {
+		t.Fatal(err)
+	}
+	path := os.Getenv("PATH")
+	os.Setenv("PATH", dir+":"+path)
+	return func() { os.Setenv("PATH", path) }
+}
+
+// volume makes dir/volume/parent/sub and dir/outside/sub, each with a file that says
+// where it is, and the subPath of the first.
+func volume(t *testing.T, dir string) Subpath {
+	for _, at := range []string{"volume/parent", "outside"} {
+		sub := filepath.Join(dir, at, "sub")
+		if err := os.MkdirAll(sub, 0755); err != nil {
+			t.Fatal(err)
+		}
+		if err := ioutil.WriteFile(filepath.Join(sub, "where"), []byte(at), 0644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Subpath{Path: filepath.Join(dir, "volume/parent/sub"), VolumeName: "vol", VolumePath: filepath.Join(dir, "volume"), PodDir: filepath.Join(dir, "pod"), ContainerName: "main"}
+}
+
+const inNamespace = "HOLDFAST_TEST_SUBPATH_NAMESPACE"
+
+// TestBindSubPathIsTheOpenedFile: a mount(8) that is held up between the look at the link
+// and the mount, while the directory is exchanged for a symlink. It runs in a mount
+// namespace of its own, as root or in a user namespace.
+func TestBindSubPathIsTheOpenedFile(t *testing.T) {
+	if os.Getenv(inNamespace) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestBindSubPathIsTheOpenedFile$", "-test.v")
+		cmd.Env = append(os.Environ(), inNamespace+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+		}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestBindSubPathIsTheOpenedFile") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	runtime.LockOSThread()
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	// Stock's check of what was mounted, with the gate off, is another slug's.
+	defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SubpathUnbindAfterStart, false)()
+	real, err := exec.LookPath("mount")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []bool{true, false} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SubpathMountByFD, on)()
+			dir, err := ioutil.TempDir("", "subpath")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			sub := volume(t, dir)
+			exchange := fmt.Sprintf("cd %s/volume && mv parent away && ln -s ../outside parent", dir)
+			// -o bind SOURCE TARGET
+			defer program(t, dir, "mount", fmt.Sprintf(`case "$2" in
+bind) path=$(readlink "$3"); %s; exec %s -o bind "$path" "$4";;
+*) test -L %s/volume/parent || { %s; }; exec %s "$@";;
+esac
+`, exchange, real, dir, exchange, real))()
+			other, exchanged := counted(t, subPathsOtherMounted), counted(t, subPathsExchanged)
+			target, _, err := (&Mounter{}).PrepareSafeSubpath(sub)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Unmount(target, unix.MNT_DETACH)
+			got, err := ioutil.ReadFile(filepath.Join(target, "where"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := map[bool]string{true: "volume/parent", false: "outside"}[on]; string(got) != want {
+				t.Errorf("gate %v: %s is mounted, want %s", on, got, want)
+			}
+			other, exchanged = counted(t, subPathsOtherMounted)-other, counted(t, subPathsExchanged)-exchanged
+			if (exchanged == 1) != on || (other == 1) == on {
+				t.Errorf("gate %v: counted %v exchanged, %v other", on, exchanged, other)
+			}
+		}()
+	}
+}
+
+// TestBindSubPathNsenter: the commands of a kubelet in a container.
+func TestBindSubPathNsenter(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SubpathMountByFD, on)()
+			dir, err := ioutil.TempDir("", "subpath")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			calls := filepath.Join(dir, "calls")
+			defer program(t, dir, "nsenter", "echo \"$@\" >> "+calls+"\n")()
+			if err := bindSubPath(NewNsenterMounter(), "/proc/1/fd/7", -1, "/volume/sub", "/target", []string{"bind"}); err != nil {
+				t.Fatal(err)
+			}
+			b, err := ioutil.ReadFile(calls)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+				got = append(got, line[strings.LastIndex(line, "mount -o"):])
+			}
+			want := []string{"mount -o bind /proc/1/fd/7 /target", "mount -o bind,remount /proc/1/fd/7 /target"}
+			if on {
+				want[0] = "mount -o bind --no-canonicalize /proc/1/fd/7 /target"
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("gate %v: %q, want %q", on, got, want)
+			}
+		}()
+	}
+}
+
+// TestBindSubPathNsenterFails: without the bind there is no remount.
+func TestBindSubPathNsenterFails(t *testing.T) {
+	dir, err := ioutil.TempDir("", "subpath")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	calls := filepath.Join(dir, "calls")
+	defer program(t, dir, "nsenter", "echo >> "+calls+"\nexit 32\n")()
+	if err := bindSubPath(NewNsenterMounter(), "/proc/1/fd/7", -1, "/volume/sub", "/target", []string{"bind"}); err == nil {
+		t.Error("no error")
+	}
+	if b, err := ioutil.ReadFile(calls); err != nil || string(b) != "\n" {
+		t.Errorf("called %d times (%v)", len(b), err)
+	}
+}
+
+// TestBindSubPathFake: other mounters are asked as ever, with the options as they are.
+func TestBindSubPathFake(t *testing.T) {
+	fake := &FakeMounter{}
+	if err := bindSubPath(fake, "/proc/1/fd/7", -1, "/volume/sub", "/target", []string{"bind"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(fake.Log) != 1 || fake.Log[0].Action != FakeActionMount || fake.Log[0].Source != "/proc/1/fd/7" || fake.Log[0].Target != "/target" {
+		t.Errorf("%+v", fake.Log)
+	}
+}
+
+func TestBindSubPathMissing(t *testing.T) {
+	err := bindSubPath(&Mounter{}, "/proc/self/fd/missing", -1, "/volume/sub", "/nowhere/target", []string{"bind"})
+	for _, word := range []string{"mount failed", "/volume/sub", "/nowhere/target"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("the error does not have %q: %v", word, err)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+const (
+	// announced is how many headers the frame announces. A stock kubelet takes about 60
+	// bytes for each.
+	announced = 3_000_000
+	// spdyBound is what a kubelet may grow by.
+	spdyBound = 100 * mib
+)
+
+var spdy = row{
+	slug:    "spdy-frame-limits",
+	summary: "whoever may exec into a pod fills the node's memory with a frame of 30 bytes",
+	needs:   []labkit.Binary{labkit.StockBinary(base, "kubectl")},
+	plan: []string{
+		"send data through kubectl exec and compare what comes back",
+		fmt.Sprintf("exec through the API server, and one SYN_STREAM that announces %d headers", announced),
+		fmt.Sprintf("oracle: by how much the kubelet's peak of resident memory (VmHWM) grows, %d MiB at most; absent: the kubelet has counted the frame", spdyBound/mib),
+		"kubectl exec once more",
+	},
+	start: func(ctx context.Context, l *lab) error {
+		return l.pods(ctx, pod("spdy", "    command: [/labpod, sleep]\n", ""))
+	},
+	judge: judgeSpdy,
+}
+
+func judgeSpdy(ctx context.Context, l *lab) (outcome, error) {
+	if err := l.waitReady(ctx, "spdy", 60*time.Second); err != nil {
+		return outcome{}, err
+	}
+	size := 10 * mib
+	if l.e.Profile == labkit.Long {
+		size = 100 * mib
+	}
+	if err := l.echo(ctx, size); err != nil {
+		return outcome{}, fmt.Errorf("a legitimate exec: %w", err)
+	}
+	from, err := l.peak(true)
+	if err != nil {
+		return outcome{}, err
+	}
+	to := from
+	if err := l.announce(ctx, func(ctx context.Context) (bool, error) {
+		var err error
+		if to, err = l.peak(false); err != nil || to-from > spdyBound {
+			return err == nil, err
+		}
+		n, err := kubeletlab.Metric(ctx, l.node, "holdfast_spdy_frame_limits_refused_total")
+		return err == nil && n > 0, err
+	}); err != nil {
+		return outcome{}, err
+	}
+	if err := l.echo(ctx, mib); err != nil {
+		return outcome{}, fmt.Errorf("an exec afterwards: %w", err)
+	}
+	return outcome{to-from > spdyBound, fmt.Sprintf("the kubelet's peak grew by %d MiB for a frame that announces %d headers", (to-from)/mib, announced)},
+		l.metric(ctx, "holdfast_spdy_frame_limits_refused_total", 1)
+}
+
+// echo sends size bytes through kubectl exec to a program that sends them back.
+func (l *lab) echo(ctx context.Context, size int) error {
+	data := bytes.Repeat([]byte("0123456789abcde\n"), size/16)
+	cmd := exec.CommandContext(ctx, l.e.Stock(base, "kubectl").Path, "--kubeconfig="+l.c.APIServer.AdminKubeconfig, "--namespace="+ns,
+		"exec", "-i", "spdy", "--", "/labpod", "echo")
+	cmd.Env = append(os.Environ(), "HOME="+l.e.Path("")) // for its cache
+	cmd.Stdin = bytes.NewReader(data)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	begin := time.Now()
+	got, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("kubectl exec: %w: %s", err, errs.String())
+	}
+	if !bytes.Equal(got, data) {
+		return fmt.Errorf("of %d bytes that were sent through kubectl exec %d came back, or others", len(data), len(got))
+	}
+	l.e.Fact("spdy-frame-limits: %d MiB through exec and back in %.1f s", size/mib, time.Since(begin).Seconds())
+	return nil
+}
+
+// announce opens an exec through the API server and sends the frame. It returns when read
+// says that the kubelet has read it; the connection itself stays, as the API server keeps it.
+func (l *lab) announce(ctx context.Context, read func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	defer cancel()
+	api, err := url.Parse(l.c.APIServer.URL)
+	if err != nil {
+		return err
+	}
+	config := l.c.APIServer.TLS.Clone()
+	config.NextProtos = []string{"http/1.1"}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", api.Host)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintf(conn, "POST /api/v1/namespaces/%s/pods/spdy/exec?command=/labpod&command=sleep&container=main&stdin=true&stdout=true HTTP/1.1\r\nHost: %s\r\n"+
+		"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\nContent-Length: 0\r\n\r\n", ns, api.Host); err != nil {
+		return err
+	}
+	r := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		return fmt.Errorf("exec answers %s: %s", resp.Status, b)
+	}
+	var headers, frame bytes.Buffer
+	z := zlib.NewWriter(&headers)
+	if err := binary.Write(z, binary.BigEndian, uint32(announced)); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	for _, field := range []any{
+		uint32(0x80030001),                        // control frame, version 3, SYN_STREAM
+		uint32(0x01000000 | (10 + headers.Len())), // FIN, length
+		uint32(1), uint32(0), uint16(0), // stream, its parent, priority and slot
+	} {
+		if err := binary.Write(&frame, binary.BigEndian, field); err != nil {
+			return err
+		}
+	}
+	frame.Write(headers.Bytes())
+	if _, err := conn.Write(frame.Bytes()); err != nil {
+		return err
+	}
+	l.e.Step("sent a frame of %d bytes", frame.Len())
+	return wait.Until(ctx, "the kubelet has read the frame", 30*time.Second, func(ctx context.Context) (bool, error) {
+		return read(ctx)
+	})
+}
