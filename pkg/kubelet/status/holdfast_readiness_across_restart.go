@@ -54,11 +54,16 @@ func (m *manager) resettle(uid types.UID, published *v1.PodStatus, status *v1.Po
 		if !ok || init || c.State.Running == nil || c.Ready == ready {
 			continue
 		}
-		differs = true
 		m.SetContainerReadiness(uid, id, ready)
 		// A result that came in between must have the last word.
 		if probed, ok := keeper.ProbedReadiness(id); ok && probed != ready {
 			m.SetContainerReadiness(uid, id, probed)
+		}
+		// Who holds the container at not ready has the very last one. Then there is no
+		// newer status, and this one must not wait for it.
+		if cached, ok := m.GetPodStatus(uid); ok {
+			now, _, ok := findContainerStatus(&cached, id.String())
+			differs = differs || !ok || now.Ready != c.Ready
 		}
 	}
 	return differs

@@ -1,0 +1,289 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"time"
+
+	"github.com/golang/glog"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
+	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
+	"k8s.io/kubernetes/pkg/kubelet/status"
+	"k8s.io/kubernetes/pkg/kubelet/util/format"
+)
+
+// How long a container that is to be replaced waits for the API server. They are
+// variables for tests.
+var (
+	// unreadyWait is how long without any acknowledgement, of this or of another pod.
+	unreadyWait = 20 * time.Second
+	// unreadyMaxWait is how long at most.
+	unreadyMaxWait = 2 * time.Minute
+	// unreadyPoll is how often a waiting pod worker looks.
+	unreadyPoll = 50 * time.Millisecond
+)
+
+// Reasons of events.
+const (
+	unreadyEvent           = "UnreadyBeforeReplace"
+	unreadyTimeoutEvent    = "UnreadyNotAcknowledged"
+	unreadyAnnotationEvent = "InvalidReplaceAnnotation"
+)
+
+var (
+	unreadyMarked = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_unready_before_replace_marked_total",
+		Help: "Containers made not ready because their spec changed, before they are killed.",
+	})
+	unreadyOutcome = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_unready_before_replace_waits_total",
+		Help: "Containers whose wait ended, by how: acknowledged (by the API server), timeout, put-back (the spec is again that of the container, perhaps after acknowledged), gone (it ended by itself or with its pod).",
+	}, []string{"outcome"})
+	unreadyOptedOut = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_unready_before_replace_opted_out_total",
+		Help: "Containers replaced as by stock because their pod's annotation asks for it.",
+	})
+	unreadyHeld = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_unready_before_replace_held_total",
+		Help: "Containers that an earlier process of the kubelet made not ready and did not replace, kept not ready.",
+	})
+	unreadyWaiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "holdfast_unready_before_replace_waiting",
+		Help: "Pods that wait now for the API server or for their drain-seconds.",
+	})
+	unreadyAckSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "holdfast_unready_before_replace_acknowledged_seconds",
+		Help:    "Seconds from the decision to replace containers of a pod until the API server had them not ready.",
+		Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 60, 120},
+	})
+)
+
+func init() {
+	prometheus.MustRegister(unreadyMarked, unreadyOutcome, unreadyOptedOut, unreadyHeld, unreadyWaiting, unreadyAckSeconds)
+}
+
+// changedContainers is a container runtime that knows which running containers have
+// another spec than they were started from.
+type changedContainers interface {
+	ContainersChanged(*v1.Pod, *kubecontainer.PodStatus) []kuberuntime.ReplacedContainer
+}
+
+var _ kuberuntime.ReplacementPreparer = &Kubelet{}
+
+// PrepareReplacement implements kuberuntime.ReplacementPreparer. It runs in the pod's
+// worker. What it knows outlives a sync: the marks are the status manager's.
+func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.ReplacedContainer, block bool) bool {
+	marker, ok := kl.statusManager.(status.UnreadyMarking)
+	if !ok || kl.kubeClient == nil {
+		return true
+	}
+	settings, problem := replaceSettingsOf(pod)
+	if problem != nil && replaceNoted.first(pod.UID, problem.Error()) {
+		kl.recorder.Eventf(pod, v1.EventTypeWarning, unreadyAnnotationEvent, "%v", problem)
+		glog.Warningf("Pod %q: %v", format.Pod(pod), problem)
+	}
+	var ids []kubecontainer.ContainerID
+	var names []string
+	for _, r := range replaced {
+		if settings.optsOut(r.Name) {
+			if replaceNoted.first(pod.UID, "opted out "+r.ID.ID) {
+				unreadyOptedOut.Inc()
+				glog.Infof("Container %q of pod %q is replaced without being made not ready first: annotation %s", r.Name, format.Pod(pod), optOutAnnotation)
+			}
+			continue
+		}
+		ids, names = append(ids, r.ID), append(names, r.Name)
+	}
+	if len(ids) == 0 || !marker.MarkUnready(pod, ids) {
+		return true
+	}
+	for i, id := range ids {
+		if replaceNoted.first(pod.UID, "marked "+id.ID) {
+			unreadyMarked.Inc()
+			kl.recorder.Eventf(pod, v1.EventTypeNormal, unreadyEvent, "Container %q is not ready from now on: its spec changed, and it will be replaced", names[i])
+			glog.Infof("Container %q (%q) of pod %q is not ready from now on: its spec changed, and it will be replaced", names[i], id.String(), format.Pod(pod))
+		}
+	}
+	w := &replaceWait{kl: kl, marker: marker, pod: pod, ids: ids, drain: settings.drain}
+	if over, killable := w.over(); over {
+		return killable
+	}
+	if !block {
+		return false
+	}
+	unreadyWaiting.Inc()
+	defer unreadyWaiting.Dec()
+	for {
+		if kl.newsOf(pod) {
+			glog.V(2).Infof("Pod %q, which waits for containers to be replaced, has news", format.Pod(pod))
+			return false
+		}
+		if over, killable := w.over(); over {
+			// What came meanwhile may have taken the reason away.
+			return killable && !kl.newsOf(pod)
+		}
+		time.Sleep(unreadyPoll)
+	}
+}
+
+// replaceWait is the wait of one pod in one sync.
+type replaceWait struct {
+	kl     *Kubelet
+	marker status.UnreadyMarking
+	pod    *v1.Pod
+	ids    []kubecontainer.ContainerID
+	drain  time.Duration
+}
+
+// over says whether the wait is over, and if so whether the containers may be killed.
+func (w *replaceWait) over() (over, killable bool) {
+	s := w.marker.UnreadyState(w.pod.UID)
+	if !s.Marked {
+		return true, false // the status was dropped: the pod is gone
+	}
+	if s.Acknowledged {
+		w.note("acknowledged", func() { unreadyAckSeconds.Observe(s.AcknowledgedAt.Sub(s.Since).Seconds()) })
+		return time.Since(s.AcknowledgedAt) >= w.drain, true
+	}
+	quiet := s.Since
+	if s.LastAcknowledged.After(quiet) {
+		quiet = s.LastAcknowledged
+	}
+	waited := time.Since(s.Since)
+	if time.Since(quiet) < unreadyWait && waited < unreadyMaxWait {
+		return false, false
+	}
+	w.note("timeout", func() {
+		w.kl.recorder.Eventf(w.pod, v1.EventTypeWarning, unreadyTimeoutEvent, "The API server has not taken in %v that containers are not ready; they are replaced all the same", waited.Round(time.Second))
+		glog.Warningf("Pod %q: the API server has not taken in %v that containers are not ready; they are replaced all the same", format.Pod(w.pod), waited)
+	})
+	return true, true
+}
+
+// note counts how the wait of the containers ended, and calls first, once.
+func (w *replaceWait) note(outcome string, first func()) {
+	any := false
+	for _, id := range w.ids {
+		if replaceNoted.first(w.pod.UID, "waited "+id.ID) {
+			unreadyOutcome.WithLabelValues(outcome).Inc()
+			any = true
+		}
+	}
+	if any {
+		first()
+	}
+}
+
+// newsOf says whether there is something about the pod that its worker does not know
+// yet: a change, its deletion, a request to kill it, a container that died, a liveness
+// probe that failed. All of them are, or end in, an update that waits for the worker;
+// a pod that was removed at once is in no manager any more.
+func (kl *Kubelet) newsOf(pod *v1.Pod) bool {
+	if _, ok := kl.podManager.GetPodByUID(pod.UID); !ok {
+		return true
+	}
+	workers, ok := kl.podWorkers.(*podWorkers)
+	return ok && workers.hasUpdate(pod.UID)
+}
+
+// hasUpdate says whether an update of the pod waits for its worker to be done.
+func (p *podWorkers) hasUpdate(uid types.UID) bool {
+	p.podLock.Lock()
+	defer p.podLock.Unlock()
+	_, ok := p.lastUndeliveredWorkUpdate[uid]
+	return ok
+}
+
+// settleReplacement is called in a pod's worker before the status of a sync is made. It
+// lifts the marks of containers that are not to be replaced any more. In the pod's first
+// sync of this process it holds those at not ready that an earlier process made so and
+// did not come to replace.
+func (kl *Kubelet) settleReplacement(pod *v1.Pod, podStatus *kubecontainer.PodStatus) {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.UnreadyBeforeReplace) || kl.kubeClient == nil {
+		return
+	}
+	marker, ok := kl.statusManager.(status.UnreadyMarking)
+	runtime, known := kl.containerRuntime.(changedContainers)
+	if !ok || !known {
+		return
+	}
+	if _, synced := kl.statusManager.GetPodStatus(pod.UID); !synced && pod.DeletionTimestamp == nil {
+		kl.holdUnready(marker, pod, runtime.ContainersChanged(pod, podStatus))
+		return
+	}
+	lifted := marker.LiftUnready(pod.UID, func(id kubecontainer.ContainerID) bool {
+		for _, r := range runtime.ContainersChanged(pod, podStatus) {
+			if r.ID == id {
+				return true
+			}
+		}
+		return false
+	})
+	for _, id := range lifted {
+		if isRunning(podStatus, id) {
+			unreadyOutcome.WithLabelValues("put-back").Inc()
+			glog.Infof("Container %q of pod %q is not replaced: its spec is again the one it was started from", id.String(), format.Pod(pod))
+		} else if replaceNoted.first(pod.UID, "waited "+id.ID) {
+			// Else its wait had ended, and it was replaced.
+			unreadyOutcome.WithLabelValues("gone").Inc()
+		}
+		replaceNoted.forget(pod.UID, id.ID)
+	}
+}
+
+func isRunning(podStatus *kubecontainer.PodStatus, id kubecontainer.ContainerID) bool {
+	for _, c := range podStatus.ContainerStatuses {
+		if c.ID == id {
+			return c.State == kubecontainer.ContainerStateRunning
+		}
+	}
+	return false
+}
+
+// holdUnready holds changed containers that the API server has not as ready. The
+// kubelet's own copy of the pod may be older than what an earlier process wrote, so the
+// API server is asked. If it does not answer the copy counts; a static pod without one
+// is not ready, it is about to be replaced.
+func (kl *Kubelet) holdUnready(marker status.UnreadyMarking, pod *v1.Pod, changed []kuberuntime.ReplacedContainer) {
+	settings, _ := replaceSettingsOf(pod)
+	for _, r := range changed {
+		if settings.optsOut(r.Name) {
+			continue
+		}
+		ready, err := marker.PublishedReadiness(pod.Namespace, pod.Name, r.ID)
+		if err != nil {
+			glog.Warningf("Whether the API server has container %q of pod %q, which is to be replaced, as ready: %v", r.Name, format.Pod(pod), err)
+			copied := pod
+			if kubepod.IsStaticPod(pod) {
+				copied, _ = kl.podManager.GetMirrorPodByPod(pod)
+			}
+			ready = readyIn(copied, r.ID)
+		}
+		if ready {
+			continue
+		}
+		marker.HoldUnready(pod.UID, []kubecontainer.ContainerID{r.ID})
+		unreadyHeld.Inc()
+		glog.Infof("Container %q (%q) of pod %q stays not ready: its spec changed, and it will be replaced", r.Name, r.ID.String(), format.Pod(pod))
+	}
+}
+
+// readyIn says whether the copy of a pod has a container as ready. pod may be nil.
+func readyIn(pod *v1.Pod, id kubecontainer.ContainerID) bool {
+	if pod == nil {
+		return false
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if c := &pod.Status.ContainerStatuses[i]; c.ContainerID == id.String() {
+			return c.Ready
+		}
+	}
+	return false
+}

@@ -1,0 +1,320 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+)
+
+// UnreadyMarking is the part of a Manager that holds containers at not ready from the
+// moment when the kubelet has decided to replace them. A mark is a container ID: no
+// status of the pod, whoever makes it, has that container ready. It stands until it is
+// lifted, or until the manager drops the pod's status.
+type UnreadyMarking interface {
+	// MarkUnready marks containers of the pod, makes them not ready, and has that
+	// written without waiting for the kubelet's other requests. Marking again changes
+	// nothing. It marks nothing and returns false if there is no API server, or no
+	// status of the pod.
+	MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
+	// HoldUnready only marks: the pod's next status has the containers not ready.
+	HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID)
+	// LiftUnready takes away the marks that keep does not want. Readiness is as the
+	// pod's next status says. It returns the containers whose mark is gone.
+	LiftUnready(podUID types.UID, keep func(kubecontainer.ContainerID) bool) []kubecontainer.ContainerID
+	// UnreadyState says how far the API server has heard of the pod's marks.
+	UnreadyState(podUID types.UID) UnreadyState
+	// PublishedReadiness asks the API server itself, for 10 s at most, whether the pod
+	// of that name has the container ready: false if it has not, or there is no such pod
+	// or container. An error says that the question has no answer.
+	PublishedReadiness(namespace, name string, id kubecontainer.ContainerID) (bool, error)
+}
+
+// UnreadyState is how far the API server has heard of a pod's marks.
+type UnreadyState struct {
+	// Marked: MarkUnready was called, and the marks stand.
+	Marked bool
+	// Since is when the newest of them was made.
+	Since time.Time
+	// Acknowledged: the API server has taken a status that was made with all marks.
+	// AcknowledgedAt is when.
+	Acknowledged   bool
+	AcknowledgedAt time.Time
+	// LastAcknowledged is when that happened last to any pod of this kubelet.
+	LastAcknowledged time.Time
+}
+
+// unreadyMarks is what a manager knows of marks, and of the statuses that the API
+// server has taken of pods that have, or had, some. The zero value is ready for use; a
+// pod that never had a mark costs one lookup.
+//
+// Its lock is a leaf: podStatusesLock may be held when it is taken, and nothing is
+// called while it is held.
+type unreadyMarks struct {
+	sync.Mutex
+	pods             map[types.UID]*podMarks
+	lastAcknowledged time.Time
+
+	client     corev1.PodsGetter
+	clientOnce sync.Once
+}
+
+// podMarks stays until the pod's status is dropped, as an older status may still be
+// queued when the last mark is lifted.
+type podMarks struct {
+	// containers has the marks by container ID: when MarkUnready was called, zero if
+	// only HoldUnready was.
+	containers map[string]time.Time
+	// version is the oldest version of the pod's status that has all marks. It is 0
+	// until MarkUnready.
+	version uint64
+	// taken is the newest version that the API server has taken, and takenAt when it
+	// first was at least version.
+	taken   uint64
+	takenAt time.Time
+	// sending is the version that the writer of marks sends, or has sent last.
+	sending uint64
+	// sentTo is the UID in the API of the pod of which the writer sent taken. It is ""
+	// when the manager's own loop knows it.
+	sentTo types.UID
+	// writing: a goroutine writes the pod's status until the marks are acknowledged.
+	writing bool
+}
+
+func (p *podMarks) acknowledged() bool { return p.version > 0 && p.taken >= p.version }
+
+// MarkUnready implements UnreadyMarking.
+func (m *manager) MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool {
+	if m.kubeClient == nil {
+		return false
+	}
+	m.podStatusesLock.Lock()
+	defer m.podStatusesLock.Unlock()
+	cached, found := m.podStatuses[pod.UID]
+	if !found {
+		return false
+	}
+	if !m.unready.mark(pod.UID, ids, time.Now()) {
+		return true
+	}
+	status := *cached.status.DeepCopy()
+	if m.keepUnready(pod, &status) {
+		m.updateStatusInternal(pod, status, false)
+	}
+	if m.unready.from(pod.UID, m.podStatuses[pod.UID].version) {
+		go m.writeUnready(pod.UID)
+	}
+	return true
+}
+
+// HoldUnready implements UnreadyMarking.
+func (m *manager) HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID) {
+	m.unready.mark(podUID, ids, time.Time{})
+}
+
+// LiftUnready implements UnreadyMarking.
+func (m *manager) LiftUnready(podUID types.UID, keep func(kubecontainer.ContainerID) bool) []kubecontainer.ContainerID {
+	var lifted []kubecontainer.ContainerID
+	for _, id := range m.unready.of(podUID) {
+		if !keep(id) {
+			lifted = append(lifted, id)
+		}
+	}
+	m.unready.lift(podUID, lifted)
+	return lifted
+}
+
+// UnreadyState implements UnreadyMarking.
+func (m *manager) UnreadyState(podUID types.UID) UnreadyState {
+	return m.unready.state(podUID)
+}
+
+// keepUnready makes marked containers of a status that is about to be cached not
+// ready, and the pod's Ready condition accordingly. It returns whether it changed
+// something. podStatusesLock is held, so that no result of a probe can come between.
+func (m *manager) keepUnready(pod *v1.Pod, status *v1.PodStatus) bool {
+	changed := false
+	for i := range status.ContainerStatuses {
+		c := &status.ContainerStatuses[i]
+		if c.Ready && m.unready.has(pod.UID, c.ContainerID) {
+			c.Ready, changed = false, true
+		}
+	}
+	if !changed {
+		return false
+	}
+	ready := GeneratePodReadyCondition(&pod.Spec, status.ContainerStatuses, status.Phase)
+	if i, _ := podutil.GetPodCondition(status, v1.PodReady); i >= 0 {
+		status.Conditions[i] = ready
+	} else {
+		status.Conditions = append(status.Conditions, ready)
+	}
+	return true
+}
+
+// mayBeReady returns ready, or false for a marked container.
+func (m *manager) mayBeReady(podUID types.UID, id kubecontainer.ContainerID, ready bool) bool {
+	return ready && !m.unready.has(podUID, id.String())
+}
+
+// noteUnreadySent tells the manager's own loop what the writer of marks has sent, so
+// that it does not send that again. It is called from that loop only.
+func (m *manager) noteUnreadySent(podUID types.UID) {
+	apiUID, version := m.unready.takeSent(podUID)
+	if key := kubetypes.MirrorPodUID(apiUID); apiUID != "" && m.apiStatusVersions[key] < version {
+		m.apiStatusVersions[key] = version
+	}
+}
+
+// mark notes marks, and reports whether there is something new to be written.
+func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, at time.Time) bool {
+	u.Lock()
+	defer u.Unlock()
+	if u.pods == nil {
+		u.pods = map[types.UID]*podMarks{}
+	}
+	p := u.pods[podUID]
+	if p == nil {
+		p = &podMarks{containers: map[string]time.Time{}}
+		u.pods[podUID] = p
+	}
+	added := false
+	for _, id := range ids {
+		if since, marked := p.containers[id.String()]; !marked || since.IsZero() && !at.IsZero() {
+			p.containers[id.String()] = at
+			added = true
+		}
+	}
+	if added {
+		p.version = 0 // what was acknowledged had one mark less
+	}
+	return added
+}
+
+// from notes the version of the first status with all marks. It reports whether a
+// writer is to be started.
+func (u *unreadyMarks) from(podUID types.UID, version uint64) bool {
+	u.Lock()
+	defer u.Unlock()
+	p := u.pods[podUID]
+	if p == nil {
+		return false
+	}
+	p.version = version
+	if p.acknowledged() {
+		p.takenAt, u.lastAcknowledged = time.Now(), time.Now()
+		return false
+	}
+	start := !p.writing
+	p.writing = true
+	return start
+}
+
+func (u *unreadyMarks) has(podUID types.UID, containerID string) bool {
+	u.Lock()
+	defer u.Unlock()
+	p := u.pods[podUID]
+	if p == nil {
+		return false
+	}
+	_, marked := p.containers[containerID]
+	return marked
+}
+
+func (u *unreadyMarks) of(podUID types.UID) []kubecontainer.ContainerID {
+	u.Lock()
+	defer u.Unlock()
+	p := u.pods[podUID]
+	if p == nil {
+		return nil
+	}
+	var ids []kubecontainer.ContainerID
+	for id := range p.containers {
+		ids = append(ids, kubecontainer.ParseContainerID(id))
+	}
+	return ids
+}
+
+func (u *unreadyMarks) lift(podUID types.UID, ids []kubecontainer.ContainerID) {
+	u.Lock()
+	defer u.Unlock()
+	if p := u.pods[podUID]; p != nil {
+		for _, id := range ids {
+			delete(p.containers, id.String())
+		}
+		if len(p.containers) == 0 {
+			p.version = 0
+		}
+	}
+}
+
+func (u *unreadyMarks) state(podUID types.UID) UnreadyState {
+	u.Lock()
+	defer u.Unlock()
+	s := UnreadyState{LastAcknowledged: u.lastAcknowledged}
+	p := u.pods[podUID]
+	if p == nil || p.version == 0 {
+		return s
+	}
+	s.Marked = true
+	for _, since := range p.containers {
+		if since.After(s.Since) {
+			s.Since = since
+		}
+	}
+	if s.Acknowledged = p.acknowledged(); s.Acknowledged {
+		s.AcknowledgedAt = p.takenAt
+	}
+	return s
+}
+
+// took notes that the API server has taken a version of the pod's status.
+func (u *unreadyMarks) took(podUID types.UID, version uint64) {
+	u.Lock()
+	defer u.Unlock()
+	p := u.pods[podUID]
+	if p == nil || version <= p.taken {
+		return
+	}
+	before := p.acknowledged()
+	p.taken = version
+	if p.acknowledged() && !before {
+		p.takenAt, u.lastAcknowledged = time.Now(), time.Now()
+	}
+}
+
+// outdated says whether a newer version of the pod's status than this one was taken by
+// the API server, or is on its way.
+func (u *unreadyMarks) outdated(podUID types.UID, version uint64) bool {
+	u.Lock()
+	defer u.Unlock()
+	p := u.pods[podUID]
+	return p != nil && (version < p.taken || version < p.sending)
+}
+
+// takeSent returns what the writer of marks has sent and to which pod, once.
+func (u *unreadyMarks) takeSent(podUID types.UID) (apiUID types.UID, version uint64) {
+	u.Lock()
+	defer u.Unlock()
+	p := u.pods[podUID]
+	if p == nil {
+		return "", 0
+	}
+	apiUID, p.sentTo = p.sentTo, ""
+	return apiUID, p.taken
+}
+
+// drop forgets a pod with its status: the versions of a new one begin at 1.
+func (u *unreadyMarks) drop(podUID types.UID) {
+	u.Lock()
+	defer u.Unlock()
+	delete(u.pods, podUID)
+}

@@ -1,0 +1,150 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/golang/glog"
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+	"k8s.io/kubernetes/pkg/kubelet/util/format"
+)
+
+// The limit of the requests that write marks. A status takes two (GET, PUT). The
+// kubelet's own limit is 5 a second with a burst of 10 by default, for everything that
+// it asks: with it the last of 20 pods would be acknowledged after 6 s.
+const (
+	unreadyQPS   = 50
+	unreadyBurst = 50
+
+	// unreadyRequestTimeout bounds one request.
+	unreadyRequestTimeout = 10 * time.Second
+	// After a conflict, and after any other error, the writer tries again so much later.
+	unreadyConflictRetry = 100 * time.Millisecond
+	unreadyErrorRetry    = time.Second
+)
+
+// podsGetter is the client that writes marks: the kubelet's own connections and credentials,
+// its own limit of requests.
+func (u *unreadyMarks) podsGetter(base corev1.CoreV1Interface) corev1.PodsGetter {
+	u.clientOnce.Do(func() {
+		u.client = base
+		own, ok := base.RESTClient().(*rest.RESTClient)
+		if !ok || own == nil { // a test's
+			return
+		}
+		limited := *own
+		limited.Throttle = flowcontrol.NewTokenBucketRateLimiter(unreadyQPS, unreadyBurst)
+		bounded := http.Client{}
+		if own.Client != nil {
+			bounded = *own.Client
+		}
+		bounded.Timeout = unreadyRequestTimeout
+		limited.Client = &bounded
+		u.client = corev1.New(&limited)
+	})
+	return u.client
+}
+
+// writeUnready sends the newest status of a pod until the API server has acknowledged
+// its marks, or until there are none. One goroutine a pod runs it.
+func (m *manager) writeUnready(podUID types.UID) {
+	for {
+		m.podStatusesLock.RLock()
+		status, found := m.podStatuses[podUID]
+		send := m.unready.next(podUID, status.version, found)
+		m.podStatusesLock.RUnlock()
+		if !send {
+			return
+		}
+		err := m.sendUnready(podUID, status)
+		switch {
+		case errors.IsConflict(err):
+			glog.V(2).Infof("Status of pod %q that makes a container not ready before it is replaced: %v; trying again",
+				format.PodDesc(status.podName, status.podNamespace, podUID), err)
+			time.Sleep(unreadyConflictRetry)
+		case err != nil:
+			glog.Warningf("Failed to update status for pod %q, whose container is to be replaced: %v",
+				format.PodDesc(status.podName, status.podNamespace, podUID), err)
+			time.Sleep(unreadyErrorRetry)
+		}
+	}
+}
+
+// sendUnready sends one status, as manager.syncPod does. A pod that is not there needs
+// none: nobody can have its address.
+func (m *manager) sendUnready(podUID types.UID, status versionedPodStatus) error {
+	client := m.unready.podsGetter(m.kubeClient.CoreV1()).Pods(status.podNamespace)
+	pod, err := client.Get(status.podName, metav1.GetOptions{})
+	if errors.IsNotFound(err) {
+		m.unready.took(podUID, status.version)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	translated := m.podManager.TranslatePodUID(pod.UID)
+	if len(translated) > 0 && translated != kubetypes.ResolvedPodUID(podUID) {
+		m.unready.took(podUID, status.version) // deleted, and created again
+		return nil
+	}
+	if m.resettle(podUID, &pod.Status, &status.status) {
+		return nil // another readiness was put right: there is a newer status
+	}
+	pod.Status = status.status
+	pod, err = client.UpdateStatus(pod)
+	if err != nil {
+		return err
+	}
+	glog.V(3).Infof("Status for pod %q updated successfully, before a container is replaced: (%d, %+v)", format.Pod(pod), status.version, status.status)
+	m.unready.sent(podUID, status.version, pod.UID)
+	return nil
+}
+
+// next says whether the version is to be sent; if not, the writer is over.
+func (u *unreadyMarks) next(podUID types.UID, version uint64, found bool) bool {
+	u.Lock()
+	defer u.Unlock()
+	p := u.pods[podUID]
+	if p == nil {
+		return false
+	}
+	if !found || p.version == 0 || p.acknowledged() {
+		p.writing = false
+		return false
+	}
+	p.sending = version
+	return true
+}
+
+// sent is took, and keeps for the manager's own loop what was sent.
+func (u *unreadyMarks) sent(podUID types.UID, version uint64, apiUID types.UID) {
+	u.took(podUID, version)
+	u.Lock()
+	defer u.Unlock()
+	if p := u.pods[podUID]; p != nil && p.taken == version {
+		p.sentTo = apiUID
+	}
+}
+
+// PublishedReadiness implements UnreadyMarking.
+func (m *manager) PublishedReadiness(namespace, name string, id kubecontainer.ContainerID) (bool, error) {
+	pod, err := m.unready.podsGetter(m.kubeClient.CoreV1()).Pods(namespace).Get(name, metav1.GetOptions{})
+	if errors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	c, init, ok := findContainerStatus(&pod.Status, id.String())
+	return ok && !init && c.Ready, nil
+}
