@@ -127,7 +127,7 @@ func parseLockJSON(output []byte) []rbdLock {
 	}
 	decodeWithin(output, "{", func() interface{} { return &map[string]row{} }, func(v interface{}) bool {
 		for id, r := range *v.(*map[string]row) {
-			if r.Locker == "" {
+			if id == "" || r.Locker == "" {
 				locks = nil
 				return false
 			}
