@@ -29,7 +29,7 @@ const (
 	// bytes for each.
 	announced = 3_000_000
 	// spdyBound is what a kubelet may grow by.
-	spdyBound = 100 * mib
+	spdyBound = 60 * mib
 )
 
 var spdy = row{
