@@ -16,16 +16,18 @@ import (
 	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/podtemplatehash"
 	"holdfast/cmd/internal/predecessor"
+	"holdfast/cmd/internal/rbdlocks"
 )
 
 const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
-release. They read files and standard input only and never talk to a cluster.
+release. They read files and standard input only; but rbd-locks asks an API server and
+Ceph.
 
 Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 
 Exit status: 0, everything was answered; 1, something could not be read or
 answered (everything else was), or a requested condition does not hold; 2, wrong
-usage, and nothing was read.`
+usage, and nothing was read; 3, rbd-locks has findings.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
   kubectl get deployments -A -o yaml | kubectl-holdfast pod-template-hash -
@@ -56,7 +58,7 @@ func Command() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
-	cmd.AddCommand(auditrv.Command(), containerhash.Command(), podtemplatehash.Command(), predecessor.Command())
+	cmd.AddCommand(auditrv.Command(), containerhash.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command())
 	return cmd
 }
 

@@ -18,6 +18,8 @@ const (
 	Failed = 1
 	// Usage: the command line cannot be right; nothing was read.
 	Usage = 2
+	// Found: everything was read, and something needs a look (rbd-locks).
+	Found = 3
 )
 
 type coded struct {
@@ -35,6 +37,11 @@ func Usagef(format string, args ...any) error {
 // Failedf returns an error about what was read.
 func Failedf(format string, args ...any) error {
 	return coded{fmt.Errorf(format, args...), Failed}
+}
+
+// Foundf returns an error about what was found.
+func Foundf(format string, args ...any) error {
+	return coded{fmt.Errorf(format, args...), Found}
 }
 
 // Code returns the status for err: 0 for nil, Failed where err has none.

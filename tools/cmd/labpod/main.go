@@ -9,10 +9,9 @@
 //	/labpod exit CODE         exit with CODE
 //	/labpod probe URL|FILE    exec probe: 0 if the URL answers 200 or the file exists
 //	/labpod write FILE TEXT   write a file
+//	/labpod fill FILE BYTES   append so many zeroes to a file, then wait for ever
 //	/labpod print BYTES       print so many bytes
 //	/labpod echo              copy standard input to standard output
-//	/bin/tar cf - FILE        what kubectl cp runs in a container: one file to
-//	/bin/tar xf - [-C DIR]    and from an archive; with other words it is /labpod
 //
 // serve listens on LABPOD_LISTEN (default ":8080", a comma-separated list) and
 // answers
@@ -24,6 +23,9 @@
 //	/set?ready=false&live=false   change the answers
 //	/exit?code=3 exit
 //	/bytes?n=10&chunked=true&code=500   so many bytes, with their number or in chunks
+//
+// As /bin/tar it is what kubectl cp runs in a container, too: "tar cf - FILE" and
+// "tar xf - [-C DIR]", for one file.
 //
 // LABPOD_READY_FILE, if set, exists exactly while /ready answers 200, for exec
 // probes. LABPOD_EXIT_AFTER and LABPOD_EXIT_CODE end the process by itself.
@@ -64,7 +66,7 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want serve, sleep, exit, probe, write, print or echo")
+		return errors.New("want serve, sleep, exit, probe, write, fill, print or echo")
 	}
 	arg := func(i int) string {
 		if i < len(args) {
@@ -87,6 +89,19 @@ func command(args []string) error {
 		return probe(arg(1))
 	case "write":
 		return os.WriteFile(arg(1), []byte(arg(2)+"\n"), 0o644)
+	case "fill":
+		// FILE BYTES: appends zeroes to a file, then sleeps.
+		n, err := strconv.Atoi(arg(2))
+		if err != nil {
+			return fmt.Errorf("fill %q: want a number", arg(2))
+		}
+		if err := fill(arg(1), n); err != nil {
+			return err
+		}
+		return sleep("")
+	case "echo":
+		_, err := io.Copy(os.Stdout, os.Stdin)
+		return err
 	case "print":
 		n, err := strconv.Atoi(arg(1))
 		if err != nil {
@@ -96,11 +111,21 @@ func command(args []string) error {
 			_, err = os.Stdout.Write(line[:min(n, len(line))])
 		}
 		return err
-	case "echo":
-		_, err := io.Copy(os.Stdout, os.Stdin)
-		return err
 	}
 	return fmt.Errorf("unknown command %q", args[0])
+}
+
+// fill appends n zeroes to a file.
+func fill(name string, n int) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	chunk := make([]byte, 1<<20)
+	for ; n > 0 && err == nil; n -= len(chunk) {
+		_, err = f.Write(chunk[:min(n, len(chunk))])
+	}
+	return errors.Join(err, f.Close())
 }
 
 // pause is process 1 of a pod that may share its PID namespace.

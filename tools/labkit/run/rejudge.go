@@ -58,7 +58,7 @@ func Rejudge(w io.Writer, dir string) ([]Outcome, error) {
 		res := l.Judge(h)
 		out := Outcome{Lab: l.Name, Variant: v, Profile: labkit.Profile(h.Profile), Seed: h.Seed, Began: h.Lines[0].At,
 			Seconds: h.Lines[len(h.Lines)-1].At.Sub(h.Lines[0].At).Seconds(), Expected: l.Expected(v), Verdict: res.Verdict,
-			Why: res.Why, Facts: res.Facts, Artefacts: filepath.Dir(file)}
+			Why: res.Why, Facts: res.Facts, Numbers: res.Numbers, Artefacts: filepath.Dir(file)}
 		outs = append(outs, out)
 		failed.add(l.Name, out)
 		printTable(w, l, []Outcome{out})

@@ -16,7 +16,7 @@ import (
 
 // ownTools are static programs of ours that run in containers or under
 // dockerd; their source is tools/cmd/<name>.
-var ownTools = []string{"labpod", "runcclamp"}
+var ownTools = []string{"labpod", "runcclamp", "rbdshim"}
 
 // buildTools builds them; the Go build cache makes a second time quick.
 func buildTools(ctx context.Context, root string) error {

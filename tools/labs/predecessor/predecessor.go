@@ -11,8 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
@@ -76,21 +77,8 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "predecessor",
 		Summary: "ours forgets which kubelet was there, which then recreates containers and loses host ports on the way back",
-		Plan: func(p labkit.Profile) []string {
-			lines := []string{"start etcd, apiserver and controller manager v1.9.11 and, side by side, one node with kubenet for each kubelet that can have been there"}
-			for _, v := range []labkit.Variant{labkit.Stock, labkit.Ours, labkit.GateOff} {
-				for _, w := range order {
-					if events := plan(v, p)[w]; len(events) > 0 {
-						lines = append(lines, fmt.Sprintf("%s: %s → under test → %s → %s, for each of: %s", v, w.name, "what happens", w.back(), strings.Join(events, "; ")))
-					}
-				}
-			}
-			return append(lines,
-				"before each: power off, remove containers, checkpoints, records and the Node object; pods with and without host ports under the first kubelet",
-				"after what happens: more pods under test",
-				"oracle: on the way there and back no container is recreated, after the kubelet's log has shown that it compared each; each host port answers",
-				"then the last kubelet deletes all pods: it refuses no checkpoint, after its log has shown that kubenet took each sandbox down")
-		},
+		Steps:   steps,
+		Oracle:  oracle,
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
@@ -106,7 +94,6 @@ func init() {
 			}
 			return 12 * time.Minute
 		},
-		Run: run,
 	})
 }
 
@@ -121,88 +108,58 @@ type cell struct {
 	event string
 	// metric is how holdfast_predecessor_info has what was last there.
 	metric [2]string
-	// wrong is what must not be; empty is what is wanted.
-	wrong []string
-	// looks counts comparisons of a container that found it kept.
-	looks int
-	// must is what cannot be kept, with the reason.
-	must []string
 }
 
-func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
-	c, err := e.StartCluster(ctx, node.ClusterConfig{
-		APIServer: &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager"),
+func steps(e *labkit.Env) []labkit.Step {
+	l := &lab{e: e}
+	var cells []string
+	for _, w := range order {
+		for _, ev := range plan(e.Variant, e.Profile)[w] {
+			cells = append(cells, fmt.Sprintf("%s → under test → %s → %s", w.name, ev, w.back()))
+		}
+	}
+	return []labkit.Step{
+		{Text: "start etcd, apiserver and controller manager v1.9.11", Do: l.start},
+		{Text: "side by side, a node with kubenet for each kubelet that can have been there, one after the other: " + strings.Join(cells, "; ") +
+			". Before each: power off, remove containers, checkpoints, records and the Node object; pods with and without host ports under the first kubelet; " +
+			"after what happens more pods under test; then the last kubelet deletes all pods", Do: l.live},
+		{Text: "look whether the control plane runs", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+	}
+}
+
+func (l *lab) start(ctx context.Context) error {
+	var err error
+	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager"),
 			ExtraArgs: []string{"--allocate-node-cidrs=true", "--cluster-cidr=" + podNet, "--configure-cloud-routes=false"}},
 	})
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	l := &lab{e: e, c: c}
-	var mu sync.Mutex
-	var cells []*cell
-	var errs []error
-	var wg sync.WaitGroup
+	return err
+}
+
+// live has each node live through its cells.
+func (l *lab) live(ctx context.Context) error {
+	var g errgroup.Group
 	for i, w := range order {
-		events := plan(e.Variant, e.Profile)[w]
+		events := plan(l.e.Variant, l.e.Profile)[w]
 		if len(events) == 0 {
 			continue
 		}
-		node, err := e.StartNode(ctx, c.APIServer, node.Config{Name: fmt.Sprintf("node%d", i+1),
+		n, err := l.e.StartNode(ctx, l.c.APIServer, node.Config{Name: fmt.Sprintf("node%d", i+1),
 			KubeletArgs: []string{"--network-plugin=kubenet", "--cni-bin-dir=/usr/lib/cni", "--hairpin-mode=none", "--non-masquerade-cidr=0.0.0.0/0", "--v=4"},
 			DockerArgs:  []string{"--live-restore=false"}})
 		if err != nil {
-			return labkit.Result{}, err
+			return errors.Join(err, g.Wait())
 		}
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		g.Go(func() error {
 			for _, ev := range events {
-				r := &rig{lab: l, node: node, cell: &cell{was: w, event: ev, metric: w.metric}, pods: map[string]*pod{}}
-				err := r.run(ctx)
-				mu.Lock()
-				cells = append(cells, r.cell)
-				if err != nil {
-					errs = append(errs, fmt.Errorf("%s, %s: %w", w.name, ev, err))
-				}
-				mu.Unlock()
-				if err != nil {
-					return
+				r := &rig{lab: l, node: n, cell: &cell{was: w, event: ev, metric: w.metric}, pods: map[string]*pod{}}
+				if err := r.run(ctx); err != nil {
+					return fmt.Errorf("%s, %s: %w", w.name, ev, err)
 				}
 			}
-		}()
+			return nil
+		})
 	}
-	wg.Wait()
-	var wrong []string
-	looks := 0
-	e.Fact("%-13s %-24s %6s  %s", "was there", "then", "looks", "wrong")
-	for _, w := range order {
-		for _, x := range cells {
-			if x.was != w {
-				continue
-			}
-			e.Fact("%-13s %-24s %6d  %s", w.name, x.event, x.looks, list(x.wrong))
-			for _, m := range x.must {
-				e.Fact("%-13s %-24s         cannot be kept: %s", "", "", m)
-			}
-			for _, s := range x.wrong {
-				wrong = append(wrong, fmt.Sprintf("%s, %s: %s", w.name, x.event, s))
-			}
-			looks += x.looks
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return labkit.Result{}, err
-	}
-	if len(wrong) > 0 {
-		return labkit.ReproducedBecause("%s", list(wrong)), nil
-	}
-	return labkit.AbsentBecause("%d cells, %d looks at a container or sandbox: all kept, no host port lost", len(cells), looks), nil
-}
-
-func list(l []string) string {
-	if len(l) == 0 {
-		return "nothing"
-	}
-	return strings.Join(l, "; ")
+	return g.Wait()
 }

@@ -42,11 +42,8 @@ func (r *rig) step(format string, a ...any) {
 	r.e.Step("%s (%s, %s): %s", r.node.Name, r.cell.was.name, r.cell.event, fmt.Sprintf(format, a...))
 }
 
-func (r *rig) wrong(format string, a ...any) {
-	s := fmt.Sprintf(format, a...)
-	r.e.Logf("%s (%s, %s): WRONG: %s", r.node.Name, r.cell.was.name, r.cell.event, s)
-	r.cell.wrong = append(r.cell.wrong, s)
-}
+// place is which cell the node lives through.
+func (r *rig) place() place { return place{r.cell.was.name, r.cell.event} }
 
 // underTest is the kubelet of the variant.
 func (r *rig) underTest() kube.Program { return r.e.UnderTest(base, "kubelet") }
@@ -83,8 +80,15 @@ func (r *rig) run(ctx context.Context) error {
 	if err := r.known(ctx); err != nil {
 		return err
 	}
-	return r.back(ctx)
+	if err := r.back(ctx); err != nil {
+		return err
+	}
+	r.e.Record(lived{r.place()})
+	return nil
 }
+
+// wayBack is swapped.What of the last swap.
+const wayBack = "the way back"
 
 // back hands the node back to the kubelet of before, which deletes all pods.
 func (r *rig) back(ctx context.Context) error {
@@ -92,7 +96,7 @@ func (r *rig) back(ctx context.Context) error {
 	if r.cell.event == "stock 1.9.11 in between" {
 		to = base
 	}
-	if err := r.swap(ctx, "the way back", r.e.Stock(to, "kubelet"), false); err != nil {
+	if err := r.swap(ctx, wayBack, r.e.Stock(to, "kubelet"), false); err != nil {
 		return err
 	}
 	return r.delete(ctx)
@@ -214,16 +218,12 @@ func (r *rig) happens(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(log, `holdfast-predecessor-override is ignored: it says "1.7 or so"; allowed is`) {
-			r.wrong("the log does not refuse the bad override")
-		}
 		refused, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_override_refused")
 		if err != nil {
 			return err
 		}
-		if refused != 1 {
-			r.wrong("holdfast_predecessor_override_refused is %v", refused)
-		}
+		r.e.Record(overridden{Cell: r.place(), Refused: refused,
+			Logged: strings.Contains(log, `holdfast-predecessor-override is ignored: it says "1.7 or so"; allowed is`)})
 		return r.start(ctx, 1, false)
 	}
 	return fmt.Errorf("no such event")
@@ -308,8 +308,8 @@ func (r *rig) known(ctx context.Context) error {
 		return nil
 	}
 	v, err := kubeletlab.Metric(ctx, r.node, "holdfast_predecessor_info", "release", r.cell.metric[0], "source", r.cell.metric[1])
-	if err == nil && v != 1 {
-		r.wrong("holdfast_predecessor_info does not say %q", r.cell.metric)
+	if err == nil {
+		r.e.Record(said{Cell: r.place(), Release: r.cell.metric[0], Source: r.cell.metric[1], Value: v})
 	}
 	return err
 }
@@ -368,19 +368,12 @@ func (r *rig) swap(ctx context.Context, what string, p kube.Program, away bool) 
 	if err != nil {
 		return err
 	}
-	d := kubeletlab.Compare(before, after, func(string, kubeletlab.Container) bool { return true })
-	r.cell.looks += len(d.Kept)
-	var lost []string
-	for _, key := range append(d.Recreated, d.Gone...) {
-		name := strings.Split(key, "/")[1]
-		if pod := r.pods[name]; pod != nil && pod.gatesOff && p.Base < base && !before[key].Sandbox {
-			r.cell.must = append(r.cell.must, fmt.Sprintf("%s: %s, started while the gates were off, has the hash of 1.9", what, key))
-			continue
+	o := swapped{Cell: r.place(), What: what, To: p.Base, Before: before, After: after}
+	for name, pod := range r.pods {
+		if pod.gatesOff {
+			o.GatesOff = append(o.GatesOff, name)
 		}
-		lost = append(lost, key)
 	}
-	if len(lost) > 0 {
-		r.wrong("%s: %d of %d recreated, first %s", what, len(lost), len(before), lost[0])
-	}
+	r.e.Record(o)
 	return r.ready(ctx)
 }

@@ -26,33 +26,36 @@ const countedPath = "/api/v1/namespaces/" + ns + "/"
 
 // counted is what the counting controller had of one resource.
 type counted struct {
-	// replays are ADDED and MODIFIED events that came a second time.
-	replays int
-	// flaps are calls of the delete handler for an object whose name lives.
-	flaps   int
-	watches []string // the versions that watches started from
-	events  int
+	Resource string
+	// Objects were created, deleted and created, over so many Restarts of a watch.
+	Objects, Restarts int
+	// Replays are ADDED and MODIFIED events that came a second time.
+	Replays int
+	// Flaps are calls of the delete handler for an object whose name lives.
+	Flaps   int
+	Watches []string // the versions that watches started from
+	Events  int
 }
 
 // count runs the counting controller (tests/rvcount), built with
 // the client-go under test, through the incident with ConfigMaps and Secrets.
-func (l *lab) count(ctx context.Context) (map[string]*counted, error) {
+func (l *lab) count(ctx context.Context) error {
 	pki, err := l.e.GetPKI()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	conf, err := pki.Kubeconfig("rvcount", l.p.URL, "rvcount", "system:masters")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	proc, err := l.e.Start(ctx, process.Process{Name: "rvcount", Path: l.e.UnderTest(base, "rvcount").Path, Args: []string{"--kubeconfig=" + conf, "--namespace=" + ns}})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resources := []kube.GVR{configMaps, secrets}
 	for _, r := range resources {
 		if err := l.p.WaitWatches(ctx, countedPath+r.Resource, 1, time.Minute); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	var names []string
@@ -74,32 +77,34 @@ func (l *lab) count(ctx context.Context) (map[string]*counted, error) {
 			}
 		}
 		if err := errors.Join(err, remove("old")); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, r := range resources {
 		if err := l.p.WaitWatches(ctx, countedPath+r.Resource, l.restarts+1, 2*time.Minute); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if !proc.Alive() {
-		return nil, fmt.Errorf("rvcount ended: %v; log %s", proc.Err(), proc.LogPath)
+		return fmt.Errorf("rvcount ended: %v; log %s", proc.Err(), proc.LogPath)
 	}
 	if err := proc.Stop(); err != nil {
-		return nil, err
+		return err
 	}
 	result, err := readCounts(proc.LogPath, names)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, r := range resources {
 		c := result[r.Resource]
-		if c == nil || c.events < 3*len(names) || len(c.watches) < l.restarts {
-			return nil, fmt.Errorf("the counting controller had too little of %s to judge: %+v; log %s", r.Resource, c, proc.LogPath)
+		if c == nil {
+			c = &counted{}
 		}
-		l.e.Fact("counting controller, %s: %d events, %d of them replayed; %d deletions of what lives; watches from %s", r.Resource, c.events, c.replays, c.flaps, strings.Join(c.watches, " "))
+		c.Resource, c.Objects, c.Restarts = r.Resource, len(names), l.restarts
+		l.e.Record(*c)
+		l.shown = l.shown || c.Replays+c.Flaps > 0
 	}
-	return result, nil
+	return nil
 }
 
 // readCounts reads the counting controller's output. names are the objects that live
@@ -130,19 +135,19 @@ func readCounts(path string, names []string) (map[string]*counted, error) {
 		}
 		switch l.What {
 		case "watch":
-			c.watches = append(c.watches, l.ResourceVersion)
+			c.Watches = append(c.Watches, l.ResourceVersion)
 		case "event":
-			c.events++
+			c.Events++
 			key := l.Resource + "/" + l.UID + "/" + l.ResourceVersion + "/" + l.Type
 			if l.Type != "DELETED" && seen[key] {
-				c.replays++
+				c.Replays++
 			}
 			seen[key] = true
 		case "delete":
 			// Each of names is deleted once on purpose.
 			if key := l.Resource + "/" + l.Name; lives[l.Name] {
 				if deleted[key]++; deleted[key] > 1 {
-					c.flaps++
+					c.Flaps++
 				}
 			}
 		}

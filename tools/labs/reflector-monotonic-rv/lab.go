@@ -19,7 +19,7 @@ import (
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
-	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
@@ -50,7 +50,8 @@ func init() {
 			Folder:   "reflector-monotonic-rv",
 			LongOnly: l.server != "v1.9.0",
 			Summary:  fmt.Sprintf("Endpoints of live Services are deleted after a watch restarts from the past (kube-apiserver %s)", server),
-			Plan:     func(p labkit.Profile) []string { return plan(p, server) },
+			Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, server) },
+			Oracle:   oracle,
 			Needs: []labkit.Binary{
 				labkit.StockBinary(server, "kube-apiserver"),
 				labkit.BinaryUnderTest(base, "kube-controller-manager"),
@@ -62,7 +63,6 @@ func init() {
 				}
 				return 8 * time.Minute
 			},
-			Run: func(ctx context.Context, e *labkit.Env) (labkit.Result, error) { return run(ctx, e, server) },
 		})
 	}
 }
@@ -81,25 +81,6 @@ func sizeOf(p labkit.Profile) size {
 	return size{services: 30, restarts: 3, churnServices: 40, churn: 20 * time.Second}
 }
 
-func plan(p labkit.Profile, server string) []string {
-	s := sizeOf(p)
-	return []string{
-		fmt.Sprintf("start etcd, kube-apiserver %s (TLS, RBAC, audit log), a proxy that shortens watches to seconds, and the kube-controller-manager under test behind it", server),
-		fmt.Sprintf("create the Service old, then create, delete and create again %d Services with ready Endpoints; delete old", s.services),
-		"proof of the trigger: an independent watcher gets the deletion of old with an old resourceVersion",
-		fmt.Sprintf("wait for %d restarts of the controller manager's watch of Services", s.restarts),
-		"oracle: an independent watcher of Endpoints sees no deletion of the Endpoints of a Service that lives",
-		"oracle: the apiserver's audit log has no watch of the controller manager that restarts from the past (kubectl-holdfast audit-rv)",
-		"the same with ConfigMaps and Secrets and a controller that counts: no event comes twice, no deletion of what lives is handled",
-		"ours: the counter and the warning are there; with " + reflectorGate + " off and " + endpointsGate + " on no Endpoints of a live Service are deleted either",
-		"hold all watches back until the server has forgotten: 410 Gone, list, converge",
-		"restart the API server: converge",
-		"restore etcd from an older copy: list from a lower resourceVersion, converge",
-		fmt.Sprintf("change %d Services for %v while the proxy cuts watches at random: Endpoints equal to the server's Services at the end", s.churnServices, s.churn),
-		"oracle: the audit log of all this has no watch that restarts from the past, but for the time when the gate was off",
-	}
-}
-
 type lab struct {
 	size
 	e      *labkit.Env
@@ -110,86 +91,31 @@ type lab struct {
 	svcs   *kube.Recorder
 	// The gate was off from offFrom to offTo.
 	offFrom, offTo time.Time
+	shown          bool // the incident, in what was recorded so far
 }
 
-func run(ctx context.Context, e *labkit.Env, server string) (labkit.Result, error) {
+func steps(e *labkit.Env, server string) []labkit.Step {
 	l := &lab{size: sizeOf(e.Profile), e: e, server: server}
-	if err := l.start(ctx); err != nil {
-		return labkit.Result{}, err
+	s := []labkit.Step{
+		{Text: fmt.Sprintf("start etcd, kube-apiserver %s (TLS, RBAC, audit log), a proxy that shortens watches to seconds, and the kube-controller-manager under test behind it; two ready pods", server), Do: l.start},
+		{Text: fmt.Sprintf("create the Service old, then create, delete and create again %d Services with ready Endpoints; delete old, whose deletion an independent watcher must get with an old resourceVersion; "+
+			"wait for %d restarts of the controller manager's watch of Services", l.services, l.restarts), Do: func(ctx context.Context) error { return l.incident(ctx, phaseIncident) }},
 	}
-	if err := l.addPods(ctx, 2); err != nil {
-		return labkit.Result{}, err
-	}
-	deleted, err := l.incident(ctx)
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	replays, flaps := 0, 0
 	if e.Variant != labkit.GateOff { // the counting controller has no gates
-		counts, err := l.count(ctx)
-		if err != nil {
-			return labkit.Result{}, err
-		}
-		for _, c := range counts {
-			replays += c.replays
-			flaps += c.flaps
-		}
+		s = append(s, labkit.Step{Text: "the same with ConfigMaps and Secrets and a controller that counts", Do: l.count})
 	}
-	found, err := l.audit(ctx)
-	if err != nil {
-		return labkit.Result{}, err
+	s = append(s, labkit.Step{Text: "kubectl-holdfast audit-rv reads the apiserver's audit log; the rest is done if nothing was found until here", Do: l.auditIncident})
+	if e.Variant != labkit.GateOff {
+		s = append(s,
+			labkit.Step{Text: "read the counter and the warning that ours has", Do: l.says},
+			labkit.Step{Text: "the incident again with " + reflectorGate + " off and " + endpointsGate + " on", Do: l.liveCheckAlone},
+			labkit.Step{Text: "hold all watches back until the server has forgotten: 410 Gone, list, converge", Do: l.gone},
+			labkit.Step{Text: "restart the API server: converge", Do: l.restartServer},
+			labkit.Step{Text: "restore etcd from an older copy: list from a lower resourceVersion, converge", Do: l.restore},
+			labkit.Step{Text: fmt.Sprintf("change %d Services for %v while the proxy cuts watches at random: converge", l.churnServices, l.churn), Do: l.churnAndCut},
+			labkit.Step{Text: "kubectl-holdfast audit-rv reads the audit log of all this, but for the time when the gate was off", Do: l.auditAll})
 	}
-	e.Fact("deletions of the Endpoints of live Services: %d", len(deleted))
-	e.Fact("watches of the controller manager that restart from the past, by the audit log: %d", len(found))
-	for _, f := range found {
-		e.Fact("  %s: %d of %d restarts (%d back, %d stale)", f.Resource, f.count("back")+f.count("stale"), f.Restarts, f.count("back"), f.count("stale"))
-	}
-	switch {
-	case len(deleted) > 0 && e.Variant == labkit.Stock && (replays == 0 || flaps == 0):
-		return labkit.Result{}, fmt.Errorf("the controller manager shows the incident, but the counting controller does not: %d replayed events, %d deletions of what lives", replays, flaps)
-	case len(deleted) > 0 && (len(found) > 0 || !hasAudit(server)):
-		return labkit.ReproducedBecause("%d deletions of the Endpoints of live Services in %d restarts of the watch", len(deleted), l.restarts), l.alive()
-	case len(deleted) > 0:
-		return labkit.Result{}, fmt.Errorf("%d deletions of the Endpoints of live Services, but the audit log shows no watch that restarts from the past", len(deleted))
-	case len(found) > 0:
-		return labkit.ReproducedBecause("watches restart from the past (audit log), though no Endpoints were deleted"), l.alive()
-	case replays+flaps > 0:
-		return labkit.ReproducedBecause("the counting controller had %d replayed events and %d deletions of what lives", replays, flaps), l.alive()
-	}
-	for _, s := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
-		{"what ours says", l.says},
-		{"the live check alone", l.liveCheckAlone},
-		{"410 Gone", l.gone},
-		{"restart of the API server", l.restartServer},
-		{"etcd from an older copy", l.restore},
-		{"churn", l.churnAndCut},
-		{"the audit log of all this", l.auditAll},
-	} {
-		e.Step("%s", s.name)
-		if err := s.run(ctx); err != nil {
-			var w wrong
-			if errors.As(err, &w) && ctx.Err() == nil {
-				return labkit.ReproducedBecause("%s: %v", s.name, w), l.alive()
-			}
-			return labkit.Result{}, fmt.Errorf("%s: %w", s.name, err)
-		}
-	}
-	return labkit.AbsentBecause("no Endpoints of a live Service were deleted, no watch restarted from the past"), l.alive()
-}
-
-// wrong is what the product must not do, as opposed to an error of the lab.
-type wrong struct{ error }
-
-func (l *lab) alive() error {
-	for _, p := range []*process.Proc{l.c.Etcd.Proc, l.c.APIServer.Proc, l.c.ControllerManager.Proc} {
-		if !p.Alive() {
-			return fmt.Errorf("%s ended: %v; log %s", p.Spec.Name, p.Err(), p.LogPath)
-		}
-	}
-	return nil
+	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
 }
 
 // hasAudit says whether that release writes an audit log that can be judged: 1.7
@@ -224,7 +150,10 @@ func (l *lab) start(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return l.record(ctx)
+	if err := l.record(ctx); err != nil {
+		return err
+	}
+	return l.addPods(ctx, 2)
 }
 
 // record starts the independent watchers, which talk to the API server directly.
@@ -302,9 +231,9 @@ func (l *lab) waitEndpoints(ctx context.Context, names []string, there bool) err
 	})
 }
 
-// incident does what the incident takes and returns the deletions of Endpoints of
+// incident does what the incident takes and records the deletions of Endpoints of
 // live Services.
-func (l *lab) incident(ctx context.Context) ([]kube.RecordedEvent, error) {
+func (l *lab) incident(ctx context.Context, phase string) error {
 	var names []string
 	for i := range l.services {
 		names = append(names, fmt.Sprintf("s%02d", i))
@@ -321,22 +250,22 @@ func (l *lab) incident(ctx context.Context) ([]kube.RecordedEvent, error) {
 
 	l.e.Step("create old; create, delete and create %d Services", l.services)
 	if err := l.createService(ctx, "old"); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.waitEndpoints(ctx, []string{"old"}, true); err != nil {
-		return nil, err
+		return err
 	}
 	if coarseAudit(l.server) {
 		// The detector proves the fault by a creation that came well after the start
 		// of a watch, and here the log tells whole seconds only. A real cluster has
 		// such creations; in this short one the watch must have started before them.
 		if err := l.p.WaitWatches(ctx, servicesPath, 1, time.Minute); err != nil {
-			return nil, err
+			return err
 		}
 		select {
 		case <-time.After(2 * time.Second):
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 	for _, f := range []struct {
@@ -344,96 +273,63 @@ func (l *lab) incident(ctx context.Context) ([]kube.RecordedEvent, error) {
 		there bool
 	}{{l.createService, true}, {remove, false}, {l.createService, true}} {
 		if err := each(f.do); err != nil {
-			return nil, err
+			return err
 		}
 		if err := l.waitEndpoints(ctx, names, f.there); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
 	l.e.Step("delete old, the oldest, and wait for %d restarts of the watch", l.restarts)
 	before := len(l.eps.Events())
 	if err := remove(ctx, "old"); err != nil {
-		return nil, err
+		return err
 	}
-	if err := l.trigger(ctx); err != nil {
-		return nil, err
+	o := incidentSeen{Phase: phase, Restarts: l.restarts}
+	var err error
+	if o.Sent, o.Last, err = l.trigger(ctx); err != nil {
+		return err
 	}
 	if err := l.p.WaitWatches(ctx, servicesPath, l.restarts, 2*time.Minute); err != nil {
-		return nil, err
+		return err
 	}
 	// What the last watch brought needs a moment to have its effect, and what was
 	// deleted comes back.
 	if err := l.p.WaitWatches(ctx, servicesPath, 1, time.Minute); err != nil {
-		return nil, err
+		return err
 	}
 	if err := l.waitEndpoints(ctx, names, true); err != nil {
-		return nil, err
+		return err
 	}
-	if l.eps.Gaps()+l.svcs.Gaps() > 0 {
-		return nil, fmt.Errorf("an independent watch was lost: what happened in the gap is unknown")
-	}
-	var deleted []kube.RecordedEvent
+	o.Gaps = l.eps.Gaps() + l.svcs.Gaps()
 	for _, ev := range l.eps.Events()[before:] {
 		if ev.Type == "DELETED" && strings.HasPrefix(ev.Object.GetName(), "s") {
-			deleted = append(deleted, ev)
+			o.Deleted = append(o.Deleted, ev.Object.GetName())
 		}
 	}
-	return deleted, nil
+	l.e.Record(o)
+	l.shown = l.shown || len(o.Deleted) > 0
+	return nil
 }
 
-// trigger proves that the server sent an old version with the deletion of old.
-func (l *lab) trigger(ctx context.Context) error {
+// trigger returns the version that the server sent with the deletion of old, and the last
+// one before it.
+func (l *lab) trigger(ctx context.Context) (sent, last int, err error) {
 	ev, err := l.svcs.Wait(ctx, 30*time.Second, "the deletion of old", func(ev kube.RecordedEvent) bool {
 		return ev.Type == "DELETED" && ev.Object.GetName() == "old"
 	})
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	sent, err := strconv.Atoi(ev.Object.GetResourceVersion())
-	if err != nil {
-		return err
+	if sent, err = strconv.Atoi(ev.Object.GetResourceVersion()); err != nil {
+		return 0, 0, err
 	}
-	last := 0
 	for _, ev := range l.svcs.Events() {
 		if rv, _ := strconv.Atoi(ev.Object.GetResourceVersion()); ev.Type == "ADDED" && rv > last {
 			last = rv
 		}
 	}
-	l.e.Fact("deletion of old sent with resourceVersion %d after %d", sent, last)
-	if sent >= last {
-		return fmt.Errorf("kube-apiserver %s sent the deletion with resourceVersion %d, after %d: it does not have the fault that this lab needs", l.server, sent, last)
-	}
-	return nil
-}
-
-// metric sums the counter's samples that match all of labels.
-func (l *lab) metric(ctx context.Context, name string, labels ...string) (float64, error) {
-	body, err := load.Get(ctx, l.c.ControllerManager.URL+"/metrics")
-	if err != nil {
-		return 0, err
-	}
-	sum, any := 0.0, false
-line:
-	for _, line := range strings.Split(body, "\n") {
-		if !strings.HasPrefix(line, name+"{") {
-			continue
-		}
-		for _, label := range labels {
-			if !strings.Contains(line, label) {
-				continue line
-			}
-		}
-		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
-		if err != nil {
-			return 0, err
-		}
-		sum, any = sum+v, true
-	}
-	if !any {
-		return 0, wrong{fmt.Errorf("the controller manager has no metric %s with %v", name, labels)}
-	}
-	return sum, nil
+	return sent, last, nil
 }
 
 const (
@@ -444,26 +340,20 @@ const (
 var warning = regexp.MustCompile(`watch of \*v1\.Service: the server sent DELETED default/\S+ with resourceVersion \d+ after resourceVersion \d+; .* Server version: (\S+) `)
 
 func (l *lab) says(ctx context.Context) error {
-	kept, err := l.metric(ctx, regressions, `type="*v1.Service"`, `result="kept"`)
+	page, err := metrics.Get(ctx, l.c.ControllerManager.URL+"/metrics")
 	if err != nil {
 		return err
-	}
-	l.e.Fact("%s{type=\"*v1.Service\",result=\"kept\"} %v", regressions, kept)
-	if kept < 1 {
-		return wrong{fmt.Errorf("the counter %s did not count the old versions that the server sent", regressions)}
 	}
 	log, err := os.ReadFile(l.c.ControllerManager.LogPath)
 	if err != nil {
 		return err
 	}
-	m := warning.FindSubmatch(log)
-	if m == nil {
-		return wrong{errors.New("the controller manager's log has no warning of the old versions")}
+	o := oursSays{Server: l.server}
+	o.Kept, _ = page.Sum(regressions, "type", "*v1.Service", "result", "kept")
+	if m := warning.FindSubmatch(log); m != nil {
+		o.Warning, o.Named = string(m[0]), string(m[1])
 	}
-	if got := string(m[1]); got != l.server {
-		return wrong{fmt.Errorf("the warning names server version %s, it is %s", got, l.server)}
-	}
-	l.e.Fact("%s", m[0])
+	l.e.Record(o)
 	return nil
 }
 
@@ -486,25 +376,17 @@ func (l *lab) liveCheckAlone(ctx context.Context) error {
 	if err := wait.Until(ctx, "no Endpoints are left", time.Minute, func(context.Context) (bool, error) { return len(l.liveEndpoints()) == 0, nil }); err != nil {
 		return err
 	}
-	deleted, err := l.incident(ctx)
+	if err := l.incident(ctx, phaseLiveCheck); err != nil {
+		return err
+	}
+	page, err := metrics.Get(ctx, l.c.ControllerManager.URL+"/metrics")
 	if err != nil {
 		return err
 	}
-	kept, err := l.metric(ctx, liveChecks, `result="kept"`)
-	if err != nil {
-		return err
-	}
-	followed, err := l.metric(ctx, regressions, `type="*v1.Service"`, `result="followed"`)
-	if err != nil {
-		return err
-	}
-	l.e.Fact("live check alone: %d deletions of the Endpoints of live Services; %s{result=\"kept\"} %v; %s{result=\"followed\"} %v", len(deleted), liveChecks, kept, regressions, followed)
-	switch {
-	case len(deleted) > 0:
-		return wrong{fmt.Errorf("%d deletions of the Endpoints of live Services with the live check on", len(deleted))}
-	case kept == 0:
-		return errors.New("the endpoints controller never lacked a live Service, so the check was not put to the test")
-	}
+	o := liveCheck{}
+	o.Kept, _ = page.Sum(liveChecks, "result", "kept")
+	o.Followed, _ = page.Sum(regressions, "type", "*v1.Service", "result", "followed")
+	l.e.Record(o)
 	// back to the program with all gates
 	if err := l.c.ControllerManager.Stop(); err != nil {
 		return err
@@ -535,8 +417,10 @@ func (l *lab) liveServices() []string  { return live(l.svcs) }
 func (l *lab) liveEndpoints() []string { return live(l.eps) }
 
 // converged waits until there are ready Endpoints for exactly the Services of the
-// server, by lists and not by watches.
-func (l *lab) converged(ctx context.Context) error {
+// server, by lists and not by watches, and records what there was. Anything else, when
+// the bound is over, is enough.
+func (l *lab) converged(ctx context.Context, after string) error {
+	o := lists{After: after}
 	err := wait.Until(ctx, "Endpoints for exactly the Services that exist", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		services, err := l.c.Client.List(ctx, kube.Services, ns, "")
 		if err != nil {
@@ -546,26 +430,26 @@ func (l *lab) converged(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		addresses := map[string]int{}
+		o.Services, o.Ready = nil, map[string]int{}
 		for i := range endpoints {
-			addresses[endpoints[i].GetName()] = len(kube.ReadyAddresses(&endpoints[i]))
+			o.Ready[endpoints[i].GetName()] = len(kube.ReadyAddresses(&endpoints[i]))
 		}
 		for i := range services {
-			name := services[i].GetName()
-			if name != "kubernetes" && addresses[name] != 2 {
-				return false, fmt.Errorf("service %s has %d ready addresses", name, addresses[name])
-			}
-			delete(addresses, name)
+			o.Services = append(o.Services, services[i].GetName())
 		}
-		for name := range addresses {
-			return false, fmt.Errorf("endpoints %s are of no Service", name)
+		if fault := o.fault(); fault != "" {
+			return false, errors.New(fault)
 		}
 		return true, nil
 	})
-	if err != nil && ctx.Err() == nil {
-		return wrong{err}
+	if ctx.Err() != nil || o.Ready == nil {
+		return err
 	}
-	return err
+	l.e.Record(o)
+	if err != nil {
+		return labkit.Enough
+	}
+	return nil
 }
 
 // gone makes the server forget what comes after the watches' place, so that it
@@ -574,7 +458,7 @@ func (l *lab) gone(ctx context.Context) error {
 	if err := l.createService(ctx, "changing"); err != nil {
 		return err
 	}
-	if err := l.converged(ctx); err != nil {
+	if err := l.converged(ctx, phaseGoneBefore); err != nil {
 		return err
 	}
 	lists := l.p.Lists(servicesPath)
@@ -596,7 +480,7 @@ func (l *lab) gone(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return l.converged(ctx)
+	return l.converged(ctx, phaseGone)
 }
 
 // restartProc stops p, does what is to be done in between, and starts it again with
@@ -626,7 +510,7 @@ func (l *lab) restartServer(ctx context.Context) error {
 	if err := l.createService(ctx, "after-restart"); err != nil {
 		return err
 	}
-	return l.converged(ctx)
+	return l.converged(ctx, phaseRestart)
 }
 
 // restore takes a copy of etcd's data, changes things, and goes back to the copy.
@@ -656,7 +540,7 @@ func (l *lab) restore(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := l.converged(ctx); err != nil {
+	if err := l.converged(ctx, phaseRestoreBefore); err != nil {
 		return err
 	}
 	high, err := l.revision(ctx)
@@ -670,14 +554,13 @@ func (l *lab) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.e.Fact("etcd restored: resourceVersion went from %d to %d", high, low)
 	if low >= high {
 		return fmt.Errorf("the restored server is at resourceVersion %d, not below %d", low, high)
 	}
 	if err := l.createService(ctx, "after-restore"); err != nil {
 		return err
 	}
-	return l.converged(ctx)
+	return l.converged(ctx, phaseRestore)
 }
 
 // revision is the resourceVersion of a list of Services.
@@ -714,7 +597,6 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 	for i := range l.churnServices {
 		order = append(order, fmt.Sprintf("churn-%03d", i))
 	}
-	type life struct{ from, to time.Time }
 	lives := map[string][]life{}
 	cutsBefore := l.p.Cuts()
 	l.p.CutWatches(2 * time.Second)
@@ -747,35 +629,22 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 	}
 	l.p.CutWatches(0)
 	cuts := l.p.Cuts()
-	l.e.Fact("churn: %d Services created, %d deleted, %d watches cut in mid-stream", made, removed, cuts-cutsBefore)
-	if cuts == cutsBefore {
-		return errors.New("the proxy cut no watch")
-	}
-	if err := l.converged(ctx); err != nil {
-		return err
+	o := churned{Made: made, Removed: removed, Cuts: cuts - cutsBefore}
+	converged := l.converged(ctx, phaseChurn)
+	if converged != nil && !errors.Is(converged, labkit.Enough) {
+		return converged
 	}
 	for n, s := range names {
 		if s.alive {
 			lives[n] = append(lives[n], life{s.since, time.Now().Add(time.Hour)})
 		}
 	}
-	bad := 0
+	o.Lives, o.Gaps = lives, l.eps.Gaps()
 	for _, ev := range l.eps.Events() {
-		if ev.Type != "DELETED" {
-			continue
-		}
-		for _, v := range lives[ev.Object.GetName()] {
-			if ev.Time.After(v.from) && ev.Time.Before(v.to) {
-				bad++
-			}
+		if ev.Type == "DELETED" {
+			o.Deleted = append(o.Deleted, deletion{ev.Object.GetName(), ev.Time})
 		}
 	}
-	l.e.Fact("churn: %d deletions of the Endpoints of live Services", bad)
-	if bad > 0 {
-		return wrong{fmt.Errorf("%d deletions of the Endpoints of live Services", bad)}
-	}
-	if l.eps.Gaps() > 0 {
-		return errors.New("the independent watch was lost")
-	}
-	return nil
+	l.e.Record(o)
+	return converged
 }

@@ -1,0 +1,201 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kubeapi asks a Kubernetes API server, of any release, for JSON. It knows what a
+// kubeconfig of an operator of an old cluster has: certificates, a token or a password.
+package kubeapi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Client asks one API server as one user.
+type Client struct {
+	server     string
+	http       http.Client
+	header     string
+	user, pass string
+}
+
+type kubeconfig struct {
+	CurrentContext string `json:"current-context"`
+	Contexts       []struct {
+		Name    string
+		Context struct{ Cluster, User string }
+	}
+	Clusters []struct {
+		Name    string
+		Cluster cluster
+	}
+	Users []struct {
+		Name string
+		User user
+	}
+}
+
+type cluster struct {
+	Server        string
+	CAFile        string `json:"certificate-authority"`
+	CAData        string `json:"certificate-authority-data"`
+	SkipTLSVerify bool   `json:"insecure-skip-tls-verify"`
+}
+
+type user struct {
+	CertFile     string `json:"client-certificate"`
+	CertData     string `json:"client-certificate-data"`
+	KeyFile      string `json:"client-key"`
+	KeyData      string `json:"client-key-data"`
+	Token        string
+	TokenFile    string
+	Username     string
+	Password     string
+	Exec         json.RawMessage
+	AuthProvider json.RawMessage `json:"auth-provider"`
+}
+
+// Load reads a kubeconfig and takes its current context. Paths in it are relative to its
+// folder.
+func Load(file string) (*Client, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var k kubeconfig
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	c, u, err := k.current()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	client, err := c.client(u, filepath.Dir(file))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return client, nil
+}
+
+func (k *kubeconfig) current() (*cluster, *user, error) {
+	for _, x := range k.Contexts {
+		if x.Name != k.CurrentContext {
+			continue
+		}
+		for i := range k.Clusters {
+			if k.Clusters[i].Name != x.Context.Cluster {
+				continue
+			}
+			for j := range k.Users {
+				if k.Users[j].Name == x.Context.User {
+					return &k.Clusters[i].Cluster, &k.Users[j].User, nil
+				}
+			}
+			return nil, nil, fmt.Errorf("it has no user %q", x.Context.User)
+		}
+		return nil, nil, fmt.Errorf("it has no cluster %q", x.Context.Cluster)
+	}
+	return nil, nil, fmt.Errorf("it has no context %q, which current-context names", k.CurrentContext)
+}
+
+func (c *cluster) client(u *user, dir string) (*Client, error) {
+	if len(u.Exec) > 0 || len(u.AuthProvider) > 0 {
+		return nil, errors.New("the user logs in by a program (exec, auth-provider): use a user with a certificate or a token")
+	}
+	if c.Server == "" {
+		return nil, errors.New("the cluster has no server")
+	}
+	conf := &tls.Config{InsecureSkipVerify: c.SkipTLSVerify}
+	ca, err := content(dir, c.CAFile, c.CAData)
+	if err != nil {
+		return nil, err
+	}
+	if ca != nil {
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, errors.New("certificate-authority has no certificate in PEM")
+		}
+	}
+	cert, err := content(dir, u.CertFile, u.CertData)
+	if err != nil {
+		return nil, err
+	}
+	key, err := content(dir, u.KeyFile, u.KeyData)
+	if err != nil {
+		return nil, err
+	}
+	if cert != nil {
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("client-certificate: %w", err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	token := u.Token
+	if token == "" && u.TokenFile != "" {
+		b, err := content(dir, u.TokenFile, "")
+		if err != nil {
+			return nil, err
+		}
+		token = strings.TrimSpace(string(b))
+	}
+	out := &Client{server: strings.TrimSuffix(c.Server, "/"), user: u.Username, pass: u.Password}
+	out.http = http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: conf, Proxy: http.ProxyFromEnvironment}}
+	if token != "" {
+		out.header = "Bearer " + token
+	}
+	return out, nil
+}
+
+// content is a file's or, before that, what stands in the kubeconfig itself; nil if neither
+// is given.
+func content(dir, file, data string) ([]byte, error) {
+	switch {
+	case data != "":
+		return base64.StdEncoding.DecodeString(data)
+	case file == "":
+		return nil, nil
+	case !filepath.IsAbs(file):
+		file = filepath.Join(dir, file)
+	}
+	return os.ReadFile(file)
+}
+
+// Get decodes what the server has at path ("/api/v1/nodes") into v.
+func (c *Client) Get(ctx context.Context, path string, v any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Accept", "application/json")
+	if c.header != "" {
+		req.Header.Set("Authorization", c.header)
+	} else if c.user != "" {
+		req.SetBasicAuth(c.user, c.pass)
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+		return fmt.Errorf("GET %s: %s: %s", path, res.Status, strings.TrimSpace(string(b)))
+	}
+	if err := json.NewDecoder(res.Body).Decode(v); err != nil {
+		return fmt.Errorf("GET %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbdlocks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sort"
+	"strings"
+)
+
+// Lock is an advisory lock on an image.
+type Lock struct {
+	ID      string `json:"id"`
+	Locker  string `json:"locker"`
+	Address string `json:"address"`
+}
+
+// Watcher is a client that has an image open.
+type Watcher struct {
+	Address string `json:"address"`
+	Client  string `json:"client"`
+	Node    string `json:"node,omitempty"`
+}
+
+// ceph runs rbd. Only these options are given: no key is ever on a command line.
+type ceph struct {
+	program           string
+	conf, id, keyring string
+}
+
+// ask runs a question and decodes its JSON. rbd's standard error is not mixed in.
+func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) error {
+	args := append(words, "--pool", v.pool, "--image", v.image, "--format", "json",
+		"--client_mount_timeout=30", "--rados_mon_op_timeout=30", "--rados_osd_op_timeout=30")
+	for _, o := range [][2]string{{"--conf", c.conf}, {"--id", c.id}, {"--keyring", c.keyring}} {
+		if o[1] != "" {
+			args = append(args, o[0], o[1])
+		}
+	}
+	if c.conf == "" && len(v.monitors) > 0 {
+		args = append(args, "-m", strings.Join(v.monitors, ","))
+	}
+	cmd := exec.CommandContext(ctx, c.program, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		var ee *exec.ExitError
+		if !errors.As(err, &ee) {
+			return err
+		}
+		return fmt.Errorf("rbd %s: %w: %s", strings.Join(words, " "), err, lines[len(lines)-1])
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("rbd %s: its answer is no JSON that is known: %w", strings.Join(words, " "), err)
+	}
+	return nil
+}
+
+// locks are the image's: a list since Ceph 13, an object by ID before.
+func (c *ceph) locks(ctx context.Context, v *volume) ([]Lock, error) {
+	var raw json.RawMessage
+	if err := c.ask(ctx, v, &raw, "lock", "list"); err != nil {
+		return nil, err
+	}
+	var list []Lock
+	if json.Unmarshal(raw, &list) == nil {
+		return list, nil
+	}
+	var byID map[string]Lock
+	if err := json.Unmarshal(raw, &byID); err != nil {
+		return nil, fmt.Errorf("rbd lock list: %w", err)
+	}
+	for id, l := range byID {
+		l.ID = id
+		list = append(list, l)
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].ID < list[j].ID })
+	return list, nil
+}
+
+// watchers are the image's: a list since Ceph 12, an object before, in which one client
+// hides another.
+func (c *ceph) watchers(ctx context.Context, v *volume) ([]Watcher, error) {
+	type row struct {
+		Address string
+		Client  int64
+	}
+	var answer struct{ Watchers json.RawMessage }
+	if err := c.ask(ctx, v, &answer, "status"); err != nil {
+		return nil, err
+	}
+	var rows []row
+	if err := json.Unmarshal(answer.Watchers, &rows); err != nil {
+		var byKey map[string]row
+		if err := json.Unmarshal(answer.Watchers, &byKey); err != nil {
+			return nil, fmt.Errorf("rbd status: it names no watchers: %w", err)
+		}
+		for _, r := range byKey {
+			rows = append(rows, r)
+		}
+	}
+	var out []Watcher
+	for _, r := range rows {
+		out = append(out, Watcher{Address: r.Address, Client: fmt.Sprintf("client.%d", r.Client)})
+	}
+	return out, nil
+}

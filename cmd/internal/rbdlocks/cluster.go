@@ -1,0 +1,201 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbdlocks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// api is what the command asks for JSON.
+type api interface {
+	Get(ctx context.Context, path string, v any) error
+}
+
+// The fields of the API, of 1.2 to 1.9, that the command reads.
+type (
+	rbdSource struct {
+		Monitors []string
+		Image    string
+		Pool     *string
+		ReadOnly bool
+	}
+	volumeName struct{ Name string }
+	nodeObject struct {
+		Metadata struct{ Name string }
+		Status   struct {
+			Addresses       []struct{ Type, Address string }
+			VolumesInUse    []string
+			VolumesAttached []volumeName
+			NodeInfo        struct{ KubeletVersion string }
+		}
+	}
+	podObject struct {
+		Metadata struct{ Namespace, Name string }
+		Spec     struct {
+			NodeName string
+			Volumes  []struct {
+				RBD                   *rbdSource
+				PersistentVolumeClaim *struct {
+					ClaimName string
+					ReadOnly  bool
+				}
+			}
+		}
+		Status struct{ Phase string }
+	}
+	pvObject struct {
+		Metadata struct{ Name string }
+		Spec     struct {
+			RBD      *rbdSource
+			ClaimRef *struct{ Namespace, Name string }
+		}
+	}
+)
+
+// node is one of the cluster's.
+type node struct {
+	name, host string
+	ips        []string
+	minor      int // of the kubelet's release, 1.minor; -1 if it does not say
+	// reported are volumesInUse and volumesAttached.
+	reported []string
+}
+
+// user is a pod that is to have a volume.
+type user struct {
+	pod, node string
+	readOnly  bool
+}
+
+// volume is an image that the API names.
+type volume struct {
+	pool, image string
+	monitors    []string
+	pvs         []string
+	users       []user
+	err         string // why it cannot be asked for
+}
+
+// cluster is what the API says.
+type cluster struct {
+	nodes   []*node
+	volumes []*volume
+}
+
+func read(ctx context.Context, a api) (*cluster, error) {
+	var nodes struct{ Items []nodeObject }
+	var pods struct{ Items []podObject }
+	var pvs struct{ Items []pvObject }
+	for path, into := range map[string]any{"/api/v1/nodes": &nodes, "/api/v1/pods": &pods, "/api/v1/persistentvolumes": &pvs} {
+		if err := a.Get(ctx, path, into); err != nil {
+			return nil, err
+		}
+	}
+	c := &cluster{}
+	for _, o := range nodes.Items {
+		n := &node{name: o.Metadata.Name, host: strings.ToLower(o.Metadata.Name), minor: minorOf(o.Status.NodeInfo.KubeletVersion), reported: o.Status.VolumesInUse}
+		for _, v := range o.Status.VolumesAttached {
+			n.reported = append(n.reported, v.Name)
+		}
+		for _, a := range o.Status.Addresses {
+			switch a.Type {
+			case "Hostname":
+				n.host = strings.ToLower(a.Address)
+			case "InternalIP", "LegacyHostIP":
+				n.ips = append(n.ips, a.Address)
+			}
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	claims := map[string]*volume{}
+	for _, o := range pvs.Items {
+		if o.Spec.RBD == nil {
+			continue
+		}
+		v := c.volume(o.Spec.RBD)
+		v.pvs = append(v.pvs, o.Metadata.Name)
+		if r := o.Spec.ClaimRef; r != nil {
+			claims[r.Namespace+"/"+r.Name] = v
+		}
+	}
+	for _, o := range pods.Items {
+		if o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Spec.NodeName == "" {
+			continue
+		}
+		for _, pv := range o.Spec.Volumes {
+			u := user{pod: o.Metadata.Namespace + "/" + o.Metadata.Name, node: o.Spec.NodeName}
+			if pv.RBD != nil {
+				u.readOnly = pv.RBD.ReadOnly
+				v := c.volume(pv.RBD)
+				v.users = append(v.users, u)
+			} else if r := pv.PersistentVolumeClaim; r != nil {
+				if v := claims[o.Metadata.Namespace+"/"+r.ClaimName]; v != nil {
+					u.readOnly = r.ReadOnly
+					v.users = append(v.users, u)
+				}
+			}
+		}
+	}
+	sort.Slice(c.volumes, func(i, j int) bool { return c.volumes[i].name() < c.volumes[j].name() })
+	return c, nil
+}
+
+func (v *volume) name() string { return v.pool + "/" + v.image }
+
+// volume is the one of a source; sources of one image behind the same monitors are one.
+func (c *cluster) volume(s *rbdSource) *volume {
+	pool := "rbd" // the API server's default
+	if s.Pool != nil {
+		pool = *s.Pool
+	}
+	for _, v := range c.volumes {
+		if v.pool == pool && v.image == s.Image && slices.Equal(v.monitors, s.Monitors) {
+			return v
+		}
+	}
+	v := &volume{pool: pool, image: s.Image, monitors: s.Monitors}
+	if pool == "" || s.Image == "" {
+		v.err = "it names no pool or no image"
+	}
+	c.volumes = append(c.volumes, v)
+	return v
+}
+
+func minorOf(version string) int {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(parts) < 2 || parts[0] != "1" {
+		return -1
+	}
+	m, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return -1
+	}
+	return m
+}
+
+// reports says whether the node has the volume in its status, by the name of 1.9 (monitors
+// and image) or of 1.10 (pool and image).
+func (n *node) reports(v *volume) bool {
+	return slices.Contains(n.reported, fmt.Sprintf("kubernetes.io/rbd/%v:%s", v.monitors, v.image)) ||
+		slices.Contains(n.reported, "kubernetes.io/rbd/"+v.pool+":"+v.image)
+}
+
+// warnings are of host names that a kubelet up to 1.8 takes for its own in a lock.
+func (c *cluster) warnings() []string {
+	var out []string
+	for _, n := range c.nodes {
+		for _, o := range c.nodes {
+			if n.minor >= 0 && n.minor <= 8 && o != n && o.host != n.host && strings.HasPrefix(o.host, n.host) {
+				out = append(out, fmt.Sprintf("the kubelet 1.%d on %s takes locks of %s for its own, and mounts: it tells host names by their beginning", n.minor, n.host, o.host))
+			}
+		}
+	}
+	sort.Strings(out)
+	return out
+}

@@ -1,0 +1,171 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rbdlocks is the command rbd-locks: what the locks and watchers of a cluster's RBD
+// images mean.
+package rbdlocks
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/kubeapi"
+	"holdfast/cmd/internal/output"
+)
+
+// Command returns the command rbd-locks.
+func Command() *cobra.Command {
+	var kubeconfig, image string
+	var format output.Format
+	r := &ceph{program: "rbd"}
+	cmd := &cobra.Command{
+		Use:   "rbd-locks --kubeconfig FILE [--id USER] [--keyring FILE]",
+		Short: "What the locks and watchers of RBD images mean",
+		Long: `For each RBD image that a PersistentVolume or a pod names, print its locks, its
+watchers, the nodes that should have it, and a verdict: free, in-use, stale-lock,
+leaked-mapping, double-mount, foreign-lock or unknown. For a finding, print the
+remedy. Nothing is changed and no remedy is run.
+
+Nodes, pods and PersistentVolumes are read from the API server (1.2 to 1.9), locks and
+watchers by the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
+the pools. Without --ceph-conf the monitors are those of each volume.
+
+Exit status: 0, no finding; 1, something could not be read, and the rest is printed;
+2, wrong usage; 3, there are findings.`,
+		Example: `  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --id admin --keyring /etc/ceph/ceph.client.admin.keyring
+  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --image rbd/db-0 -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("it takes no arguments, and got %q", args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kubeconfig == "" {
+				return exit.Usagef("--kubeconfig is missing")
+			}
+			if pool, name, ok := strings.Cut(image, "/"); image != "" && (!ok || pool == "" || name == "") {
+				return exit.Usagef("--image %q is not POOL/IMAGE", image)
+			}
+			a, err := kubeapi.Load(kubeconfig)
+			if err != nil {
+				return exit.Failedf("--kubeconfig: %w", err)
+			}
+			return run(cmd.Context(), a, r, image, format, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server, with a certificate or a token")
+	cmd.Flags().StringVar(&r.conf, "ceph-conf", "", "Ceph's configuration")
+	cmd.Flags().StringVar(&r.id, "id", "", "Ceph's user, without \"client.\"")
+	cmd.Flags().StringVar(&r.keyring, "keyring", "", "the keyring with its key")
+	cmd.Flags().StringVar(&image, "image", "", "this image only")
+	output.Flag(cmd, &format, "one object for each image, one a line")
+	return cmd
+}
+
+func run(ctx context.Context, a api, r *ceph, image string, format output.Format, out, errs io.Writer) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	c, err := read(ctx, a)
+	if err != nil {
+		return exit.Failedf("the API server: %w", err)
+	}
+	for _, w := range c.warnings() {
+		fmt.Fprintf(errs, "warning: %s\n", w)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if format == output.Table {
+		fmt.Fprintln(w, "IMAGE\tVERDICT\tLOCKS\tWATCHERS\tNODES\tNOTE")
+	}
+	seen, unread, found := 0, 0, 0
+	var remedies []string
+	for _, v := range c.volumes {
+		if image != "" && v.name() != image {
+			continue
+		}
+		seen++
+		answer := c.answer(ctx, r, v)
+		switch answer.Verdict {
+		case Unknown:
+			unread++
+		case Free, InUse:
+		default:
+			found++
+		}
+		remedies = append(remedies, answer.Remedy...)
+		if format == output.JSON {
+			if err := output.Line(out, answer); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", answer.Image, answer.Verdict, locksText(answer.Locks), watchersText(answer.Watchers), strings.Join(answer.Nodes, ","), answer.Note)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if format == output.Table && len(remedies) > 0 {
+		fmt.Fprintf(out, "\nNothing was changed. Remedies:\n  %s\n", strings.Join(remedies, "\n  "))
+	}
+	switch {
+	case image != "" && seen == 0:
+		return exit.Failedf("no PersistentVolume and no pod names the image %s", image)
+	case unread > 0:
+		return exit.Failedf("%d of %d images could not be read", unread, seen)
+	case found > 0:
+		return exit.Foundf("%d of %d images need a look", found, seen)
+	}
+	return nil
+}
+
+// answer asks for one image. What cannot be read is a row of its own.
+func (c *cluster) answer(ctx context.Context, r *ceph, v *volume) Answer {
+	if v.err != "" {
+		return Answer{Image: v.name(), PVs: v.pvs, Verdict: Unknown, Note: v.err}
+	}
+	watchers, err := r.watchers(ctx, v)
+	var locks []Lock
+	if err == nil {
+		locks, err = r.locks(ctx, v)
+	}
+	if err != nil {
+		a := c.judge(v, nil, nil)
+		a.Verdict, a.Note, a.Remedy = Unknown, err.Error(), nil
+		return a
+	}
+	return c.judge(v, locks, watchers)
+}
+
+func locksText(locks []Lock) string {
+	var out []string
+	for _, l := range locks {
+		out = append(out, fmt.Sprintf("%s (%s, %s)", l.ID, l.Locker, l.Address))
+	}
+	return dash(strings.Join(out, "; "))
+}
+
+func watchersText(watchers []Watcher) string {
+	var out []string
+	for _, w := range watchers {
+		name := w.Node
+		if name == "" {
+			name = "no node"
+		}
+		out = append(out, fmt.Sprintf("%s (%s)", w.Address, name))
+	}
+	return dash(strings.Join(out, "; "))
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,137 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"holdfast/webhook/internal/exit"
+	"holdfast/webhook/internal/rules"
+	"holdfast/webhook/rulesets"
+)
+
+// kinds19 are the kinds that 1.9 serves in these versions.
+var kinds19 = map[string]string{"Namespace": "v1", "ServiceAccount": "v1", "ConfigMap": "v1", "Secret": "v1", "Service": "v1",
+	"ClusterRole": "rbac.authorization.k8s.io/v1", "ClusterRoleBinding": "rbac.authorization.k8s.io/v1", "Role": "rbac.authorization.k8s.io/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
+	"DaemonSet": "apps/v1", "Deployment": "apps/v1", "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1beta1"}
+
+func TestMake(t *testing.T) {
+	for _, form := range []string{DaemonSet, Deployment} {
+		for _, set := range rulesets.Names() {
+			text, _ := rulesets.Text(set)
+			files, err := Make(Options{Form: form, Namespace: "er", Image: "i:1", Port: 9943, Rules: text, Days: 30}, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			data := map[string]string{}
+			var rulesText, bundle string
+			for name, file := range files {
+				if name == "kustomization.yaml" {
+					for other := range files {
+						if other != name && !strings.Contains(string(file), "- "+other+"\n") {
+							t.Errorf("kustomization.yaml lacks %s", other)
+						}
+					}
+					continue
+				}
+				for doc := range strings.SplitSeq(string(file), "\n---\n") {
+					var o struct {
+						APIVersion, Kind string
+						Data             map[string]string
+						Webhooks         []struct {
+							FailurePolicy     string
+							NamespaceSelector struct{ MatchLabels map[string]string }
+							ClientConfig      struct {
+								CABundle, URL string
+								Service       *struct{ Name, Namespace, Path string }
+							}
+						}
+					}
+					if err := yaml.Unmarshal([]byte(doc), &o); err != nil {
+						t.Fatalf("%s: %v\n%s", name, err, doc)
+					}
+					if kinds19[o.Kind] != o.APIVersion {
+						t.Errorf("%s: %s of %s is not of 1.9", name, o.Kind, o.APIVersion)
+					}
+					switch o.Kind {
+					case "Secret":
+						data = o.Data
+					case "ConfigMap":
+						rulesText = o.Data["rules.yaml"]
+					case "MutatingWebhookConfiguration":
+						h := o.Webhooks[0]
+						bundle = h.ClientConfig.CABundle
+						if h.FailurePolicy != "Ignore" || h.NamespaceSelector.MatchLabels["holdfast/endpoints-rules"] != "enabled" || (form == DaemonSet) != (h.ClientConfig.URL == "https://127.0.0.1:9943/mutate") || (form == Deployment) != (h.ClientConfig.Service != nil) {
+							t.Errorf("%s: %+v", form, h)
+						}
+					}
+				}
+			}
+			if s, err := rules.Parse("r", []byte(rulesText)); err != nil || len(s.Rules) == 0 {
+				t.Errorf("%s: %v\n%s", set, err, rulesText)
+			}
+			pem := func(k string) []byte {
+				raw, err := base64.StdEncoding.DecodeString(data[k])
+				if err != nil {
+					t.Fatal(err)
+				}
+				return raw
+			}
+			pair, err := tls.X509KeyPair(pem("tls.crt"), pem("tls.key"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ca, _ := base64.StdEncoding.DecodeString(bundle)
+			pool := x509.NewCertPool()
+			pool.AppendCertsFromPEM(ca)
+			name := "127.0.0.1"
+			if form == Deployment {
+				name = "endpoints-rules.er.svc"
+			}
+			if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: name}); err != nil || string(ca) != string(pem("ca.crt")) {
+				t.Errorf("%s: %v", form, err)
+			}
+		}
+	}
+}
+
+func TestWrongOptions(t *testing.T) {
+	good := Options{Form: DaemonSet, Namespace: "er", Image: "i", Port: 1, Days: 1}
+	for name, change := range map[string]func(*Options){
+		"form": func(o *Options) { o.Form = "pod" }, "kube-system": func(o *Options) { o.Namespace = "kube-system" }, "namespace": func(o *Options) { o.Namespace = "A b" },
+		"image": func(o *Options) { o.Image = "" }, "quotes": func(o *Options) { o.Image = "a\"b" }, "port": func(o *Options) { o.Port = 0 }, "days": func(o *Options) { o.Days = 0 },
+	} {
+		o := good
+		change(&o)
+		if _, err := Make(o, time.Now()); exit.Code(err) != exit.Usage {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Make(good, time.Now()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "er")
+	files := map[string][]byte{"a.yaml": []byte("kind: Secret\n"), "b.yaml": []byte("x\n")}
+	if err := Write(dir, files); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "a.yaml")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	if err := Write(dir, files); err == nil || !strings.Contains(err.Error(), "is there already") {
+		t.Errorf("a second time: %v", err)
+	}
+}
