@@ -8,6 +8,7 @@ package labs
 import (
 	_ "holdfast/tools/labs/checks/cluster-smoke"
 	_ "holdfast/tools/labs/endpoints-batching"
+	_ "holdfast/tools/labs/endpoints-rules"
 	_ "holdfast/tools/labs/hash-collision"
 	_ "holdfast/tools/labs/hash-collision-v1.2.0"
 	_ "holdfast/tools/labs/reflector-monotonic-rv"

@@ -36,6 +36,7 @@ const (
 	Security  Kind = "security"  // closes a known hole
 	Toolchain Kind = "toolchain" // what today's Go needs to build and run the old code
 	Version   Kind = "version"   // what the binary says it is
+	Tool      Kind = "tool"      // a program beside the product: no patch, no overlay
 	Planned   Kind = "planned"   // an incident that nothing here ends yet
 )
 
@@ -45,13 +46,13 @@ func (k Kind) Series() string {
 	switch k {
 	case Toolchain, Security:
 		return string(k)
-	case Planned:
+	case Tool, Planned:
 		return ""
 	}
 	return "carry"
 }
 
-var kinds = []Kind{Fix, Backport, Security, Toolchain, Version, Planned}
+var kinds = []Kind{Fix, Backport, Security, Toolchain, Version, Tool, Planned}
 
 // Table is slugs.json.
 type Table struct {
@@ -136,6 +137,8 @@ func (t *Table) validate() error {
 			return fmt.Errorf("slug %s: \"kind\" is %q: it is one of %q", s.Name, s.Kind, kinds)
 		case s.Kind == Planned && len(s.Forms) > 0:
 			return fmt.Errorf("slug %s has \"forms\" and is still of kind %q", s.Name, Planned)
+		case s.Kind == Tool && slices.ContainsFunc(s.Forms, func(f *Form) bool { return len(f.Patches)+len(f.Overlay)+len(f.Gates) > 0 }):
+			return fmt.Errorf("slug %s is of kind %q and has patches, overlay or gates", s.Name, Tool)
 		case s.Kind != Planned && len(s.Forms) == 0:
 			return fmt.Errorf("slug %s has no \"forms\": only one of kind %q has none", s.Name, Planned)
 		}

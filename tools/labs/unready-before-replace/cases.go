@@ -338,7 +338,7 @@ spec:
 	if err := l.replaced(ctx, mirror, id); err != nil {
 		return wrong{err}
 	}
-	timeouts, err := kubeletlab.Metric(ctx, n, `holdfast_unready_before_replace_waits_total{outcome="timeout"}`)
+	timeouts, err := kubeletlab.Metric(ctx, n, "holdfast_unready_before_replace_waits_total", "outcome", "timeout")
 	if err == nil && timeouts < 1 {
 		err = wrong{fmt.Errorf("the metric has no timeout")}
 	}
