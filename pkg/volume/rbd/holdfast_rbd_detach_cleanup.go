@@ -13,11 +13,13 @@ import (
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
 )
 
 var rbdDetachLeftovers = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "holdfast_rbd_detach_leftovers_total",
-	Help: "Images that an earlier kubelet left behind, by what became of them: detached or kept.",
+	Help: "Images that an earlier kubelet left behind, by what became of them: detached, kept, or would_detach with the feature gate RBDDetachLeftovers off.",
 }, []string{"result"})
 
 func init() {
@@ -38,7 +40,8 @@ func (plugin *rbdPlugin) startCleanUp() {
 }
 
 // cleanUp detaches each image below the plugin's directory that nothing on this machine
-// has mounted elsewhere, and that this process has not begun to attach.
+// has mounted elsewhere, and that this process has not begun to attach. With the feature
+// gate RBDDetachLeftovers off it only reports those that are mapped.
 func (plugin *rbdPlugin) cleanUp() {
 	parent := path.Dir(makePDNameInternal(plugin.host, "", ""))
 	entries, err := ioutil.ReadDir(parent)
@@ -64,6 +67,10 @@ func (plugin *rbdPlugin) cleanUpDir(dir string) {
 	if err == nil && !left {
 		return
 	}
+	if err == nil && !utilfeature.DefaultFeatureGate.Enabled(features.RBDDetachLeftovers) {
+		plugin.reportLeftover(dir)
+		return
+	}
 	if err == nil {
 		d, newErr := plugin.newDetacherInternal(&RBDUtil{})
 		if err = newErr; err == nil {
@@ -81,6 +88,18 @@ func (plugin *rbdPlugin) cleanUpDir(dir string) {
 	message := fmt.Sprintf("Detached the image that an earlier kubelet left at %s", dir)
 	glog.Info(message)
 	nodeEvent(plugin.host, v1.EventTypeNormal, "RBDLeftoverDetached", message)
+}
+
+// reportLeftover says that an image stays mapped. A directory without one harms nobody.
+func (plugin *rbdPlugin) reportLeftover(dir string) {
+	device, err := mappedAt(dir)
+	if err != nil || device == "" {
+		return
+	}
+	rbdDetachLeftovers.WithLabelValues("would_detach").Inc()
+	message := fmt.Sprintf("An earlier kubelet may have left the image at %s, mapped as %s; it stays, as the feature gate %s is off", dir, device, features.RBDDetachLeftovers)
+	glog.Warning(message)
+	nodeEvent(plugin.host, v1.EventTypeWarning, "RBDLeftoverKept", message)
 }
 
 // isLeftover says whether nothing but dir itself has the image's device mounted. What is

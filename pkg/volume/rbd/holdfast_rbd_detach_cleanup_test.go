@@ -18,6 +18,7 @@ import (
 // Only what nothing else has mounted, and what this process has not begun to attach, is
 // detached.
 func TestCleanUp(t *testing.T) {
+	defer gate(t, features.RBDDetachLeftovers, true)()
 	for name, c := range map[string]struct {
 		set      func(*detachRig)
 		detached bool
@@ -65,8 +66,38 @@ func (r *detachRig) addMount(device, path string) {
 	r.mounter.MountPoints = append(r.mounter.MountPoints, mount.MountPoint{Device: device, Path: path})
 }
 
+// By default an image that is mapped, perhaps by hand, stays and is reported; one that is
+// mounted for a pod and a directory without an image are no news.
+func TestCleanUpReports(t *testing.T) {
+	for name, c := range map[string]struct {
+		set      func(*detachRig)
+		reported bool
+	}{
+		"mounted at its directory only": {func(*detachRig) {}, true},
+		"mapped, not mounted":           {func(r *detachRig) { r.mounter.MountPoints = nil }, true},
+		"mounted for a pod":             {func(r *detachRig) { r.addMount(r.device, "/pods/x") }, false},
+		"another image at the directory": {func(r *detachRig) {
+			r.mounter.MountPoints = nil
+			r.fakeRBD.device(0, testPool, "another", "-", "", "")
+		}, false},
+	} {
+		r := newDetachRig(t)
+		c.set(r)
+		mounts := len(r.mounter.MountPoints)
+		r.plugin.cleanUp()
+		if _, err := os.Stat(r.mountAt); err != nil || len(r.devices()) != 1 || len(r.mounter.MountPoints) != mounts {
+			t.Errorf("%s: directory %v, devices %v, mounts %v", name, err, r.devices(), r.mounter.MountPoints)
+		}
+		if e := r.host.events(); strings.Contains(e, "RBDLeftoverKept") != c.reported || strings.Contains(e, "RBDDetachLeftovers is off") != c.reported {
+			t.Errorf("%s: events %q", name, e)
+		}
+		r.done()
+	}
+}
+
 // A file that somebody wrote into the directory is not removed.
 func TestCleanUpKeepsFiles(t *testing.T) {
+	defer gate(t, features.RBDDetachLeftovers, true)()
 	r := newDetachRig(t)
 	defer r.done()
 	file := filepath.Join(r.mountAt, "data")
@@ -81,6 +112,7 @@ func TestCleanUpKeepsFiles(t *testing.T) {
 // A kubelet looks once, by itself; the controller manager and a kubelet with the gate off
 // do not.
 func TestCleanUpStarts(t *testing.T) {
+	defer gate(t, features.RBDDetachLeftovers, true)()
 	defer func(was time.Duration) { cleanUpDelay = was }(cleanUpDelay)
 	cleanUpDelay = time.Millisecond
 	for name, c := range map[string]struct {
