@@ -7,6 +7,7 @@ go 1.26
 ignore (
 	./bases
 	./pkg/controller
+	./pkg/credentialprovider
 	./pkg/kubelet
 	./pkg/probe
 	./pkg/util/mount
