@@ -23,27 +23,6 @@ import (
 
 const testConfig = "10.0.0.1:6789 name=admin,key=client.admin rbd img -"
 
-// badMounter is a FakeMounter whose mounts or unmounts fail.
-type badMounter struct {
-	*mount.FakeMounter
-	mountErr, unmountErr error
-}
-
-func (m *badMounter) Mount(source, target, fstype string, options []string) error {
-	if m.mountErr != nil {
-		return m.mountErr
-	}
-	return m.FakeMounter.Mount(source, target, fstype, options)
-}
-
-func (m *badMounter) Unmount(target string) error {
-	if err := m.unmountErr; err != nil {
-		m.unmountErr = nil
-		return err
-	}
-	return m.FakeMounter.Unmount(target)
-}
-
 // detachRig is a node with the image "img" mapped and mounted.
 type detachRig struct {
 	*fakeRBD

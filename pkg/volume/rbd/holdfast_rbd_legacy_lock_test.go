@@ -63,7 +63,7 @@ func TestLegacyLock(t *testing.T) {
 		if info.Mode().Perm() != 0600 || string(text) != want {
 			t.Errorf("mode %v, %s", info.Mode(), text)
 		}
-		restore := gate(t, features.RBDRobustDetach, robust)
+		restore := gate(t, "RBDRobustDetach", robust)
 		gate(t, features.RBDLegacyLock, false)
 		if err := (&RBDUtil{}).DetachDisk(&rbdPlugin{host: r.host}, filepath.Dir(r.file), device); err != nil {
 			t.Error(err)

