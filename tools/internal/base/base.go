@@ -8,7 +8,6 @@ package base
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path"
@@ -18,6 +17,7 @@ import (
 
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/strictjson"
 )
 
 // The ways a base is built.
@@ -131,13 +131,8 @@ func Load(root, name string) (*Base, error) {
 		return nil, err
 	}
 	b := &Base{Root: root}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(b); err != nil {
+	if err := strictjson.Decode(raw, b); err != nil {
 		return nil, exit.Preconditionf("%s: %v", rel(root, file), err)
-	}
-	if d.More() {
-		return nil, exit.Preconditionf("%s: more than one JSON value", rel(root, file))
 	}
 	if b.Slugs, err = slugs.Load(root); err != nil {
 		return nil, err

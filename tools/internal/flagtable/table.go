@@ -15,6 +15,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"holdfast/tools/internal/strictjson"
 )
 
 // Flag is what a release has under a flag's name.
@@ -151,9 +153,7 @@ func (t *Table) Encode() ([]byte, error) {
 // Decode reads what Encode wrote.
 func Decode(data []byte) (*Table, error) {
 	t := &Table{}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(t); err != nil {
+	if err := strictjson.Decode(data, t); err != nil {
 		return nil, err
 	}
 	return t, nil

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/strictjson"
 )
 
 // File is the record's name, at the repository's root.
@@ -75,9 +76,7 @@ func Load(root string) (*Record, error) {
 	if err != nil {
 		return nil, exit.Preconditionf("the record of outcomes: %v", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
+	if err := strictjson.Decode(raw, r); err != nil {
 		return nil, exit.Preconditionf("%s: %v: correct it, or remove it and run %s", File, err, Command)
 	}
 	for lab, run := range r.Labs {

@@ -9,8 +9,6 @@
 package security
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -25,6 +23,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/strictjson"
 )
 
 // File is the table's name, at the repository's root.
@@ -148,13 +147,8 @@ func offGate(f *slugs.Form) string {
 // Parse reads a table and checks what can be seen in it alone.
 func Parse(raw []byte) (*Table, error) {
 	t := &Table{}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(t); err != nil {
+	if err := strictjson.Decode(raw, t); err != nil {
 		return nil, exit.Preconditionf("%s: %v", File, err)
-	}
-	if d.More() {
-		return nil, exit.Preconditionf("%s: more than one JSON value", File)
 	}
 	if t.Base == "" || t.Version < 1 || t.Updated.IsZero() || len(t.Entries) == 0 {
 		return nil, exit.Preconditionf("%s: \"base\", \"version\", \"updated\" and \"entries\" must be there", File)

@@ -9,8 +9,6 @@
 package slugs
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -21,6 +19,7 @@ import (
 	"strings"
 
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/strictjson"
 )
 
 // File is the table's name, at the repository's root.
@@ -112,13 +111,8 @@ func Load(root string) (*Table, error) {
 // Parse reads a table and checks what can be seen in it alone.
 func Parse(raw []byte) (*Table, error) {
 	t := &Table{}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(t); err != nil {
+	if err := strictjson.Decode(raw, t); err != nil {
 		return nil, exit.Preconditionf("%s: %v", File, err)
-	}
-	if d.More() {
-		return nil, exit.Preconditionf("%s: more than one JSON value", File)
 	}
 	if err := t.validate(); err != nil {
 		return nil, exit.Preconditionf("%s: %v", File, err)
