@@ -21,6 +21,7 @@ import (
 	"holdfast/tools/labkit/load"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/violation"
 )
 
 const (
@@ -37,7 +38,7 @@ func init() {
 		Plan: func(p labkit.Profile) []string {
 			return []string{
 				"start etcd, kube-apiserver and the kube-controller-manager under test; pods are API objects, no kubelet runs them",
-				fmt.Sprintf("%d pods of a Service become not ready within about 2 s, in %d round(s); count the updates of the Endpoints", pods, rounds(p)),
+				fmt.Sprintf("%d pods of a Service become not ready within about 2 s, in %d round(s); count the updates of the Endpoints", pods, labkit.Pick(p, 1, 10)),
 				"oracle: more than half as many updates as pods is the incident",
 				"if the program has the flag: the same with period 0, 1 s and 5 s; 0 must be as without the flag, also in the queue's metrics",
 				"with a period: the first change starts it, a change of the Service meanwhile does not wait, the deletion of a pod does",
@@ -46,10 +47,7 @@ func init() {
 			}
 		},
 		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 25 * time.Minute
-			}
-			return 6 * time.Minute
+			return labkit.Pick(p, 6*time.Minute, 25*time.Minute)
 		},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -58,16 +56,6 @@ func init() {
 		Run: run,
 	})
 }
-
-func rounds(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 10
-	}
-	return 1
-}
-
-// wrong is what the product must not do, as opposed to an error of the lab.
-type wrong struct{ error }
 
 type lab struct {
 	e   *labkit.Env
@@ -89,7 +77,7 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}
 	without, err := l.measure(ctx, "")
 	if err != nil {
-		return l.judge(err)
+		return l.judge(ctx, err)
 	}
 	if without.updates <= pods/2 {
 		return labkit.Result{}, fmt.Errorf("only %d updates for %d pods without the flag: the trigger is missing", without.updates, pods)
@@ -99,18 +87,14 @@ func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	}
 	for _, step := range []func(context.Context, result) error{l.zero, l.second, l.five, l.killed, l.negative} {
 		if err := step(ctx, without); err != nil {
-			return l.judge(err)
+			return l.judge(ctx, err)
 		}
 	}
 	return labkit.AbsentBecause("%d pods that became not ready within %v: %d updates without the flag, 1 with 5s", pods, without.took, without.updates), nil
 }
 
-func (l *lab) judge(err error) (labkit.Result, error) {
-	var w wrong
-	if errors.As(err, &w) && l.c.APIServer.Alive() && l.c.Etcd.Alive() {
-		return labkit.ReproducedBecause("%v", w), nil
-	}
-	return labkit.Result{}, err
+func (l *lab) judge(ctx context.Context, err error) (labkit.Result, error) {
+	return violation.Result(ctx, labkit.Result{}, err, l.c.Alive)
 }
 
 // hasFlag asks the program itself.
@@ -238,7 +222,7 @@ func (l *lab) measure(ctx context.Context, period string) (result, error) {
 		return result{}, err
 	}
 	var worst result
-	for range rounds(l.e.Profile) {
+	for range labkit.Pick(l.e.Profile, 1, 10) {
 		r, err := l.batch(ctx)
 		if err != nil {
 			return r, err
@@ -347,12 +331,12 @@ func (l *lab) zero(ctx context.Context, without result) error {
 		return err
 	}
 	if r.updates <= pods/2 {
-		return wrong{fmt.Errorf("period 0 batches: %v", r)}
+		return violation.Of(fmt.Errorf("period 0 batches: %v", r))
 	}
 	// A conflict is a retry too; a queue that is asked to wait 0 would have one a pod.
 	for _, r := range []result{without, r} {
 		if r.retries > pods/4 || r.adds < pods/2 {
-			return wrong{fmt.Errorf("the queue's metrics without a period: %v", r)}
+			return violation.Of(fmt.Errorf("the queue's metrics without a period: %v", r))
 		}
 	}
 	return nil
@@ -368,10 +352,10 @@ func (l *lab) second(ctx context.Context, _ result) error {
 	}
 	// One window follows the other while changes come.
 	if most := int(r.took/time.Second) + 2; r.updates > most {
-		return wrong{fmt.Errorf("period 1s: %v, expected at most %d updates", r, most)}
+		return violation.Of(fmt.Errorf("period 1s: %v, expected at most %d updates", r, most))
 	}
 	if r.first < time.Second || r.last > r.took+time.Second+tolerance {
-		return wrong{fmt.Errorf("period 1s: %v", r)}
+		return violation.Of(fmt.Errorf("period 1s: %v", r))
 	}
 	return nil
 }
@@ -383,10 +367,10 @@ func (l *lab) five(ctx context.Context, _ result) error {
 		return err
 	}
 	if r.updates != 1 || r.first < period || r.last > period+tolerance {
-		return wrong{fmt.Errorf("period 5s: %v, expected one update 5 s after the first change", r)}
+		return violation.Of(fmt.Errorf("period 5s: %v, expected one update 5 s after the first change", r))
 	}
 	if r.retries < 1 {
-		return wrong{fmt.Errorf("period 5s: the page says that each wait counts as a retry: %v", r)}
+		return violation.Of(fmt.Errorf("period 5s: the page says that each wait counts as a retry: %v", r))
 	}
 	config, err := load.Get(ctx, l.cm.URL+"/configz")
 	if err != nil {
@@ -396,7 +380,7 @@ func (l *lab) five(ctx context.Context, _ result) error {
 		return fmt.Errorf("/configz answers %.200s", config)
 	}
 	if strings.Contains(strings.ToLower(config), "endpointupdates") {
-		return wrong{errors.New("/configz has a field that stock's has not")}
+		return violation.Of(errors.New("/configz has a field that stock's has not"))
 	}
 
 	l.e.Step("period 5s: a change of the Service while a pod's change waits")
@@ -417,7 +401,7 @@ func (l *lab) five(ctx context.Context, _ result) error {
 	}
 	l.e.Fact("period 5s: a change of the Service took %v", ev.Time.Sub(changed).Round(10*time.Millisecond))
 	if took := ev.Time.Sub(changed); took > time.Second {
-		return wrong{fmt.Errorf("a change of the Service took %v while a pod's change waited", took)}
+		return violation.Of(fmt.Errorf("a change of the Service took %v while a pod's change waited", took))
 	}
 
 	l.e.Step("period 5s: a pod is deleted")
@@ -435,7 +419,7 @@ func (l *lab) five(ctx context.Context, _ result) error {
 	took := evs[len(evs)-1].Time.Sub(begin)
 	l.e.Fact("period 5s: the address of a deleted pod left after %v", took.Round(10*time.Millisecond))
 	if took < period-100*time.Millisecond || took > period+tolerance {
-		return wrong{fmt.Errorf("the address of a deleted pod left after %v", took)}
+		return violation.Of(fmt.Errorf("the address of a deleted pod left after %v", took))
 	}
 	return l.create(ctx, 0)
 }
@@ -443,7 +427,7 @@ func (l *lab) five(ctx context.Context, _ result) error {
 // killed: the program dies while a change waits, and one without the flag follows, as
 // when the flag is taken back.
 func (l *lab) killed(ctx context.Context, _ result) error {
-	for range rounds(l.e.Profile) {
+	for range labkit.Pick(l.e.Profile, 1, 10) {
 		l.e.Step("kill -9 while a change waits, then no flag")
 		if err := l.swap(ctx, "5s"); err != nil {
 			return err
@@ -469,7 +453,7 @@ func (l *lab) killed(ctx context.Context, _ result) error {
 			return err
 		}
 		if err := l.ready(ctx, pods/2); err != nil {
-			return wrong{fmt.Errorf("a change that waited is lost: %w", err)}
+			return violation.Of(fmt.Errorf("a change that waited is lost: %w", err))
 		}
 	}
 	return nil
@@ -480,7 +464,7 @@ func (l *lab) negative(ctx context.Context, _ result) error {
 	out, err := exec.CommandContext(ctx, l.e.UnderTest(base, "kube-controller-manager").Path, flag+"=-1s").CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "is negative") {
-		return wrong{fmt.Errorf("%s=-1s: %v: %.300s", flag, err, out)}
+		return violation.Of(fmt.Errorf("%s=-1s: %v: %.300s", flag, err, out))
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ import (
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/violation"
 )
 
 const (
@@ -41,7 +42,7 @@ func init() {
 			return []string{
 				"start etcd, kube-apiserver and kube-controller-manager, all stock; pods are API objects, no kubelet runs them",
 				"ours: endpoints-rules with the manifests that it writes itself, rule set image-pending, and its breaker",
-				fmt.Sprintf("%d pods of a Service change their images within 1 s; the old containers end after 0.3 to 9 s; half are never seen not ready; %d round(s)", pods, rounds(p)),
+				fmt.Sprintf("%d pods of a Service change their images within 1 s; the old containers end after 0.3 to 9 s; half are never seen not ready; %d round(s)", pods, labkit.Pick(p, 1, 10)),
 				"oracle L: the report's client, which gathers updates for 2 s (fixed, and trailing), switches no pod on before its old container is gone",
 				"ours: all addresses are ready 5 s after the last pod is, and the metric of misplaced ones is 0",
 				"ours: kill -9 of the program in the middle of a round; when it is back, no address is stuck",
@@ -49,10 +50,7 @@ func init() {
 			}
 		},
 		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 25 * time.Minute
-			}
-			return 6 * time.Minute
+			return labkit.Pick(p, 6*time.Minute, 25*time.Minute)
 		},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -61,16 +59,6 @@ func init() {
 		Run: run,
 	})
 }
-
-func rounds(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 10
-	}
-	return 1
-}
-
-// wrong is what the product must not do, as opposed to an error of the lab.
-type wrong struct{ error }
 
 type lab struct {
 	e       *labkit.Env
@@ -85,11 +73,7 @@ type lab struct {
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	l := &lab{e: e}
 	res, err := l.run(ctx)
-	var w wrong
-	if errors.As(err, &w) && ctx.Err() == nil && l.c.APIServer.Alive() && l.c.ControllerManager.Alive() && l.c.Etcd.Alive() {
-		return labkit.ReproducedBecause("%v", w), nil
-	}
-	return res, err
+	return violation.Result(ctx, res, err, l.c.Alive)
 }
 
 func (l *lab) run(ctx context.Context) (labkit.Result, error) {
@@ -103,7 +87,7 @@ func (l *lab) run(ctx context.Context) (labkit.Result, error) {
 		}
 	}
 	switched := 0
-	for i := range rounds(l.e.Profile) {
+	for i := range labkit.Pick(l.e.Profile, 1, 10) {
 		r, err := l.round(ctx, nil)
 		if err != nil {
 			return labkit.Result{}, err
@@ -245,7 +229,7 @@ func (l *lab) round(ctx context.Context, during func(context.Context) error) (re
 		if ctx.Err() != nil {
 			return result{}, context.Cause(ctx)
 		}
-		return result{}, wrong{fmt.Errorf("%v after the last pod was ready: %w", stuck, err)}
+		return result{}, violation.Of(fmt.Errorf("%v after the last pod was ready: %w", stuck, err))
 	}
 	r := result{broken: map[window][]string{}, late: time.Since(ready)}
 	if l.eps.Gaps() > 0 {
@@ -309,10 +293,10 @@ func (l *lab) stopped(ctx context.Context) error {
 		return kerr
 	}
 	if err != nil {
-		return wrong{fmt.Errorf("a webhook that hangs stays in the configuration: %w", err)}
+		return violation.Of(fmt.Errorf("a webhook that hangs stays in the configuration: %w", err))
 	}
 	if err := l.webhooks(ctx, 1, time.Minute); err != nil {
-		return wrong{fmt.Errorf("the webhook answers again: %w", err)}
+		return violation.Of(fmt.Errorf("the webhook answers again: %w", err))
 	}
 	l.e.Fact("SIGSTOP: the configuration was empty after %v", took.Round(100*time.Millisecond))
 	return nil

@@ -26,6 +26,7 @@ import (
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/violation"
 )
 
 const address = "127.0.0.1:9943"
@@ -150,7 +151,7 @@ func (l *lab) settled(ctx context.Context) error {
 		return err == nil, err
 	})
 	if err != nil && ctx.Err() == nil {
-		return wrong{err}
+		return violation.Of(err)
 	}
 	return err
 }
