@@ -46,6 +46,14 @@ const (
 	Long Profile = "long"
 )
 
+// Pick is what differs between the profiles: a bound, a number of rounds.
+func Pick[T any](p Profile, short, long T) T {
+	if p == Long {
+		return long
+	}
+	return short
+}
+
 // Variant says which build is under test: a variant of a base, or GateOff.
 type Variant = base.Variant
 

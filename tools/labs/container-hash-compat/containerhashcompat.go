@@ -39,10 +39,7 @@ func init() {
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
 		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 40 * time.Minute
-			}
-			return 15 * time.Minute
+			return labkit.Pick(p, 15*time.Minute, 40*time.Minute)
 		},
 	})
 }

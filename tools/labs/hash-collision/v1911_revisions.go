@@ -74,10 +74,7 @@ func init() {
 
 // conflicts is how many AlreadyExists are forced.
 func conflicts(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 1000
-	}
-	return 100
+	return labkit.Pick(p, 100, 1000)
 }
 
 // forcedConflicts is the control plane with a proxy before the controller manager.

@@ -48,17 +48,11 @@ var needs = []labkit.Binary{
 }
 
 func timeout(p labkit.Profile) time.Duration {
-	if p == labkit.Long {
-		return 40 * time.Minute
-	}
-	return 10 * time.Minute
+	return labkit.Pick(p, 10*time.Minute, 40*time.Minute)
 }
 
 func kills(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 10
-	}
-	return 1
+	return labkit.Pick(p, 1, 10)
 }
 
 // step is one thing that happens to one node's kubelet.

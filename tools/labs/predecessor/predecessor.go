@@ -89,10 +89,7 @@ func init() {
 		},
 		Packages: []string{"containernetworking-plugins"},
 		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 60 * time.Minute
-			}
-			return 12 * time.Minute
+			return labkit.Pick(p, 12*time.Minute, 60*time.Minute)
 		},
 	})
 }

@@ -37,10 +37,7 @@ func init() {
 		Steps:   steps,
 		Oracle:  oracle,
 		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 30 * time.Minute
-			}
-			return 10 * time.Minute
+			return labkit.Pick(p, 10*time.Minute, 30*time.Minute)
 		},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -52,10 +49,7 @@ func init() {
 }
 
 func restarts(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 10
-	}
-	return 5
+	return labkit.Pick(p, 5, 10)
 }
 
 // pods are bound to the node, so that no scheduler is needed. Kinds of probe:

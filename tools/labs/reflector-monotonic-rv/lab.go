@@ -58,10 +58,7 @@ func init() {
 				labkit.BinaryUnderTest(base, "rvcount"),
 			},
 			Timeout: func(p labkit.Profile) time.Duration {
-				if p == labkit.Long {
-					return 40 * time.Minute
-				}
-				return 8 * time.Minute
+				return labkit.Pick(p, 8*time.Minute, 40*time.Minute)
 			},
 		})
 	}

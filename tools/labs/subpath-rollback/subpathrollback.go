@@ -42,10 +42,7 @@ func init() {
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
 		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 30 * time.Minute
-			}
-			return 10 * time.Minute
+			return labkit.Pick(p, 10*time.Minute, 30*time.Minute)
 		},
 	})
 }

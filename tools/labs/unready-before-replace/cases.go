@@ -17,6 +17,7 @@ import (
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
+	"holdfast/tools/labs/internal/violation"
 )
 
 // long is a drain that no case waits for.
@@ -94,14 +95,14 @@ func (l *lab) during(ctx context.Context) error {
 			continue
 		}
 		if err := l.until(ctx, name, "is not ready", notReady); err != nil {
-			return wrong{err}
+			return violation.Of(err)
 		}
 		if l.wasKilled(ids[name]) {
-			return wrong{fmt.Errorf("%s was killed during its drain", name)}
+			return violation.Of(fmt.Errorf("%s was killed during its drain", name))
 		}
 	}
 	if err := l.replaced(ctx, "opted-out", ids["opted-out"]); err != nil {
-		return wrong{fmt.Errorf("an opted-out container is replaced without a drain: %w", err)}
+		return violation.Of(fmt.Errorf("an opted-out container is replaced without a drain: %w", err))
 	}
 
 	// Each of these ends the wait at once.
@@ -122,29 +123,29 @@ func (l *lab) during(ctx context.Context) error {
 		return err
 	}
 	if err := l.until(ctx, "put-back", "is ready again", kubeletlab.PodReady); err != nil {
-		return wrong{err}
+		return violation.Of(err)
 	}
 	if o, err := l.c.Client.Get(ctx, kube.Pods, ns, "put-back"); err != nil || containerID(o) != ids["put-back"] || l.wasKilled(ids["put-back"]) {
-		return wrong{fmt.Errorf("the image was put back, and the container was killed (%v)", err)}
+		return violation.Of(fmt.Errorf("the image was put back, and the container was killed (%v)", err))
 	}
 	if err := l.c.Client.WaitGone(ctx, kube.Pods, ns, "deleted", 40*time.Second); err != nil {
-		return wrong{fmt.Errorf("a pod deleted during its drain: %w", err)}
+		return violation.Of(fmt.Errorf("a pod deleted during its drain: %w", err))
 	}
 	if err := l.replaced(ctx, "not-live", ids["not-live"]); err != nil {
-		return wrong{fmt.Errorf("liveness failed during the drain: %w", err)}
+		return violation.Of(fmt.Errorf("liveness failed during the drain: %w", err))
 	}
 
 	// The drain of the others is over now.
 	for _, name := range []string{"third-image", "no-image"} {
 		if l.wasKilled(ids[name]) {
-			return wrong{fmt.Errorf("%s was killed during its drain", name)}
+			return violation.Of(fmt.Errorf("%s was killed during its drain", name))
 		}
 		if err := l.annotate(ctx, name, drainAnnotation, "0"); err != nil {
 			return err
 		}
 	}
 	if err := l.replaced(ctx, "third-image", ids["third-image"]); err != nil {
-		return wrong{err}
+		return violation.Of(err)
 	}
 	if err := wait.Until(ctx, "the container whose new image is not there is killed", time.Minute, func(context.Context) (bool, error) {
 		return l.wasKilled(ids["no-image"]), nil
@@ -190,7 +191,7 @@ func (l *lab) readyAgain(name, id string, since time.Time) error {
 		}
 		if kubeletlab.PodReady(ev.Object) {
 			if unready {
-				return wrong{fmt.Errorf("%s was ready again before its container was replaced", name)}
+				return violation.Of(fmt.Errorf("%s was ready again before its container was replaced", name))
 			}
 			was = true
 		} else if was {
@@ -198,7 +199,7 @@ func (l *lab) readyAgain(name, id string, since time.Time) error {
 		}
 	}
 	if !unready {
-		return wrong{fmt.Errorf("%s was never seen not ready with its old container", name)}
+		return violation.Of(fmt.Errorf("%s was never seen not ready with its old container", name))
 	}
 	return nil
 }
@@ -216,7 +217,7 @@ func (l *lab) waiting(ctx context.Context, name string) (id string, err error) {
 		return "", err
 	}
 	if err := l.until(ctx, name, "is not ready", notReady); err != nil {
-		return "", wrong{err}
+		return "", violation.Of(err)
 	}
 	return containerID(o), nil
 }
@@ -240,16 +241,16 @@ func (l *lab) restarted(ctx context.Context) error {
 		held, err := kubeletlab.Metric(ctx, n, "holdfast_unready_before_replace_marked_total")
 		return held > 0, err
 	}); err != nil {
-		return wrong{err}
+		return violation.Of(err)
 	}
 	if l.wasKilled(id) {
-		return wrong{fmt.Errorf("the container was killed before its drain was over")}
+		return violation.Of(fmt.Errorf("the container was killed before its drain was over"))
 	}
 	if err := l.annotate(ctx, "restarted", drainAnnotation, "0"); err != nil {
 		return err
 	}
 	if err := l.replaced(ctx, "restarted", id); err != nil {
-		return wrong{err}
+		return violation.Of(err)
 	}
 	if err := l.readyAgain("restarted", id, time.Time{}); err != nil {
 		return err
@@ -269,7 +270,7 @@ func (l *lab) toStock(ctx context.Context) error {
 		return err
 	}
 	if err := l.replaced(ctx, "to-stock", id); err != nil {
-		return wrong{fmt.Errorf("stock does not replace what ours left waiting: %w", err)}
+		return violation.Of(fmt.Errorf("stock does not replace what ours left waiting: %w", err))
 	}
 	if err := n.SwapKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
 		return err
@@ -325,22 +326,22 @@ spec:
 		killed = l.killed[id]
 		return !killed.IsZero(), nil
 	}); err != nil {
-		return wrong{err}
+		return violation.Of(err)
 	}
 	took := killed.Sub(begin)
 	l.e.Fact("a static pod changed while the API server did not answer: killed after %v (20 s of it, at least, for the API server)", took.Round(100*time.Millisecond))
 	if took < 20*time.Second {
-		return wrong{fmt.Errorf("killed after %v: it did not wait for the API server", took)}
+		return violation.Of(fmt.Errorf("killed after %v: it did not wait for the API server", took))
 	}
 	if err := l.c.APIServer.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}
 	if err := l.replaced(ctx, mirror, id); err != nil {
-		return wrong{err}
+		return violation.Of(err)
 	}
 	timeouts, err := kubeletlab.Metric(ctx, n, "holdfast_unready_before_replace_waits_total", "outcome", "timeout")
 	if err == nil && timeouts < 1 {
-		err = wrong{fmt.Errorf("the metric has no timeout")}
+		err = violation.Of(fmt.Errorf("the metric has no timeout"))
 	}
 	return err
 }

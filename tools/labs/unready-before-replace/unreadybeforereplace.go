@@ -18,8 +18,10 @@ import (
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
 	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
+	"holdfast/tools/labs/internal/violation"
 )
 
 const (
@@ -39,7 +41,7 @@ func init() {
 			return []string{
 				"start etcd, kube-apiserver, kube-controller-manager, and two nodes with the kubelet under test",
 				fmt.Sprintf("%d pods of a Service, half of them without a readiness probe, that take 0 to 8 s to end", pods),
-				fmt.Sprintf("wait until the kubelets have requests to spare, change all images within 1 s; %d round(s)", rounds(p)),
+				fmt.Sprintf("wait until the kubelets have requests to spare, change all images within 1 s; %d round(s)", labkit.Pick(p, 1, 10)),
 				"oracle K, for each container: docker's stream has no kill before the API's watch has the pod not ready, and the pod is not ready again before the new container is; each address leaves Endpoints once and comes once",
 				"stock: K must be broken for at least half, or the trigger was missing; requests to what Endpoints has must fail",
 				"ours: with " + drainAnnotation + " 5 no request to what Endpoints has fails",
@@ -49,10 +51,7 @@ func init() {
 			}
 		},
 		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 40 * time.Minute
-			}
-			return 10 * time.Minute
+			return labkit.Pick(p, 10*time.Minute, 40*time.Minute)
 		},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -63,16 +62,6 @@ func init() {
 		Run: run,
 	})
 }
-
-func rounds(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 10
-	}
-	return 1
-}
-
-// wrong is what the product must not do, as opposed to an error of the lab.
-type wrong struct{ error }
 
 type lab struct {
 	e         *labkit.Env
@@ -88,11 +77,8 @@ type lab struct {
 func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 	l := &lab{e: e, killed: map[string]time.Time{}, image: node.WebImage("v1")}
 	res, err := l.run(ctx)
-	var w wrong
-	if errors.As(err, &w) && ctx.Err() == nil && l.c.APIServer.Alive() && l.c.Etcd.Alive() {
-		return labkit.ReproducedBecause("%v", w), nil
-	}
-	return res, err
+	// The kubelets are killed by the lab.
+	return violation.Result(ctx, res, err, func(context.Context) error { return process.AllAlive(l.c.APIServer.Proc, l.c.Etcd.Proc) })
 }
 
 func (l *lab) run(ctx context.Context) (labkit.Result, error) {
@@ -100,7 +86,7 @@ func (l *lab) run(ctx context.Context) (labkit.Result, error) {
 		return labkit.Result{}, err
 	}
 	var last round
-	for i := range rounds(l.e.Profile) {
+	for i := range labkit.Pick(l.e.Profile, 1, 10) {
 		r, err := l.replaceAll(ctx, fmt.Sprintf("round %d", i+1), "")
 		if err != nil {
 			return labkit.Result{}, err
@@ -124,12 +110,12 @@ func (l *lab) run(ctx context.Context) (labkit.Result, error) {
 		return labkit.Result{}, err
 	}
 	if len(r.broken) > 0 {
-		return labkit.Result{}, wrong{fmt.Errorf("with drain-seconds: %s", r.broken[0])}
+		return labkit.Result{}, violation.Of(fmt.Errorf("with drain-seconds: %s", r.broken[0]))
 	}
 	if r.requests.Failed > r.requests.NoTarget || r.requests.OK == 0 {
-		return labkit.Result{}, wrong{fmt.Errorf("with drain-seconds 5: %v", r.requests)}
+		return labkit.Result{}, violation.Of(fmt.Errorf("with drain-seconds 5: %v", r.requests))
 	}
-	for range rounds(l.e.Profile) {
+	for range labkit.Pick(l.e.Profile, 1, 10) {
 		for _, step := range []func(context.Context) error{l.during, l.restarted} {
 			if err := step(ctx); err != nil {
 				return labkit.Result{}, err

@@ -55,10 +55,7 @@ func steps(e *labkit.Env) []labkit.Step {
 }
 
 func restarts(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 5
-	}
-	return 1
+	return labkit.Pick(p, 1, 5)
 }
 
 const (

@@ -45,27 +45,18 @@ func init() {
 		},
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout: func(p labkit.Profile) time.Duration {
-			if p == labkit.Long {
-				return 40 * time.Minute
-			}
-			return 10 * time.Minute
+			return labkit.Pick(p, 10*time.Minute, 40*time.Minute)
 		},
 	})
 }
 
 // 110 is the kubelet's default --max-pods.
 func cpuPods(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 110
-	}
-	return 20
+	return labkit.Pick(p, 20, 110)
 }
 
 func cpuWindow(p labkit.Profile) time.Duration {
-	if p == labkit.Long {
-		return 3 * time.Minute
-	}
-	return 30 * time.Second
+	return labkit.Pick(p, 30*time.Second, 3*time.Minute)
 }
 
 // turns are whose kubelet runs, in their order.

@@ -73,10 +73,7 @@ func init() {
 
 // rounds is how often what is timed is repeated on each node, in turn.
 func rounds(p labkit.Profile) int {
-	if p == labkit.Long {
-		return 15
-	}
-	return 5
+	return labkit.Pick(p, 5, 15)
 }
 
 // lab is a cluster of two nodes, named after their kubelets.

@@ -147,14 +147,23 @@ func (r *runbook) start(ctx context.Context) error {
 	return r.shims(ctx, old)
 }
 
-func (r *runbook) runBlocks(ctx context.Context) error {
+// pageBlocks are the blocks of the runbook's page.
+func (r *runbook) pageBlocks() ([]block, error) {
 	page, err := os.ReadFile(filepath.Join(r.e.Root, runbookPage))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	bs, err := blocks(string(page))
 	if err != nil {
-		return fmt.Errorf("%s: %w", runbookPage, err)
+		return nil, fmt.Errorf("%s: %w", runbookPage, err)
+	}
+	return bs, nil
+}
+
+func (r *runbook) runBlocks(ctx context.Context) error {
+	bs, err := r.pageBlocks()
+	if err != nil {
+		return err
 	}
 	bs = slices.DeleteFunc(bs, func(b block) bool { return b.where == "setup" })
 	r.e.Record(readPage{len(bs)})

@@ -6,8 +6,6 @@ package upgraderunbook
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -136,13 +134,9 @@ const checkBlock = `cat > "$KUBELET.flags-ok"`
 
 // writeCheck runs the page's own block that writes the check beside the kubelet.
 func (r *runbook) writeCheck(ctx context.Context) error {
-	page, err := os.ReadFile(filepath.Join(r.e.Root, runbookPage))
+	bs, err := r.pageBlocks()
 	if err != nil {
 		return err
-	}
-	bs, err := blocks(string(page))
-	if err != nil {
-		return fmt.Errorf("%s: %w", runbookPage, err)
 	}
 	for _, b := range bs {
 		if b.where == "node" && strings.HasPrefix(b.script, checkBlock) {
