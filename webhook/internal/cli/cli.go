@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"holdfast/webhook/internal/cluster"
 	"holdfast/webhook/internal/exit"
 	"holdfast/webhook/internal/scenario"
 	"holdfast/webhook/rulesets"
@@ -145,6 +146,20 @@ func (r *ruleFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.set, "rule-set", "", "rules that come with the program: "+strings.Join(rulesets.Names(), ", "))
 }
 
+// judge reads a file of objects, - for standard input, and judges them by the rules.
+func (r *ruleFlags) judge(cmd *cobra.Command, name string) (*scenario.File, []cluster.Row, error) {
+	f, err := scenario.Read(name, cmd.InOrStdin())
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := f.Set(r.file, r.set)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := f.Rows(set)
+	return f, rows, err
+}
+
 func testCommand() *cobra.Command {
 	var r ruleFlags
 	cmd := &cobra.Command{
@@ -152,15 +167,7 @@ func testCommand() *cobra.Command {
 		Short: "Judge the objects of a file and compare the addresses with what it expects",
 		Args:  args("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := scenario.Read(args[0], cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			set, err := f.Set(r.file, r.set)
-			if err != nil {
-				return err
-			}
-			rows, err := f.Rows(set)
+			f, rows, err := r.judge(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -188,15 +195,7 @@ func explainCommand() *cobra.Command {
 		Short: "Say for each address of a file's objects what each rule answers",
 		Args:  args("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := scenario.Read(args[0], cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			set, err := f.Set(r.file, r.set)
-			if err != nil {
-				return err
-			}
-			rows, err := f.Rows(set)
+			_, rows, err := r.judge(cmd, args[0])
 			if err != nil {
 				return err
 			}
