@@ -218,13 +218,16 @@ func (kl *Kubelet) settleReplacement(pod *v1.Pod, podStatus *kubecontainer.PodSt
 		kl.holdUnready(marker, pod, runtime.ContainersChanged(pod, podStatus))
 		return
 	}
+	// Hashes are computed for a pod with marks only, once.
+	var changed map[kubecontainer.ContainerID]bool
 	lifted := marker.LiftUnready(pod.UID, func(id kubecontainer.ContainerID) bool {
-		for _, r := range runtime.ContainersChanged(pod, podStatus) {
-			if r.ID == id {
-				return true
+		if changed == nil {
+			changed = map[kubecontainer.ContainerID]bool{}
+			for _, r := range runtime.ContainersChanged(pod, podStatus) {
+				changed[r.ID] = true
 			}
 		}
-		return false
+		return changed[id]
 	})
 	for _, id := range lifted {
 		if isRunning(podStatus, id) {
