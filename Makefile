@@ -15,7 +15,7 @@ L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help tool tools kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
-	hash-oracle flags security vulncheck measure-build labs lab outcomes binaries up down patches-check patches-extract patches-normalise discard-edits clean
+	hash-oracle flags security vulncheck measure-build labs lab outcomes proof binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
@@ -92,6 +92,9 @@ lab: tools kubectl-holdfast endpoints-rules ## run one lab: make lab LAB=cluster
 outcomes: tools ## record the labs' last outcomes in outcomes.json, README's track record and docs/security.md (LAB=name: one lab)
 	@$(L) outcomes --write $(LAB)
 	@$(MAKE) --no-print-directory security
+
+proof: tools kubectl-holdfast endpoints-rules ## run each lab also without its slug, as far as that is not done; writes _output/proof/proof.html (long)
+	@$(L) proof --profile $(PROFILE) --seed $(SEED)
 
 up: tools ## start a cluster of our binaries to try things on; prints its kubeconfig
 	@$(L) up

@@ -171,6 +171,9 @@ type Lab struct {
 	// LongOnly keeps the lab out of make test: it repeats what another lab shows
 	// on further releases, or measures. Run it by name, or with --all.
 	LongOnly bool
+	// Modules are the modules of this repository, cmd or webhook, whose programs the
+	// lab runs.
+	Modules []string
 	// Packages are Debian packages beyond the kit's own (DebianPackages).
 	Packages []string
 	// Run drives the incident and judges it. It must honour ctx. An error is

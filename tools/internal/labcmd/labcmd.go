@@ -104,7 +104,7 @@ func labCmd() *cobra.Command {
 	f.StringArrayVar(&o.Bins, "bin", nil, "base/variant=directory or base/variant/name=file; else _output/bin/<base>/<variant>/<name>")
 	f.DurationVar(&o.Timeout, "timeout", 0, "time limit of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
-	c.AddCommand(suiteCmd(), outcomesCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
+	c.AddCommand(suiteCmd(), outcomesCmd(), proofCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
 	return c
 }
 
@@ -149,13 +149,12 @@ func build(ctx context.Context, c *cobra.Command, needs []labkit.Binary, rules [
 		}
 		names[t] = append(names[t], n.Name)
 	}
-	holdfast := filepath.Join(root, "_output", "tools", "holdfast")
-	if _, err := os.Stat(holdfast); err != nil && len(order) > 0 {
+	if _, err := os.Stat(holdfast(root)); err != nil && len(order) > 0 {
 		return exit.Preconditionf("the holdfast command, which builds what the labs run, is not built: %v: run make tools", err)
 	}
 	for _, t := range order {
 		args := append([]string{"build", "--root", root, "--base", t.base, "--variant", string(t.variant)}, names[t]...)
-		cmd := exec.CommandContext(ctx, holdfast, args...)
+		cmd := exec.CommandContext(ctx, holdfast(root), args...)
 		cmd.Stdout, cmd.Stderr = io.Discard, os.Stderr
 		err := cmd.Run()
 		if ee := new(exec.ExitError); errors.As(err, &ee) && ee.ExitCode() == exit.Usage {
@@ -167,6 +166,9 @@ func build(ctx context.Context, c *cobra.Command, needs []labkit.Binary, rules [
 	}
 	return nil
 }
+
+// holdfast is the command that builds what the labs run.
+func holdfast(root string) string { return filepath.Join(root, "_output", "tools", "holdfast") }
 
 // needsCmd prints what holdfast binaries builds.
 func needsCmd() *cobra.Command {

@@ -226,6 +226,21 @@ func withSiblings(out map[string][]byte, also []string, want map[string]source) 
 	return nil
 }
 
+// OverlayContent is the content of the overlay's files by their paths in the tree.
+func (t *Tree) OverlayContent() (map[string][]byte, error) {
+	own, err := t.ownFiles()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string][]byte{}
+	for path, s := range own {
+		if out[path], err = s.read(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // OverlayFiles lists the overlay's files by their paths in the tree, sorted.
 func (t *Tree) OverlayFiles() ([]string, error) {
 	own, err := t.ownFiles()

@@ -36,6 +36,7 @@ const (
 
 func init() {
 	labkit.Register(labkit.Lab{
+		Modules: []string{"webhook"},
 		Name:    "endpoints-rules",
 		Summary: "a client that follows Endpoints switches pods on whose old container is still there",
 		Plan: func(p labkit.Profile) []string {

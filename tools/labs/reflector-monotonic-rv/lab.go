@@ -46,6 +46,7 @@ func init() {
 	} {
 		server := l.server
 		labkit.Register(labkit.Lab{
+			Modules:  []string{"cmd"},
 			Name:     strings.ReplaceAll(l.name, ".", "-"),
 			Folder:   "reflector-monotonic-rv",
 			LongOnly: l.server != "v1.9.0",

@@ -1,0 +1,189 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package labcmd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/proof"
+	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit"
+)
+
+// proofCmd runs the matrix of slugs and variants.
+func proofCmd() *cobra.Command {
+	var profile string
+	var seed uint64
+	var atOnce int
+	var list bool
+	c := &cobra.Command{
+		Use: "proof [SLUG...]", Short: "Run each lab on stock, ours, ours without its slug and ours with its gates off, as far as that is not done",
+		Long: `Run the matrix of slugs and variants, and write _output/proof/proof.json and proof.html.
+
+A run is repeated only if its binaries, its lab or the kit have changed since, or if it could not
+tell. So the command can be interrupted, and goes on where it was. Exit status 1: an answer is not
+right, or is missing.`,
+		Example: `  lab proof
+  lab proof hash-collision rbd-detach
+  lab proof --list`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, only []string) error {
+			root, err := base.FindRoot(rootFlag(c))
+			if err != nil {
+				return err
+			}
+			if p := labkit.Profile(profile); p != labkit.Short && p != labkit.Long {
+				return exit.Usagef("--profile %q: it is short or long", profile)
+			}
+			if atOnce < 1 {
+				return exit.Usagef("--at-once %d: it is 1 or more", atOnce)
+			}
+			if err := useTable(c); err != nil {
+				return err
+			}
+			table, err := slugs.Load(root)
+			if err != nil {
+				return err
+			}
+			for _, s := range only {
+				if table.Find(s) == nil {
+					return exit.Usagef("no slug %q: slugs.json has %s", s, strings.Join(slugs.Names(table.Slugs), ", "))
+				}
+			}
+			rows, err := proof.Rows(table, nil, labkit.Profile(profile), seed)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := signalled()
+			defer cancel()
+			return runProof(ctx, c, root, rows, only, proof.Options{Root: root, AtOnce: atOnce, Out: c.OutOrStdout()}, list)
+		},
+	}
+	c.Flags().StringVar(&profile, "profile", "short", "short or long")
+	c.Flags().Uint64Var(&seed, "seed", 1, "seed of all random choices of the labs")
+	c.Flags().IntVar(&atOnce, "at-once", 2, "how many labs run side by side")
+	c.Flags().BoolVar(&list, "list", false, "list the runs and what is due, and run nothing")
+	return c
+}
+
+// runProof runs what is due of the rows of the slugs only (empty: all), then
+// writes the page of all rows.
+func runProof(ctx context.Context, c *cobra.Command, root string, rows []proof.Row, only []string, o proof.Options, list bool) error {
+	k, err := proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(ctx, root, b) })
+	if err != nil {
+		return err
+	}
+	keys := map[proof.Cell]string{}
+	for _, cell := range proof.Cells(rows) {
+		if keys[cell], err = k.Key(cell); err != nil {
+			return err
+		}
+	}
+	asked := rows
+	if len(only) > 0 {
+		asked = slices.DeleteFunc(slices.Clone(rows), func(r proof.Row) bool { return !slices.Contains(only, r.Slug) })
+	}
+	store := proof.Store{Root: root}
+	var due []proof.Cell
+	for _, cell := range proof.Cells(asked) {
+		r, err := store.Load(cell)
+		if err != nil {
+			return err
+		}
+		if proof.Due(r, keys[cell]) {
+			due = append(due, cell)
+		}
+		if list {
+			state := "due"
+			if !proof.Due(r, keys[cell]) {
+				state = string(r.Outcome.Verdict)
+			}
+			fmt.Fprintf(o.Out, "%s\t%s\t%s\n", cell.Lab, cell.Variant, state)
+		}
+	}
+	if list {
+		return nil
+	}
+	fmt.Fprintf(o.Out, "proof: %d of %d runs are due\n", len(due), len(proof.Cells(asked)))
+	o.Build = func(ctx context.Context, needs []labkit.Binary) error { return build(ctx, c, needs, nil) }
+	o.Clean = func(v labkit.Variant) error { return cleanVariant(root, v) }
+	ran := proof.Run(ctx, due, keys, o)
+	m, err := proof.Show(rows, keys, store)
+	if err != nil {
+		return err
+	}
+	for name, write := range map[string]func(io.Writer) error{"proof.json": m.WriteJSON, "proof.html": m.WriteHTML} {
+		if err := writeFile(filepath.Join(root, "_output", "proof", name), write); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(o.Out, "proof: _output/proof/proof.html\n")
+	if ran != nil {
+		return ran
+	}
+	mine, err := proof.Show(asked, keys, store)
+	if err != nil {
+		return err
+	}
+	if faults := mine.Faults(); len(faults) > 0 {
+		return exit.Preconditionf("not all runs answered as they must:\n  %s", strings.Join(faults, "\n  "))
+	}
+	return nil
+}
+
+// sourceKey asks the holdfast command, which knows the trees.
+func sourceKey(ctx context.Context, root string, b labkit.Binary) (string, error) {
+	cmd := exec.CommandContext(ctx, holdfast(root), "source-key", "--root", root, "--base", b.Base, "--variant", string(b.Variant), b.Name)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", exit.Preconditionf("%s: %v: %s (run make tools if it is not built)", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// cleanVariant removes the trees and binaries of a variant in all bases: one of each
+// slug would fill the disk.
+func cleanVariant(root string, v labkit.Variant) error {
+	for _, what := range []string{"src", "bin"} {
+		dirs, err := filepath.Glob(filepath.Join(root, "_output", what, "*", v.Dir()))
+		if err != nil {
+			return err
+		}
+		for _, d := range dirs {
+			if err := os.RemoveAll(d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,108 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package proof is the matrix of slug × base × {stock, ours, ours without that
+// slug, ours with its gates off}: which runs of labs it is made of, which of them
+// are still what they were made from, and the page that shows their verdicts.
+package proof
+
+import (
+	"maps"
+	"slices"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit"
+)
+
+// Cell is one run of the matrix: a lab in a variant. Several rows may share it.
+type Cell struct {
+	Lab     string         `json:"lab"`
+	Variant labkit.Variant `json:"variant"`
+	Profile labkit.Profile `json:"profile"`
+	Seed    uint64         `json:"seed"`
+}
+
+// Row is what a lab shows of a slug in a base. A cell that does not apply is nil. Lab
+// is empty where a slug of the product has no lab there.
+type Row struct {
+	Slug, Base, Lab             string
+	Stock, Ours, Minus, GateOff *Cell
+}
+
+// Cells are those of the row that there are, in the order of the columns.
+func (r Row) Cells() []*Cell {
+	return slices.DeleteFunc([]*Cell{r.Stock, r.Ours, r.Minus, r.GateOff}, func(c *Cell) bool { return c == nil })
+}
+
+// Rows are those of the named slugs, or of all, in the order of slugs.json. A lab
+// that shows several slugs is not run without one of them if another lab in the
+// slug's form shows that one alone: taking one fix out of many says little.
+func Rows(table *slugs.Table, only []string, profile labkit.Profile, seed uint64) ([]Row, error) {
+	var rows []Row
+	for _, s := range table.Slugs {
+		if len(only) > 0 && !slices.Contains(only, s.Name) {
+			continue
+		}
+		for _, f := range s.Forms {
+			if inProduct(s) && len(f.Labs) == 0 {
+				rows = append(rows, Row{Slug: s.Name, Base: f.Bases[0]})
+			}
+			for _, name := range slices.Sorted(maps.Keys(f.Labs)) {
+				l, err := labkit.Find(name)
+				if err != nil {
+					return nil, err
+				}
+				cell := func(v labkit.Variant) *Cell { return &Cell{name, v, profile, seed} }
+				row := Row{Slug: s.Name, Base: f.Bases[0], Lab: name}
+				runs := l.Runs()
+				if slices.Contains(runs, labkit.Stock) {
+					row.Stock = cell(labkit.Stock)
+				}
+				if slices.Contains(runs, labkit.Ours) {
+					row.Ours = cell(labkit.Ours)
+				}
+				if slices.Contains(runs, labkit.GateOff) && len(f.Labs[name]) > 0 {
+					row.GateOff = cell(labkit.GateOff)
+				}
+				if row.Ours != nil && inProduct(s) && !shownAlone(f, l) {
+					row.Minus = cell(base.Ours.Without(s.Name))
+				}
+				rows = append(rows, row)
+			}
+		}
+	}
+	return rows, nil
+}
+
+// inProduct says whether ours differs from stock by the slug: one of the toolchain
+// is in both, a tool in neither.
+func inProduct(s *slugs.Slug) bool {
+	return slices.Contains([]slugs.Kind{slugs.Fix, slugs.Backport, slugs.Security}, s.Kind)
+}
+
+// shownAlone says whether l shows several slugs and another lab of the form one.
+func shownAlone(f *slugs.Form, l *labkit.Lab) bool {
+	if len(l.Slugs()) < 2 {
+		return false
+	}
+	for name := range f.Labs {
+		if o, err := labkit.Find(name); err == nil && len(o.Slugs()) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// Cells are those of rows, each once, in their order.
+func Cells(rows []Row) []Cell {
+	var out []Cell
+	for _, r := range rows {
+		for _, c := range r.Cells() {
+			if !slices.Contains(out, *c) {
+				out = append(out, *c)
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/journal"
+	"holdfast/tools/labkit/run"
+)
+
+const tableText = `{"slugs": [
+	{"slug": "alpha", "kind": "fix", "components": ["kubelet"], "forms": [{"bases": ["v1.9.11"], "gates": {"A": true},
+		"labs": {"alpha": ["A"], "both": ["A"]}, "page": "a.md"}]},
+	{"slug": "beta", "kind": "security", "forms": [{"bases": ["v1.9.11"], "labs": {"both": []}, "page": "b.md"}]},
+	{"slug": "bare", "kind": "fix", "forms": [{"bases": ["v1.9.11"]}]},
+	{"slug": "old", "kind": "toolchain", "forms": [{"bases": ["v1.2.0"], "labs": {"old": []}}]}
+]}`
+
+func table(t *testing.T) *slugs.Table {
+	t.Helper()
+	tab, err := slugs.Parse([]byte(tableText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"alpha", "both", "old"} {
+		if _, err := labkit.Find(name); err != nil {
+			labkit.Register(labkit.Lab{Name: name, Summary: name, Steps: func(*labkit.Env) []labkit.Step { return nil },
+				Oracle: labkit.Oracle{Text: []string{"x"}, Judge: func(*history.History) labkit.Result { return labkit.Result{} }}})
+		}
+	}
+	if err := labkit.UseTable(tab); err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+func rows(t *testing.T) []Row {
+	t.Helper()
+	r, err := Rows(table(t), nil, labkit.Short, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRows(t *testing.T) {
+	var got []string
+	for _, r := range rows(t) {
+		line := r.Slug + " " + r.Base + " " + r.Lab + ":"
+		for _, c := range r.Cells() {
+			line += " [" + string(c.Variant) + "]"
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"alpha v1.9.11 alpha: [stock] [ours] [ours -alpha] [ours-gate-off]",
+		"alpha v1.9.11 both: [stock] [ours] [ours-gate-off]", // lab alpha shows it alone
+		"beta v1.9.11 both: [stock] [ours] [ours -beta]",     // it has no gate
+		"bare v1.9.11 :",
+		"old v1.2.0 old: [stock] [ours]", // stock has it too
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("rows:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if n := len(Cells(rows(t))); n != 10 {
+		t.Errorf("%d cells, want 10: lab both's stock and ours are in two rows", n)
+	}
+	only, err := Rows(table(t), []string{"beta"}, labkit.Short, 1)
+	if err != nil || len(only) != 1 {
+		t.Errorf("%v, %v", only, err)
+	}
+}
+
+func TestDue(t *testing.T) {
+	r := func(v labkit.Verdict) *Result {
+		return &Result{Key: "k", Outcome: run.Outcome{Verdict: v, Expected: labkit.Absent}}
+	}
+	for _, c := range []struct {
+		what string
+		r    *Result
+		key  string
+		want bool
+	}{
+		{"never run", nil, "k", true},
+		{"changed", r(labkit.Absent), "other", true},
+		{"could not tell", r(labkit.Inconclusive), "k", true},
+		{"right", r(labkit.Absent), "k", false},
+		{"wrong", r(labkit.Reproduced), "k", false},
+	} {
+		if got := Due(c.r, c.key); got != c.want {
+			t.Errorf("%s: due is %v", c.what, got)
+		}
+	}
+}
+
+func TestStoreAndPage(t *testing.T) {
+	store := Store{t.TempDir()}
+	all := rows(t)
+	keys := map[Cell]string{}
+	put := func(c *Cell, key string, verdict, expected labkit.Verdict) {
+		t.Helper()
+		out := run.Outcome{Lab: c.Lab, Variant: c.Variant, Profile: c.Profile, Seed: c.Seed, Commit: strings.Repeat("c", 40), Verdict: verdict, Expected: expected,
+			Why: "seen <b>&\nmore", Numbers: []journal.Number{{Name: "pods lost", Value: 3}}}
+		if err := store.Save(*c, &Result{Key: key, Outcome: out}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range Cells(all) {
+		keys[c] = "now"
+	}
+	alpha := all[0]
+	put(alpha.Stock, "now", labkit.Reproduced, labkit.Reproduced)
+	put(alpha.Ours, "before", labkit.Absent, labkit.Absent)
+	put(alpha.Minus, "now", labkit.Absent, labkit.Reproduced)
+	put(alpha.GateOff, "now", labkit.Inconclusive, labkit.Reproduced)
+	m, err := Show(all, keys, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := m.Counts(), map[string]int{"right": 1, "stale": 1, "wrong": 1, "inconclusive": 1, "not run": 6}; !reflect.DeepEqual(got, want) {
+		t.Errorf("counts %v, want %v", got, want)
+	}
+	faults := m.Faults()
+	if len(faults) != 10 || faults[7] != "slug bare (v1.9.11): no lab shows it" || faults[1] != "alpha (ours -alpha): wrong, answered absent and must answer reproduced: seen <b>&" {
+		t.Errorf("faults:\n%s", strings.Join(faults, "\n"))
+	}
+	var html, raw bytes.Buffer
+	if err := m.WriteHTML(&html); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`<td data-column="stock"><span class="v right">reproduced</span>`, `<span class="v stale">absent (stale)</span>`,
+		`<td data-column="ours without it"><span class="v wrong">absent (wrong)</span>`, `<span class="v not-run">not run</span>`, "seen &lt;b&gt;&amp;</dd>",
+		"<dt>pods lost</dt><dd>3 </dd>", "commit cccccccccccc"} {
+		if !strings.Contains(html.String(), want) {
+			t.Errorf("the page does not have %q", want)
+		}
+	}
+	if strings.Contains(html.String(), "<script") {
+		t.Error("the page has a script")
+	}
+	if err := m.WriteJSON(&raw); err != nil {
+		t.Fatal(err)
+	}
+	back := &Matrix{}
+	if err := json.Unmarshal(raw.Bytes(), back); err != nil || !reflect.DeepEqual(back, m) {
+		t.Errorf("%+v\n%+v\n%v", back, m, err)
+	}
+	// A file that was cut off is named.
+	file := store.file(*alpha.Ours)
+	if err := os.WriteFile(file, []byte(`{"key": "no`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Load(*alpha.Ours); err == nil || !strings.Contains(err.Error(), filepath.Base(file)) {
+		t.Errorf("half a file: %v", err)
+	}
+}

@@ -1,0 +1,68 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/strictjson"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
+)
+
+// Result is what a cell answered, and the key of what it was made from then.
+type Result struct {
+	Key     string      `json:"key"`
+	Outcome run.Outcome `json:"outcome"`
+}
+
+// Store keeps results below a checkout, a file for each cell.
+type Store struct{ Root string }
+
+func (s Store) file(c Cell) string {
+	return filepath.Join(s.Root, "_output", "proof", "cells", c.Lab, fmt.Sprintf("%s-%s-seed%d.json", c.Variant.Dir(), c.Profile, c.Seed))
+}
+
+// Load returns the last result of a cell; nil if there is none.
+func (s Store) Load(c Cell) (*Result, error) {
+	raw, err := os.ReadFile(s.file(c))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{}
+	if err := strictjson.Decode(raw, r); err != nil {
+		return nil, exit.Preconditionf("%s: %v: remove it, and the run is repeated", s.file(c), err)
+	}
+	return r, nil
+}
+
+// Save replaces the result of a cell.
+func (s Store) Save(c Cell, r *Result) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	file := s.file(c)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	// A run that is cut off must not leave half a file.
+	if err := os.WriteFile(file+".new", append(raw, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// Due says whether a cell has to be run: it never was, it was made from something
+// else, or it could not tell. A wrong answer stands until what it is made from changes.
+func Due(r *Result, key string) bool {
+	return r == nil || r.Key != key || r.Outcome.Verdict == labkit.Inconclusive
+}
