@@ -144,6 +144,9 @@
 //   - Name the lab in slugs.json: among the labs of the slug that it shows, with
 //     the gates that ours-gate-off switches off, or in "checks" if it shows no
 //     incident.
+//   - Make pods, Services and the like with kube.Pod, kube.Service, node.Pod, node.Web
+//     and kube.Client.Make, which know the types of k8s.io/api. YAML is for what the
+//     lab reads from a file, and where the text itself matters.
 //   - Never sleep as an oracle: use kube.Recorder.Wait, kube.Client.WaitFor or
 //     wait.Until, all of which are bounded.
 //   - Distinguish "the incident did not happen" from "I could not tell": before
