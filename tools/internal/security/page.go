@@ -25,38 +25,39 @@ const pageHead = `<!-- Written by make security from security.json. Edit that. -
 
 # Known vulnerabilities
 
-This is about ` + "`kubelet` and `kube-controller-manager` %s" + `, against stock %s. For 1.2.0 nothing is closed.
-Nothing is said of other components but what [you have to do there](#not-ours-what-you-have-to-do).
+This page covers ` + "`kubelet` and `kube-controller-manager` %s" + `, compared with stock %s. The binaries of 1.2.0 close
+nothing. For other components it only says [what you have to do](#not-ours-what-you-have-to-do).
 
-In a hurry: swap both binaries, then go through "open" and "not ours". CVE numbers closed: %d, open: %d.
+In a hurry: replace both binaries, then read "Open" and "Not ours". CVE numbers closed: %d, open: %d.
 
-Every reason on this page is checked by ` + "`holdfast test --part security`" + `: a line against the stock tree that
-` + "`make source`" + ` writes, "not linked" against the symbols of the built binaries (` + "`go tool nm`" + `).
+` + "`holdfast test --part security`" + ` checks every reason on this page. It looks for a line in the stock tree that
+` + "`make source`" + ` writes, and for "not linked" in the symbols of the built binaries (` + "`go tool nm`" + `).
 
 `
 
 const pageTail = `## Going back
 
-A stock binary in ours' place has all of it open again, at once. One thing is left of ours on a node: the firewall rule of
-[localnet-firewall](patches/localnet-firewall.md), until the node is rebooted; its page says how to take it away. Nothing else
-is written anywhere. A stock binary does not start with a gate of ours in its flags: take them out first. Passwords and
-answers that stand in a stock binary's old logs and events stay there.
+Replacing our binary by the stock one opens all of these again at once. Remove our gates from its flags first: a stock binary
+does not start with them. Our kubelet leaves one thing on a node, the firewall rule of
+[localnet-firewall](patches/localnet-firewall.md). A reboot removes it; the page says how to remove it without one. Passwords
+and answers in old logs and events of a stock binary stay there.
 
-What each fix counts, logs and shows in events: [decision 0009](decisions/0009-what-a-refusal-tells.md). What the limits
-cost, and that legitimate use works as on stock: [security-use](../tools/labs/checks/security-use/README.md).
+[Decision 0009](decisions/0009-what-a-refusal-tells.md) lists what each fix counts, logs and shows in events. The check
+[security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as on stock, and what the limits
+cost.
 
 ## Scanners
 
-[vex.json](../vex.json) says the same as an OpenVEX document. Its products are %s.
+[vex.json](../vex.json) is the same information as an OpenVEX document. Its products are %s.
 
 ` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
-finding that ` + "`security.json`" + ` does not explain. Without DB it says how to get one. It is a help and no gate. In a binary
-it does not see: client-go, apimachinery and the other parts of Kubernetes, which have no version of their own here;
-modules that changed their name, for example docker/spdystream; a function that is reached by another way than the database says,
-for example the old prometheus.Handler.
+finding that ` + "`security.json`" + ` does not explain. Without DB it says how to get one. It helps to find vulnerabilities; that it
+finds none proves nothing. In a binary govulncheck misses: client-go, apimachinery and the other parts of Kubernetes, which have
+no version of their own here; modules that changed their name, for example docker/spdystream; functions that are called in
+another way than the database says, for example the old prometheus.Handler.
 
-What neither this page nor vex.json names has not been judged. That is so for most vulnerabilities of the libraries of 2017
-and 2018 that the binaries link. Go's own library is today's.
+A vulnerability that neither this page nor vex.json names has not been examined. That is the case for most vulnerabilities of
+the libraries of 2017 and 2018 that the binaries link. Go's own library is today's.
 `
 
 // Page is docs/security.md. The track record's answers are those of record.
@@ -72,28 +73,28 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	}
 	fmt.Fprintf(&w, pageHead, b.Release, b.Version, count(Closed), count(OptIn)+count(Affected)+count(Documented))
 
-	section(&w, t, "Closed", "", []Status{Closed}, "| what somebody can do on stock | number | component | closed by | since | what stays |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
+	section(&w, t, "Closed", "", []Status{Closed}, "| what an attacker can do on stock | number | component | closed by | since | what stays |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
 		return []string{e.What, number(e), components(e), slugLink(b, e.Slug), fmt.Sprintf("+holdfast.%d", e.Since), e.Left}
 	})
-	section(&w, t, "Closed by a gate that is off", "The gate is off by default because it changes what legitimate users see. Switch it on.", []Status{OptIn},
-		"| what somebody can do | number | component | closed by | since | how |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
+	section(&w, t, "Closed by a gate that is off", "The gate is off by default, because it changes what legitimate users see. Turn it on.", []Status{OptIn},
+		"| what an attacker can do | number | component | closed by | since | how |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
 			return []string{e.What, number(e), components(e), slugLink(b, e.Slug), fmt.Sprintf("+holdfast.%d", e.Since), e.Do}
 		})
-	const open = "| what somebody can do | number | component | until it is closed |\n|---|---|---|---|\n"
+	const open = "| what an attacker can do | number | component | until it is closed |\n|---|---|---|---|\n"
 	row := func(e *Entry) []string { return []string{e.What + where(e), number(e), components(e), e.Do} }
 	section(&w, t, "Open", "", []Status{Affected}, open, row)
-	section(&w, t, "Open on purpose", "To close these would take something from a legitimate user.", []Status{Documented}, open, row)
+	section(&w, t, "Open on purpose", "A fix would break something that legitimate users rely on.", []Status{Documented}, open, row)
 	section(&w, t, "Not known yet", "", []Status{Unjudged}, open, row)
-	section(&w, t, "Not ours: what you have to do", "Ours does not change these components, and no release of 1.9 closes these but where it says so.",
-		[]Status{NotOurs}, "| component | what somebody can do | number | what to do |\n|---|---|---|---|\n", func(e *Entry) []string {
+	section(&w, t, "Not ours: what you have to do", "Ours does not change these components. No release of 1.9 closes these, unless the last column says so.",
+		[]Status{NotOurs}, "| component | what an attacker can do | number | what to do |\n|---|---|---|---|\n", func(e *Entry) []string {
 			return []string{components(e), e.What, number(e), e.Do}
 		})
-	section(&w, t, "Not affected", "A scanner that goes by the version reports these. They are not in stock "+b.Version+" either.",
+	section(&w, t, "Not affected", "A scanner that compares versions reports these. Stock "+b.Version+" does not have them either.",
 		[]Status{NotAffected}, "| number | component | what it is | why not |\n|---|---|---|---|\n", func(e *Entry) []string {
 			return []string{number(e), components(e), e.What, reason(e)}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. The answers are those of the last full run\n([outcomes.json](../outcomes.json)); [README](../README.md#track-record) says what they mean.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the answers of the last full run\n([outcomes.json](../outcomes.json)); [README](../README.md#track-record) explains them.\n\n" +
 		"| number | slug | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Slug, r.Stock, r.Ours, r.GateOff, r.Lab)

@@ -52,7 +52,7 @@ var statuses = []Status{Closed, Affected, Documented, NotAffected, NotOurs, Unju
 type Table struct {
 	// Base is the release that it speaks of.
 	Base string `json:"base"`
-	// Updated is when somebody last looked, Version how often: they go into vex.json.
+	// Updated is the date of the last examination, Version its number: they go into vex.json.
 	Updated time.Time `json:"updated"`
 	Version int       `json:"version"`
 	Entries []*Entry  `json:"entries"`
@@ -67,7 +67,7 @@ type Entry struct {
 	Module string `json:"module,omitempty"`
 	// Components that it is told of: programs of the product, but for NotOurs.
 	Components []string `json:"components"`
-	// What somebody can do with it, in one line.
+	// What an attacker can do with it, in one line.
 	What   string `json:"what"`
 	Status Status `json:"status"`
 	// Slug closes it, since +holdfast.Since. Left is what it leaves open.
