@@ -8,6 +8,9 @@
 //
 // It reads ConfigFile, which says where the real program and its state are. Each call is
 // appended to calls.log in the state's folder with its exit status and without its key.
+//
+// With Columns 1, or the option --columns=1 before the command, lists of locks have one
+// blank between their columns, as rbd up to 14 prints them. rbd has two since 15.
 package main
 
 import (
@@ -27,8 +30,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ConfigFile is in the node's own /run.
-const ConfigFile = "/run/rbdshim.json"
+// ConfigFile is in the node's own /etc, which outlives a reboot.
+const ConfigFile = "/etc/rbdshim.json"
 
 // nested is set for what the program starts.
 const nested = "RBDSHIM_NESTED"
@@ -38,8 +41,11 @@ type config struct {
 	// Real is rbd itself; State a folder of the node; Sysfs what the node sees as
 	// /sys/bus/rbd/devices.
 	Real, State, Sysfs string
-	// First is the lowest device number: /dev is the computer's, and may be shared by labs.
+	// First is the lowest device number: /dev is the computer's, and shared by nodes and labs.
 	First int
+	// Columns is the number of blanks between the columns of a list of locks: 1, or what the
+	// real program prints.
+	Columns int
 }
 
 func main() {
@@ -58,8 +64,13 @@ func main() {
 		os.Exit(1)
 	}
 	args := os.Args[1:]
+	if len(args) > 0 && args[0] == "--columns=1" {
+		c.Columns, args = 1, args[1:]
+	}
 	code := 0
 	switch {
+	case c.Columns == 1 && len(args) > 1 && args[0] == "lock" && (args[1] == "list" || args[1] == "ls"):
+		code = c.oneBlank(args)
 	case len(args) > 1 && args[0] == "map":
 		code = c.mapImage(args[1], args[2:])
 	case len(args) > 1 && args[0] == "unmap":
@@ -97,6 +108,22 @@ func (c *config) real(args []string) int {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	return status(cmd.Run())
 }
+
+// oneBlank runs the real program and squeezes its blanks.
+func (c *config) oneBlank(args []string) int {
+	var text bytes.Buffer
+	cmd := exec.Command(c.Real, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, &text, os.Stderr
+	err := cmd.Run()
+	os.Stdout.WriteString(squeeze(text.String()))
+	return status(err)
+}
+
+var blanksRE = regexp.MustCompile(` +`)
+
+// squeeze leaves one blank of several. rbd up to 14 ends each row with one, and pads a column
+// to its longest value, which is not imitated: a lab's list has one lock.
+func squeeze(text string) string { return blanksRE.ReplaceAllString(text, " ") }
 
 func status(err error) int {
 	var ee *exec.ExitError

@@ -23,7 +23,7 @@ import (
 // a mount namespace once it has threads.
 const (
 	hookNode  = "labkit:node"          // JSON: keeps a node's namespaces
-	hookJoin  = "labkit:join"          // PID CGROUP DIR PROGRAM ARGS…: exec inside a node
+	hookJoin  = "labkit:join"          // PID NAMESPACES CGROUP DIR PROGRAM ARGS…: exec inside a node
 	hookRelay = "labkit:systemd-relay" // inside a node: systemdRelay
 )
 
@@ -63,6 +63,11 @@ func nodeHold(arg string) error {
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("new cgroup namespace: %w", err)
+	}
+	if s.Hostname != "" {
+		if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
+			return fmt.Errorf("set the host name %s: %w", s.Hostname, err)
+		}
 	}
 	m := &mounter{}
 	m.mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -138,12 +143,15 @@ func (m *mounter) mkdir(d string) {
 	}
 }
 
+// joined are the namespaces that nodeJoin can be told to enter.
+var joined = map[string]int{"uts": unix.CLONE_NEWUTS, "cgroup": unix.CLONE_NEWCGROUP, "net": unix.CLONE_NEWNET, "mnt": unix.CLONE_NEWNS}
+
 // nodeJoin execs a program in the namespaces and cgroups of a node's holder.
 func nodeJoin(args []string) error {
-	if len(args) < 4 {
-		return fmt.Errorf("wants PID CGROUP DIR PROGRAM ARGS…")
+	if len(args) < 5 {
+		return fmt.Errorf("wants PID NAMESPACES CGROUP DIR PROGRAM ARGS…")
 	}
-	pid, cgroup, dir, prog := args[0], args[1], args[2], args[3:]
+	pid, spaces, cgroup, dir, prog := args[0], strings.Split(args[1], ","), args[2], args[3], args[4:]
 	hs, err := machine.Hierarchies()
 	if err != nil {
 		return err
@@ -152,7 +160,10 @@ func nodeJoin(args []string) error {
 		return err
 	}
 	fds := map[string]int{}
-	for _, ns := range []string{"cgroup", "net", "mnt"} {
+	for _, ns := range spaces {
+		if joined[ns] == 0 {
+			return fmt.Errorf("%q is no namespace of a node", ns)
+		}
 		fd, err := unix.Open("/proc/"+pid+"/ns/"+ns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("%s namespace of process %s: %w", ns, pid, err)
@@ -165,12 +176,9 @@ func nodeJoin(args []string) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("unshare CLONE_FS: %w", err)
 	}
-	for _, ns := range []struct {
-		name string
-		flag int
-	}{{"cgroup", unix.CLONE_NEWCGROUP}, {"net", unix.CLONE_NEWNET}, {"mnt", unix.CLONE_NEWNS}} {
-		if err := unix.Setns(fds[ns.name], ns.flag); err != nil {
-			return fmt.Errorf("enter the %s namespace of process %s: %w", ns.name, pid, err)
+	for _, ns := range spaces {
+		if err := unix.Setns(fds[ns], joined[ns]); err != nil {
+			return fmt.Errorf("enter the %s namespace of process %s: %w", ns, pid, err)
 		}
 	}
 	if err := unix.Chdir(dir); err != nil {

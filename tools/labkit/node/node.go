@@ -45,6 +45,10 @@ type Config struct {
 	// Systemd. For that a real systemd, of the Debian package SystemdPackage, is
 	// process 1 of the node. Such a node cannot be powered off.
 	CgroupDriver string
+	// Hostname is the host name that programs and kubelets see, in a UTS namespace of
+	// the node's own. "": the machine's, which nodes then share. The node's name in the
+	// API is Name in any case.
+	Hostname string
 	// Images are imported after the kit's own (PauseImage, WebImage v1 and v2).
 	Images []Image
 }
@@ -88,6 +92,9 @@ func (s *Starter) StartNode(ctx context.Context, a *kube.APIServer, c Config) (*
 	}
 	if _, err := c.cgroupDriver(); err != nil {
 		return nil, err
+	}
+	if c.Hostname != "" && c.CgroupDriver == Systemd {
+		return nil, fmt.Errorf("node %s: Config.Hostname is not made for Config.CgroupDriver %q: systemd sets the name", c.Name, Systemd)
 	}
 	i := int(s.nodes.Add(1))
 	n := &Node{Name: c.Name, in: s, cfg: c, api: a, index: i, Unit: c.Unit,
@@ -140,12 +147,13 @@ func (s *Starter) StartNode(ctx context.Context, a *kube.APIServer, c Config) (*
 // nodeSpec is what the holder process is told.
 type nodeSpec struct {
 	Dir, Cgroup, Ready string
+	Hostname           string
 	Systemd            bool
 }
 
 // hold starts the process that keeps the namespaces.
 func (n *Node) hold(ctx context.Context) error {
-	spec := nodeSpec{Dir: n.Dir, Cgroup: n.cgroup, Ready: filepath.Join(n.Dir, "holder.ready"), Systemd: n.cfg.CgroupDriver == Systemd}
+	spec := nodeSpec{Dir: n.Dir, Cgroup: n.cgroup, Ready: filepath.Join(n.Dir, "holder.ready"), Hostname: n.cfg.Hostname, Systemd: n.cfg.CgroupDriver == Systemd}
 	b, err := json.Marshal(spec)
 	if err != nil {
 		return err
@@ -157,6 +165,9 @@ func (n *Node) hold(ctx context.Context) error {
 			return err
 		}}
 	p.Cloneflags = unix.CLONE_NEWNET | unix.CLONE_NEWNS
+	if spec.Hostname != "" {
+		p.Cloneflags |= unix.CLONE_NEWUTS
+	}
 	if spec.Systemd {
 		p.Cloneflags |= unix.CLONE_NEWPID | unix.CLONE_NEWUTS // systemd sets the host name
 		p.StopSignal = unix.SIGKILL                           // SIGTERM has it execute itself again
@@ -196,7 +207,11 @@ func (n *Node) network(ctx context.Context) error {
 
 // Join is the command line that runs path inside the node.
 func (n *Node) Join(path string, args []string) (string, []string) {
-	return process.Self(), append([]string{hookJoin, strconv.Itoa(n.holder.Pid), n.cgroup, n.Dir, path}, args...)
+	spaces := "cgroup,net,mnt"
+	if n.cfg.Hostname != "" {
+		spaces = "uts," + spaces
+	}
+	return process.Self(), append([]string{hookJoin, strconv.Itoa(n.holder.Pid), spaces, n.cgroup, n.Dir, path}, args...)
 }
 
 // Run runs a command inside the node and returns an error with its output.

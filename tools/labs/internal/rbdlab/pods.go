@@ -1,0 +1,196 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbdlab
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
+)
+
+// DataFile is in every image from the start, with DataOf its name.
+const DataFile = "file"
+
+// DataOf is what DataFile says in an image.
+func DataOf(image string) string { return "data of " + image }
+
+// Image makes an image of 64 MiB with an ext4 that has DataFile. more are options of rbd
+// import, such as --image-feature.
+func (r *Rig) Image(ctx context.Context, name string, more ...string) error {
+	dir, file := filepath.Join(r.Ceph.dir, "image-"+name), filepath.Join(r.Ceph.dir, "image-"+name+".raw")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, DataFile), []byte(DataOf(name)+"\n"), 0o644); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-d", dir, file, "64M").CombinedOutput(); err != nil {
+		return fmt.Errorf("mkfs.ext4 %s: %w: %s", file, err, out)
+	}
+	_, err := r.Ceph.Run(ctx, "rbd", append([]string{"import", "--no-progress", file, name}, more...)...)
+	if err != nil {
+		return err
+	}
+	return os.Remove(file)
+}
+
+// Contents is what an image holds.
+type Contents struct {
+	Image, When string
+	// Fsck is what e2fsck -fn finds wrong, "" if nothing.
+	Fsck string
+	// Files are those that were asked for, with their last newline cut; a file that is not
+	// there is missing here.
+	Files map[string]string
+	// SHA256 is of the whole image.
+	SHA256 string
+}
+
+// Lost says what is wrong with the contents: an unclean filesystem, DataFile, or files that
+// do not have the text that was written; "" if nothing.
+func (c Contents) Lost(written map[string]string) string {
+	if c.Fsck != "" {
+		return fmt.Sprintf("%s is not clean: %s", c.Image, c.Fsck)
+	}
+	if got := c.Files[DataFile]; got != DataOf(c.Image) {
+		return fmt.Sprintf("%s: %s has %q", c.Image, DataFile, got)
+	}
+	for file, text := range written {
+		if got := c.Files[file]; got != text {
+			return fmt.Sprintf("%s: %s has %q, %q was written", c.Image, file, got, text)
+		}
+	}
+	return ""
+}
+
+// Contents exports an image, which nobody should have open, checks its filesystem, reads
+// DataFile and the files, and records that.
+func (r *Rig) Contents(ctx context.Context, image, when string, files ...string) (Contents, error) {
+	c := Contents{Image: image, When: when, Files: map[string]string{}}
+	file := filepath.Join(r.Ceph.dir, "export-"+image+".raw")
+	if _, err := r.Ceph.Run(ctx, "rbd", "export", "--no-progress", image, file); err != nil {
+		return c, err
+	}
+	defer os.Remove(file)
+	out, err := exec.CommandContext(ctx, "e2fsck", "-fn", file).CombinedOutput()
+	if err != nil {
+		if ctx.Err() != nil {
+			return c, err
+		}
+		c.Fsck = fmt.Sprintf("%v: %s", err, strings.TrimSpace(string(out)))
+	}
+	for _, name := range append([]string{DataFile}, files...) {
+		out, err := exec.CommandContext(ctx, "debugfs", "-R", "cat /"+name, file).Output()
+		if err != nil {
+			return c, fmt.Errorf("debugfs %s: %w", file, err)
+		}
+		if text, ok := strings.CutSuffix(string(out), "\n"); ok {
+			c.Files[name] = text
+		}
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return c, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return c, err
+	}
+	c.SHA256 = hex.EncodeToString(h.Sum(nil))
+	r.e.Record(c)
+	return c, nil
+}
+
+// Secret makes a Secret with a key of Ceph's.
+func (r *Rig) Secret(ctx context.Context, name, key string) error {
+	_, err := r.Client.CreateYAML(ctx, NS, fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: %s}\ntype: kubernetes.io/rbd\nstringData: {key: %q}\n", name, key))
+	return err
+}
+
+// Pod is a pod with one RBD volume, mounted at /data.
+type Pod struct {
+	Name, Node, Image string
+	// FSType is ext4 by default.
+	FSType   string
+	ReadOnly bool
+	// User is admin by default, Secret AdminSecret. With a Keyring, a file on the node, no
+	// Secret is named.
+	User, Secret, Keyring string
+}
+
+func or(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+func (p Pod) yaml() string {
+	access := fmt.Sprintf("secretRef: {name: %s}", or(p.Secret, AdminSecret))
+	if p.Keyring != "" {
+		access = "keyring: " + p.Keyring
+	}
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeName: %s
+  terminationGracePeriodSeconds: 1
+  tolerations: [{operator: Exists}]
+  containers: [{name: c, image: %s, volumeMounts: [{name: data, mountPath: /data, readOnly: %t}]}]
+  volumes: [{name: data, rbd: {monitors: [%q], pool: rbd, image: %s, user: %s, fsType: %s, readOnly: %t, %s}}]
+`, p.Name, p.Node, node.WebImage("v1"), p.ReadOnly, Monitor, p.Image, or(p.User, "admin"), or(p.FSType, "ext4"), p.ReadOnly, access)
+}
+
+// Create creates a pod on its node.
+func (r *Rig) Create(ctx context.Context, p Pod) error {
+	_, err := r.Client.CreateYAML(ctx, NS, p.yaml())
+	return err
+}
+
+// Running waits until a pod runs, and returns for how long it did not.
+func (r *Rig) Running(ctx context.Context, pod string, bound time.Duration) (time.Duration, error) {
+	start := time.Now()
+	_, err := r.Client.WaitFor(ctx, kube.Pods, NS, pod, bound, "Running", func(o *kube.Object) (bool, error) {
+		return kube.String(o, "status", "phase") == "Running", nil
+	})
+	return time.Since(start), err
+}
+
+// Delete deletes a pod gracefully and waits until the API has it no longer: its kubelet has
+// ended its containers.
+func (r *Rig) Delete(ctx context.Context, pod string) error {
+	if err := r.Client.Delete(ctx, kube.Pods, NS, pod); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return r.Client.WaitGone(ctx, kube.Pods, NS, pod, 2*time.Minute)
+}
+
+// Event waits for an event of a pod whose message contains a text.
+func (r *Rig) Event(ctx context.Context, pod, text string, bound time.Duration) error {
+	return wait.Until(ctx, fmt.Sprintf("an event of pod %s with %q", pod, text), bound, func(ctx context.Context) (bool, error) {
+		events, err := r.Client.List(ctx, kube.Events, NS, "")
+		for i := range events {
+			if kube.String(&events[i], "involvedObject", "name") == pod && strings.Contains(kube.String(&events[i], "message"), text) {
+				return true, nil
+			}
+		}
+		return false, err
+	})
+}

@@ -1,0 +1,77 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbddetach
+
+import (
+	"fmt"
+	"strings"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labs/internal/rbdlab"
+)
+
+// When an image was looked at.
+const (
+	before = "its pod has it"
+	after  = "its pod is gone"
+)
+
+// triggered says that what a row is about has happened, and what shows that.
+type triggered struct{ Row, By string }
+
+var oracle = labkit.Oracle{
+	Text: []string{
+		fmt.Sprintf("rbd status names no watcher of the image, and the node has it mapped no longer, within %v", bound),
+		"a filesystem that was let go of is clean for e2fsck -fn and has its data; volumesInUse then names no volume without monitors and image",
+	},
+	Judge: judge,
+}
+
+func judge(h *history.History) labkit.Result {
+	seen, contents, proven := rbdlab.States(h), rbdlab.ContentsOf(h), map[string]bool{}
+	for _, t := range history.Of[triggered](h) {
+		proven[t.Row] = true
+	}
+	res := labkit.Result{}
+	var held, freed, wrong []string
+	for _, x := range rowsOf(labkit.Profile(h.Profile)) {
+		was, had := seen[rbdlab.At{Image: x.image, When: before}]
+		s, ended := seen[rbdlab.At{Image: x.image, When: after}]
+		switch {
+		case !ended || !proven[x.image]:
+			return labkit.InconclusiveBecause("%s: the row did not come to its end", x.image)
+		case !x.late && (!had || len(was.Watchers) != 1):
+			return labkit.InconclusiveBecause("%s: while its pod had it the image's watchers were %v", x.image, was.Watchers)
+		case s.Held():
+			held = append(held, x.image)
+			res.Facts = append(res.Facts, fmt.Sprintf("%s: after %v watched by %v, mapped on %v", x.image, bound, s.Watchers, s.Mapped))
+			continue
+		}
+		c, ok := contents[rbdlab.At{Image: x.image, When: after}]
+		if !ok {
+			return labkit.InconclusiveBecause("%s: what it holds was not looked at", x.image)
+		}
+		if lost := c.Lost(nil); lost != "" {
+			wrong = append(wrong, lost)
+		}
+		if foreign := s.Foreign(); foreign != "" {
+			wrong = append(wrong, x.image+": "+foreign)
+		}
+		freed = append(freed, x.image)
+		res.Measure(x.image+" until free", s.Seconds, "s")
+		res.Facts = append(res.Facts, fmt.Sprintf("%s: free after %.1f s", x.image, s.Seconds))
+	}
+	switch {
+	case len(wrong) > 0:
+		res.Verdict, res.Why = labkit.Reproduced, strings.Join(wrong, "; ")
+	case len(held) == 0:
+		res.Verdict, res.Why = labkit.Absent, strings.Join(freed, ", ")+" let go of, clean and with their data"
+	case h.Variant != string(labkit.Ours) && len(freed) > 0:
+		res.Verdict, res.Why = labkit.Inconclusive, fmt.Sprintf("%s held, %s let go of", strings.Join(held, ", "), strings.Join(freed, ", "))
+	default:
+		res.Verdict, res.Why = labkit.Reproduced, fmt.Sprintf("%s still watched after %v", strings.Join(held, ", "), bound)
+	}
+	return res
+}
