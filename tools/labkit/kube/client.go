@@ -48,6 +48,7 @@ var (
 	Namespaces             = GVR{Version: "v1", Resource: "namespaces"}
 	ConfigMaps             = GVR{Version: "v1", Resource: "configmaps"}
 	Secrets                = GVR{Version: "v1", Resource: "secrets"}
+	PersistentVolumeClaims = GVR{Version: "v1", Resource: "persistentvolumeclaims"}
 	ServiceAccounts        = GVR{Version: "v1", Resource: "serviceaccounts"}
 	ReplicationControllers = GVR{Version: "v1", Resource: "replicationcontrollers"}
 	Deployments            = GVR{Group: "extensions", Version: "v1beta1", Resource: "deployments"}

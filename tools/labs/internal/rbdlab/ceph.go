@@ -22,7 +22,9 @@ var Packages = []string{"ceph-mon", "ceph-osd", "ceph-common", "rbd-fuse", "e2fs
 // Ceph is a cluster of one monitor and one OSD on a file, at the machine's bridge, with the
 // pool rbd.
 type Ceph struct {
-	dir, conf string
+	dir string
+	// Conf is its configuration, Keyring the keyring of client.admin.
+	Conf, Keyring string
 	// Key is client.admin's.
 	Key string
 }
@@ -70,8 +72,8 @@ func startCeph(ctx context.Context, e *labkit.Env) (*Ceph, error) {
 			return nil, err
 		}
 	}
-	c := &Ceph{dir: dir, conf: filepath.Join(dir, "ceph.conf")}
-	if err := os.WriteFile(c.conf, fmt.Appendf(nil, confText, machine.IP, dir), 0o644); err != nil {
+	c := &Ceph{dir: dir, Conf: filepath.Join(dir, "ceph.conf"), Keyring: filepath.Join(dir, "keyring")}
+	if err := os.WriteFile(c.Conf, fmt.Appendf(nil, confText, machine.IP, dir), 0o644); err != nil {
 		return nil, err
 	}
 	keyring, monmap := filepath.Join(dir, "keyring"), filepath.Join(dir, "monmap")
@@ -88,7 +90,7 @@ func startCeph(ctx context.Context, e *labkit.Env) (*Ceph, error) {
 		return nil, err
 	}
 	c.Key = strings.TrimSpace(key)
-	if _, err := e.Start(ctx, process.Process{Name: "ceph-mon", Path: "/usr/bin/ceph-mon", Args: []string{"-f", "-c", c.conf, "-i", "a"},
+	if _, err := e.Start(ctx, process.Process{Name: "ceph-mon", Path: "/usr/bin/ceph-mon", Args: []string{"-f", "-c", c.Conf, "-i", "a"},
 		Health: func(ctx context.Context) error {
 			_, err := c.Run(ctx, "ceph", "--connect-timeout", "5", "mon", "stat")
 			return err
@@ -122,7 +124,7 @@ func (c *Ceph) osd(ctx context.Context, e *labkit.Env, dir string) error {
 	}); err != nil {
 		return err
 	}
-	_, err = e.Start(ctx, process.Process{Name: "ceph-osd", Path: "/usr/bin/ceph-osd", Args: []string{"-f", "-c", c.conf, "-i", "0"},
+	_, err = e.Start(ctx, process.Process{Name: "ceph-osd", Path: "/usr/bin/ceph-osd", Args: []string{"-f", "-c", c.Conf, "-i", "0"},
 		Health: func(ctx context.Context) error {
 			out, err := c.Run(ctx, "ceph", "osd", "stat")
 			if err == nil && !strings.Contains(out, "1 up") {
@@ -145,7 +147,7 @@ func (c *Ceph) all(ctx context.Context, commands [][]string) error {
 // Run runs a command of Ceph's as admin and returns what it prints.
 func (c *Ceph) Run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "CEPH_CONF="+c.conf)
+	cmd.Env = append(os.Environ(), "CEPH_CONF="+c.Conf)
 	var text strings.Builder
 	cmd.Stderr = &text
 	out, err := cmd.Output()

@@ -57,6 +57,18 @@ type State struct {
 // Held says whether anybody has the image open or mapped.
 func (s State) Held() bool { return len(s.Watchers)+len(s.Mapped) > 0 }
 
+// InUseOn are the nodes whose status says that they use the image.
+func (s State) InUseOn() []string {
+	var nodes []string
+	for n, all := range s.InUse {
+		if slices.ContainsFunc(all, func(v string) bool { return strings.HasSuffix(v, ":"+s.Image) }) {
+			nodes = append(nodes, n)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
 // Locked says whether there is a lock of that ID.
 func (s State) Locked(id string) bool {
 	return slices.ContainsFunc(s.Locks, func(l Lock) bool { return l.ID == id })
@@ -179,6 +191,10 @@ func podImage(o *kube.Object) string {
 		if rbd, ok := m["rbd"].(map[string]any); ok {
 			image, _ := rbd["image"].(string)
 			return image
+		}
+		if claim, ok := m["persistentVolumeClaim"].(map[string]any); ok {
+			name, _ := claim["claimName"].(string)
+			return name
 		}
 	}
 	return ""

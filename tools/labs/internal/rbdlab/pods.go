@@ -125,6 +125,9 @@ func (r *Rig) Secret(ctx context.Context, name, key string) error {
 // Pod is a pod with one RBD volume, mounted at /data.
 type Pod struct {
 	Name, Node, Image string
+	// Claimed: the volume is the claim of the image's name, see Claim. The controller
+	// manager attaches such a volume to one node at a time, one in the pod itself to many.
+	Claimed bool
 	// FSType is ext4 by default.
 	FSType   string
 	ReadOnly bool
@@ -140,10 +143,47 @@ func or(s, def string) string {
 	return s
 }
 
+// Claim makes a PersistentVolume of one writer for an image, and the claim that has it; both
+// have the image's name.
+func (r *Rig) Claim(ctx context.Context, image, user, secret string) error {
+	if _, err := r.Client.CreateYAML(ctx, NS, fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: %[1]s}
+spec:
+  accessModes: [ReadWriteOnce]
+  capacity: {storage: 64Mi}
+  persistentVolumeReclaimPolicy: Retain
+  storageClassName: none
+  claimRef: {namespace: %[5]s, name: %[1]s}
+  rbd: {monitors: [%[2]q], pool: rbd, image: %[1]s, user: %[3]s, fsType: ext4, secretRef: {name: %[4]s, namespace: %[5]s}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: %[1]s}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 64Mi}}
+  storageClassName: none
+  volumeName: %[1]s
+`, image, Monitor, user, secret, NS)); err != nil {
+		return err
+	}
+	_, err := r.Client.WaitFor(ctx, kube.PersistentVolumeClaims, NS, image, time.Minute, "Bound", func(o *kube.Object) (bool, error) {
+		return kube.String(o, "status", "phase") == "Bound", nil
+	})
+	return err
+}
+
 func (p Pod) yaml() string {
 	access := fmt.Sprintf("secretRef: {name: %s}", or(p.Secret, AdminSecret))
 	if p.Keyring != "" {
 		access = "keyring: " + p.Keyring
+	}
+	volume := fmt.Sprintf("rbd: {monitors: [%q], pool: rbd, image: %s, user: %s, fsType: %s, readOnly: %t, %s}",
+		Monitor, p.Image, or(p.User, "admin"), or(p.FSType, "ext4"), p.ReadOnly, access)
+	if p.Claimed {
+		volume = fmt.Sprintf("persistentVolumeClaim: {claimName: %s, readOnly: %t}", p.Image, p.ReadOnly)
 	}
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -154,8 +194,8 @@ spec:
   terminationGracePeriodSeconds: 1
   tolerations: [{operator: Exists}]
   containers: [{name: c, image: %s, volumeMounts: [{name: data, mountPath: /data, readOnly: %t}]}]
-  volumes: [{name: data, rbd: {monitors: [%q], pool: rbd, image: %s, user: %s, fsType: %s, readOnly: %t, %s}}]
-`, p.Name, p.Node, node.WebImage("v1"), p.ReadOnly, Monitor, p.Image, or(p.User, "admin"), or(p.FSType, "ext4"), p.ReadOnly, access)
+  volumes: [{name: data, %s}]
+`, p.Name, p.Node, node.WebImage("v1"), p.ReadOnly, volume)
 }
 
 // Create creates a pod on its node.
