@@ -53,8 +53,11 @@ func (h *host) GetPluginDir(name string) string   { return filepath.Join(h.dir, 
 func (h *host) GetExec(string) mount.Exec         { return h }
 func (h *host) GetMounter(string) mount.Interface { return &mount.FakeMounter{} }
 func (h *host) GetNodeName() types.NodeName       { return "" }
-func (h *host) GetKubeClient() clientset.Interface {
-	return nil
+
+func (h *host) GetKubeClient() clientset.Interface { return nil }
+
+func (h *host) GetPodVolumeDir(_ types.UID, _, name string) string {
+	return filepath.Join(h.dir, "pod", name)
 }
 
 // Run is mount.Exec.

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"sort"
 	"strings"
+	"time"
 )
 
 // Lock is an advisory lock on an image.
@@ -28,6 +29,10 @@ type Watcher struct {
 	Node    string `json:"node,omitempty"`
 }
 
+// rbdTimeout ends a question that rbd's own time-outs do not, as of a name that nobody
+// resolves.
+var rbdTimeout = 2 * time.Minute
+
 // ceph runs rbd. Only these options are given: no key is ever on a command line.
 type ceph struct {
 	program           string
@@ -36,7 +41,8 @@ type ceph struct {
 
 // ask runs a question and decodes its JSON. rbd's standard error is not mixed in.
 func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) error {
-	args := append(words, "--pool", v.pool, "--image", v.image, "--format", "json",
+	// Pool and image are others' text: not taken for options if they begin with a dash.
+	args := append(words, "--pool="+v.pool, "--image="+v.image, "--format", "json",
 		"--client_mount_timeout=30", "--rados_mon_op_timeout=30", "--rados_osd_op_timeout=30")
 	for _, o := range [][2]string{{"--conf", c.conf}, {"--id", c.id}, {"--keyring", c.keyring}} {
 		if o[1] != "" {
@@ -46,10 +52,16 @@ func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) er
 	if c.conf == "" && len(v.monitors) > 0 {
 		args = append(args, "-m", strings.Join(v.monitors, ","))
 	}
+	ctx, cancel := context.WithTimeout(ctx, rbdTimeout)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, args...)
+	cmd.WaitDelay = time.Second
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return fmt.Errorf("rbd %s: no answer within %v", strings.Join(words, " "), rbdTimeout)
+	}
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 		var ee *exec.ExitError

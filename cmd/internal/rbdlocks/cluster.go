@@ -86,18 +86,33 @@ type volume struct {
 type cluster struct {
 	nodes   []*node
 	volumes []*volume
+	// unread are the kinds of objects that could not be read, errs says why.
+	unread []string
+	errs   []error
 }
 
+// blind says that nodes or pods are not known, and so not who should have an image.
+func (c *cluster) blind() bool {
+	return slices.Contains(c.unread, "nodes") || slices.Contains(c.unread, "pods")
+}
+
+// read reads what it can; without PersistentVolumes and pods there is nothing to look at.
 func read(ctx context.Context, a api) (*cluster, error) {
 	var nodes struct{ Items []nodeObject }
 	var pods struct{ Items []podObject }
 	var pvs struct{ Items []pvObject }
-	for path, into := range map[string]any{"/api/v1/nodes": &nodes, "/api/v1/pods": &pods, "/api/v1/persistentvolumes": &pvs} {
-		if err := a.Get(ctx, path, into); err != nil {
-			return nil, err
+	c := &cluster{}
+	for _, k := range []struct {
+		name string
+		into any
+	}{{"nodes", &nodes}, {"pods", &pods}, {"persistentvolumes", &pvs}} {
+		if err := a.Get(ctx, "/api/v1/"+k.name, k.into); err != nil {
+			c.unread, c.errs = append(c.unread, k.name), append(c.errs, err)
 		}
 	}
-	c := &cluster{}
+	if slices.Contains(c.unread, "pods") && slices.Contains(c.unread, "persistentvolumes") {
+		return nil, c.errs[len(c.errs)-1]
+	}
 	for _, o := range nodes.Items {
 		n := &node{name: o.Metadata.Name, host: strings.ToLower(o.Metadata.Name), minor: minorOf(o.Status.NodeInfo.KubeletVersion), reported: o.Status.VolumesInUse}
 		for _, v := range o.Status.VolumesAttached {
@@ -186,13 +201,21 @@ func (n *node) reports(v *volume) bool {
 		slices.Contains(n.reported, "kubernetes.io/rbd/"+v.pool+":"+v.image)
 }
 
-// warnings are of host names that a kubelet up to 1.8 takes for its own in a lock.
+// warnings are of host names that a kubelet up to 1.8 takes for its own in a lock, and of
+// images that Kubernetes cannot tell apart.
 func (c *cluster) warnings() []string {
 	var out []string
 	for _, n := range c.nodes {
 		for _, o := range c.nodes {
 			if n.minor >= 0 && n.minor <= 8 && o != n && o.host != n.host && strings.HasPrefix(o.host, n.host) {
 				out = append(out, fmt.Sprintf("the kubelet 1.%d on %s takes locks of %s for its own, and mounts: it tells host names by their beginning", n.minor, n.host, o.host))
+			}
+		}
+	}
+	for i, v := range c.volumes {
+		for _, o := range c.volumes[i+1:] {
+			if v.image == o.image && v.pool != o.pool && slices.Equal(v.monitors, o.monitors) {
+				out = append(out, fmt.Sprintf("%s and %s are one volume for Kubernetes up to 1.9, whose name for it has no pool", plain(v.name()), plain(o.name())))
 			}
 		}
 	}

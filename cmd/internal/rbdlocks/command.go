@@ -77,6 +77,9 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	if err != nil {
 		return exit.Failedf("the API server: %w", err)
 	}
+	for _, err := range c.errs {
+		fmt.Fprintf(errs, "the API server: %v\n", err)
+	}
 	for _, w := range c.warnings() {
 		fmt.Fprintf(errs, "warning: %s\n", w)
 	}
@@ -99,14 +102,16 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 		default:
 			found++
 		}
-		remedies = append(remedies, answer.Remedy...)
+		for _, r := range answer.Remedy {
+			remedies = append(remedies, plain(r))
+		}
 		if format == output.JSON {
 			if err := output.Line(out, answer); err != nil {
 				return err
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", answer.Image, answer.Verdict, locksText(answer.Locks), watchersText(answer.Watchers), strings.Join(answer.Nodes, ","), answer.Note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", plain(answer.Image), answer.Verdict, plain(locksText(answer.Locks)), plain(watchersText(answer.Watchers)), strings.Join(answer.Nodes, ","), plain(answer.Note))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -117,6 +122,8 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	switch {
 	case image != "" && seen == 0:
 		return exit.Failedf("no PersistentVolume and no pod names the image %s", image)
+	case len(c.unread) > 0:
+		return exit.Failedf("%s could not be read", strings.Join(c.unread, ", "))
 	case unread > 0:
 		return exit.Failedf("%d of %d images could not be read", unread, seen)
 	case found > 0:

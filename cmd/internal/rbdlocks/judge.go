@@ -6,8 +6,11 @@ package rbdlocks
 import (
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Verdict is what an image's locks and watchers mean.
@@ -23,9 +26,9 @@ const (
 	StaleLock Verdict = "stale-lock"
 	// LeakedMapping: watched by a node, or an address, that nothing in the API names.
 	LeakedMapping Verdict = "leaked-mapping"
-	// DoubleMount: watched by several addresses, and a pod may write.
+	// DoubleMount: watched by several nodes or addresses that may write.
 	DoubleMount Verdict = "double-mount"
-	// ForeignLock: a lock that no kubelet took, or a kubelet's that another node watches under.
+	// ForeignLock: a lock that no kubelet took, or a kubelet's while only other nodes watch.
 	ForeignLock Verdict = "foreign-lock"
 	// Unknown: something could not be read.
 	Unknown Verdict = "unknown"
@@ -52,11 +55,15 @@ const (
 // judge says what the locks and watchers of an image mean.
 func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher) Answer {
 	a := Answer{Image: v.name(), PVs: v.pvs, Locks: locks}
-	writer := false
+	reads, writes := map[string]bool{}, map[string]bool{} // by node
 	for _, u := range v.users {
 		a.Pods = append(a.Pods, u.pod)
 		a.Nodes = append(a.Nodes, u.node)
-		writer = writer || !u.readOnly
+		if u.readOnly {
+			reads[u.node] = true
+		} else {
+			writes[u.node] = true
+		}
 	}
 	for _, n := range c.nodes {
 		if n.reports(v) {
@@ -65,38 +72,48 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher) Answer {
 	}
 	slices.Sort(a.Nodes)
 	a.Nodes = slices.Compact(a.Nodes)
-	hosts := map[string]bool{} // addresses that watch
+	holders := map[string]bool{} // nodes that watch, and addresses of none
+	writers := 0                 // of them, all but those whose pods only read
 	var leaked []string
 	for _, w := range watchers {
-		host := hostOf(w.Address)
-		if n := c.nodeAt(host); n != nil {
-			w.Node = n.name
+		name := hostOf(w.Address)
+		if n := c.nodeAt(name); n != nil {
+			w.Node, name = n.name, n.name
 		}
-		if !hosts[host] && !slices.Contains(a.Nodes, w.Node) {
-			leaked = append(leaked, host)
+		a.Watchers = append(a.Watchers, w)
+		if holders[name] {
+			continue
+		}
+		holders[name] = true
+		if w.Node == "" || writes[w.Node] || !reads[w.Node] {
+			writers++
+		}
+		if !slices.Contains(a.Nodes, w.Node) {
+			leaked = append(leaked, hostOf(w.Address))
 			if w.Node != "" {
-				a.Remedy = append(a.Remedy, fmt.Sprintf("on node %s, when nothing has it mounted: rbd unmap /dev/rbd/%s", w.Node, v.name()))
+				a.Remedy = append(a.Remedy, fmt.Sprintf("on node %s, when nothing has it mounted: rbd unmap %s", w.Node, word("/dev/rbd/"+v.name())))
 			}
 		}
-		hosts[host] = true
-		a.Watchers = append(a.Watchers, w)
 	}
 	foreign := c.foreign(a)
 	switch {
-	case len(hosts) > 1 && (writer || len(v.users) == 0):
-		a.Verdict, a.Note = DoubleMount, fmt.Sprintf("%d addresses have it open: stop all but one of its pods before anything else", len(hosts))
+	case len(holders) > 0 && c.blind():
+		// Who should have it is not known.
+		a.Verdict, a.Note, a.Remedy = Unknown, "it is open, and "+strings.Join(c.unread, ", ")+" could not be read", nil
+	case writers > 1:
+		a.Verdict, a.Note = DoubleMount, fmt.Sprintf("%d addresses have it open and may write: stop all but one of its pods before anything else", writers)
 		a.Remedy = nil
 	case len(leaked) > 0:
 		a.Verdict, a.Note = LeakedMapping, "no pod and no node's status accounts for "+strings.Join(leaked, ", ")
 	case foreign != "":
 		a.Verdict, a.Note = ForeignLock, foreign
-	case len(hosts) > 0:
+	case len(holders) > 0:
 		a.Verdict = InUse
 	case slices.ContainsFunc(locks, isOld):
 		a.Verdict, a.Note = StaleLock, "nobody has it open"
 		for _, l := range locks {
 			if isOld(l) {
-				a.Remedy = append(a.Remedy, fmt.Sprintf("rbd lock remove --rbd_blocklist_on_break_lock=false %s %s %s", v.name(), l.ID, l.Locker))
+				a.Remedy = append(a.Remedy, fmt.Sprintf("rbd lock remove --rbd_blocklist_on_break_lock=false %s %s %s", word(v.name()), word(l.ID), word(l.Locker)))
 			}
 		}
 	default:
@@ -117,13 +134,31 @@ func (c *cluster) foreign(a Answer) string {
 			return fmt.Sprintf("no kubelet took the lock %q of %s (%s)", l.ID, l.Locker, l.Address)
 		}
 		holder := c.nodeOf(strings.TrimPrefix(l.ID, magic))
-		for _, w := range a.Watchers {
-			if holder == nil || w.Node != holder.name {
-				return fmt.Sprintf("the lock is %q, and %s has the image open", l.ID, w.Address)
-			}
+		// A reader beside the holder has no lock.
+		if len(a.Watchers) > 0 && !slices.ContainsFunc(a.Watchers, func(w Watcher) bool { return holder != nil && w.Node == holder.name }) {
+			return fmt.Sprintf("the lock is %q, and %s has the image open", l.ID, a.Watchers[0].Address)
 		}
 	}
 	return ""
+}
+
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`)
+
+// word is s as one word of a shell's command line. Names of images and locks are others'
+// text, and a remedy is there to be copied.
+func word(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// plain is s without what would move a terminal's cursor.
+func plain(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 // hostOf is the address of "10.0.0.1:0/123" without port and nonce.

@@ -87,9 +87,9 @@ func serve(t *testing.T, code int) (kubeconfig string, r *ceph) {
 	r = &ceph{id: "u", keyring: "/k", program: write("rbd", `#!/bin/sh
 echo "$@" >> "`+dir+`/calls"
 echo "2021 -1 a log line" >&2
-what=$1; while [ "$1" != --image ]; do shift; done
-cat "`+dir+`/$what-$2" 2>/dev/null && exit 0
-echo "rbd: error opening image $2: (2) No such file or directory" >&2; exit 2
+what=$1; while [ "${1#--image=}" = "$1" ]; do shift; done; image=${1#--image=}
+cat "`+dir+`/$what-$image" 2>/dev/null && exit 0
+echo "rbd: error opening image $image: (2) No such file or directory" >&2; exit 2
 `, 0o755)}
 	return write("kubeconfig", `current-context: a
 contexts: [{name: a, context: {cluster: c, user: u}}]

@@ -45,6 +45,9 @@ type fakeRBD struct {
 	mapped   int
 }
 
+// ownWatcher is that of what this node has mapped.
+var ownWatcher = rbdWatcher{"127.0.0.1:0/1", "client.9"}
+
 // exit is how a command ended.
 func exit(code int) error {
 	return utilexec.CodeExitError{Err: fmt.Errorf("exit status %d", code), Code: code}
@@ -148,7 +151,7 @@ func (f *fakeRBD) do(cmd string, args []string) (string, error) {
 	case "lock":
 		return f.lock(args[1:])
 	case "map":
-		f.watchers = append(f.watchers, rbdWatcher{"127.0.0.1:0/1", "client.9"})
+		f.watchers = append(f.watchers, ownWatcher)
 		f.mapped++
 		return f.device(f.mapped, testPool, args[1], "-", "", "10.0.0.1:6789 name=admin,key=client.admin rbd img -"), nil
 	case "unmap":
@@ -157,10 +160,19 @@ func (f *fakeRBD) do(cmd string, args []string) (string, error) {
 		}
 		f.must(os.Remove(args[1]))
 		f.must(os.RemoveAll(filepath.Join(sysRBDDevices, strings.TrimPrefix(args[1], devRBD))))
-		f.watchers = nil
+		var others []rbdWatcher
+		for _, w := range f.watchers {
+			if w != ownWatcher {
+				others = append(others, w)
+			}
+		}
+		f.watchers = others
+		return "", nil
+	case "create", "rm", "resize":
 		return "", nil
 	}
-	return "", nil
+	f.t.Errorf("rbd has no command %q", args)
+	return "rbd: error parsing command\n", exit(22)
 }
 
 func (f *fakeRBD) lock(args []string) (string, error) {
@@ -188,6 +200,8 @@ func (f *fakeRBD) lock(args []string) (string, error) {
 			}
 		}
 		return "rbd: releasing lock failed: (2) No such file or directory\n", exit(2)
+	default:
+		f.t.Errorf("rbd has no command lock %q", args)
 	}
 	return "", nil
 }

@@ -1,0 +1,156 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbdlocks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/cmd/internal/exit"
+)
+
+// fakeAPI answers with texts; an empty one is an error.
+type fakeAPI map[string]string
+
+func (f fakeAPI) Get(_ context.Context, path string, v any) error {
+	text := f[strings.TrimPrefix(path, "/api/v1/")]
+	if text == "" {
+		return errors.New("GET " + path + ": 403 Forbidden")
+	}
+	return json.Unmarshal([]byte(text), v)
+}
+
+// releases are what API servers answer, with the fields of the types in their v1/types.go: up
+// to 1.2 a node has no volumes in its status (1.3 has volumesInUse and volumesAttached), and
+// an address may be a LegacyHostIP (until 1.7). In an answer of 1.2 the server has set pool,
+// user and keyring; one that leaves them out means rbd.
+var releases = map[string]struct {
+	api  fakeAPI
+	pods bool // only pods say who has it
+}{
+	"1.2": {fakeAPI{
+		"nodes": `{"kind":"NodeList","apiVersion":"v1","metadata":{"selfLink":"/api/v1/nodes","resourceVersion":"9"},"items":[{"metadata":{"name":"n1","uid":"u","labels":{"kubernetes.io/hostname":"n1"}},
+ "spec":{"externalID":"n1"},"status":{"capacity":{"cpu":"2"},"addresses":[{"type":"LegacyHostIP","address":"10.0.0.11"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":10250}},
+ "nodeInfo":{"machineID":"m","kubeletVersion":"v1.2.0","kubeProxyVersion":"v1.2.0"},"images":[{"names":["x"],"sizeBytes":1}]}}]}`,
+		"persistentvolumes": `{"kind":"PersistentVolumeList","apiVersion":"v1","items":[{"metadata":{"name":"pv"},"spec":{"capacity":{"storage":"1Gi"},
+ "rbd":{"monitors":["10.0.0.1:6789","10.0.0.2:6789"],"image":"img","fsType":"ext4","pool":"rbd","user":"admin","keyring":"/etc/ceph/keyring","secretRef":null},
+ "accessModes":["ReadWriteOnce"],"claimRef":{"kind":"PersistentVolumeClaim","namespace":"ns","name":"c","uid":"x"},"persistentVolumeReclaimPolicy":"Retain"},"status":{"phase":"Bound"}}]}`,
+		"pods": `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"p","namespace":"ns"},"spec":{"nodeName":"n1","volumes":[{"name":"d","persistentVolumeClaim":{"claimName":"c"}}],
+ "containers":[{"name":"c","image":"x"}]},"status":{"phase":"Running"}}]}`,
+	}, true},
+	"1.5": {fakeAPI{
+		"nodes": `{"items":[{"metadata":{"name":"n1"},"status":{"addresses":[{"type":"LegacyHostIP","address":"10.0.0.11"},{"type":"InternalIP","address":"10.0.0.11"},{"type":"Hostname","address":"N1"}],
+ "nodeInfo":{"kubeletVersion":"v1.5.8","operatingSystem":"linux"},"volumesInUse":["kubernetes.io/nfs/x"]}}]}`,
+		"persistentvolumes": `{"items":[{"metadata":{"name":"pv","annotations":{"pv.kubernetes.io/bound-by-controller":"yes"}},"spec":{"rbd":{"monitors":["10.0.0.1:6789","10.0.0.2:6789"],"image":"img","pool":"rbd","user":"admin",
+ "keyring":"/etc/ceph/keyring","secretRef":{"name":"s"}},"claimRef":{"namespace":"ns","name":"c"}}}]}`,
+		"pods": `{"items":[{"metadata":{"name":"p","namespace":"ns"},"spec":{"nodeName":"n1","volumes":[{"name":"t","secret":{"secretName":"x"}},{"name":"d","persistentVolumeClaim":{"claimName":"c"}}]},"status":{"phase":"Pending"}}]}`,
+	}, true},
+	"1.9": {fakeAPI{
+		"nodes": `{"items":[{"metadata":{"name":"n1","annotations":{"volumes.kubernetes.io/controller-managed-attach-detach":"true"}},"spec":{"podCIDR":"10.1.0.0/24","taints":[{"key":"k","effect":"NoSchedule","timeAdded":null}]},
+ "status":{"addresses":[{"type":"InternalIP","address":"10.0.0.11"},{"type":"Hostname","address":"n1"},{"type":"InternalDNS","address":"n1.x"}],"nodeInfo":{"kubeletVersion":"v1.9.11+holdfast.2"},
+ "volumesInUse":["kubernetes.io/rbd/[10.0.0.1:6789 10.0.0.2:6789]:img"],"volumesAttached":[{"name":"kubernetes.io/rbd/[10.0.0.1:6789 10.0.0.2:6789]:img","devicePath":""}]}}]}`,
+		"persistentvolumes": `{"items":[{"metadata":{"name":"pv","finalizers":["kubernetes.io/pv-protection"]},"spec":{"rbd":{"monitors":["10.0.0.1:6789","10.0.0.2:6789"],"image":"img","pool":"rbd","user":"admin",
+ "keyring":"/etc/ceph/keyring","secretRef":{"name":"s","namespace":"kube-system"}},"claimRef":{"namespace":"ns","name":"c"},"storageClassName":"x","volumeMode":"Filesystem"}}]}`,
+		"pods": `{"items":[]}`,
+	}, false},
+	"1.10 (names have the pool)": {fakeAPI{
+		"nodes": `{"items":[{"metadata":{"name":"n1"},"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.11"},{"type":"Hostname","address":"n1"}],"nodeInfo":{"kubeletVersion":"v1.10.13"},
+ "volumesAttached":[{"name":"kubernetes.io/rbd/rbd:img","devicePath":""}]}}]}`,
+		"persistentvolumes": `{"items":[{"metadata":{"name":"pv"},"spec":{"rbd":{"monitors":["10.0.0.1:6789","10.0.0.2:6789"],"image":"img"}}}]}`,
+		"pods":              `{"items":[]}`,
+	}, false},
+}
+
+// An image that node n1 has open is in use by what each release's API says, and a lock of its
+// host is its own.
+func TestReleases(t *testing.T) {
+	own := []Lock{{"kubelet_lock_magic_n1", "client.1", "10.0.0.11:0/1"}}
+	for name, x := range releases {
+		c, err := read(t.Context(), x.api)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(c.volumes) != 1 || c.volumes[0].name() != "rbd/img" || !slices.Equal(c.volumes[0].pvs, []string{"pv"}) || c.volumes[0].err != "" || c.nodes[0].minor < 2 {
+			t.Errorf("%s: %+v, node %+v", name, c.volumes, c.nodes[0])
+		}
+		a := c.judge(c.volumes[0], own, []Watcher{{Address: "10.0.0.11:0/1", Client: "client.1"}})
+		if a.Verdict != InUse || !slices.Equal(a.Nodes, []string{"n1"}) || (len(a.Pods) > 0) != x.pods {
+			t.Errorf("%s: %+v", name, a)
+		}
+		if a := c.judge(c.volumes[0], nil, []Watcher{{Address: "10.0.0.12:0/1", Client: "client.1"}}); a.Verdict != LeakedMapping {
+			t.Errorf("%s, a stranger: %+v", name, a)
+		}
+	}
+}
+
+// Kinds that cannot be read are named, and the rest is there; pods and PersistentVolumes
+// are the sources of what to look at.
+func TestReadsWhatItCan(t *testing.T) {
+	for _, kind := range []string{"nodes", "pods", "persistentvolumes"} {
+		api := fakeAPI{}
+		for k, v := range releases["1.2"].api {
+			api[k] = v
+		}
+		api["pods"] = `{"items":[{"metadata":{"name":"p","namespace":"ns"},"spec":{"nodeName":"n1","volumes":[{"name":"d","rbd":{"monitors":["m"],"image":"inline","pool":"p"}}]},"status":{"phase":"Running"}}]}`
+		api[kind] = ""
+		c, err := read(t.Context(), api)
+		if err != nil || !slices.Equal(c.unread, []string{kind}) || len(c.errs) != 1 || !strings.Contains(c.errs[0].Error(), kind) || c.blind() != (kind != "persistentvolumes") {
+			t.Fatalf("%s: %+v, %v", kind, c, err)
+		}
+		if want := map[string]int{"nodes": 2, "pods": 1, "persistentvolumes": 1}[kind]; len(c.volumes) != want {
+			t.Errorf("%s: %d volumes", kind, len(c.volumes))
+		}
+	}
+	if _, err := read(t.Context(), fakeAPI{"nodes": `{"items":[]}`}); err == nil {
+		t.Error("neither pods nor PersistentVolumes, and no error")
+	}
+}
+
+// The exit status is 1 as long as something could not be read, findings or not, and the
+// answers are printed all the same.
+func TestPartlyRead(t *testing.T) {
+	_, r := serve(t, http.StatusOK)
+	for kind, want := range map[string]string{"nodes": "in-use", "persistentvolumes": ""} {
+		api := fakeAPI{"nodes": nodes, "pods": pods, "persistentvolumes": `{"items":[{"metadata":{"name":"a"},"spec":{"rbd":{"monitors":["10.0.0.1:6789"],"image":"stale","pool":"rbd"}}}]}`}
+		api[kind] = ""
+		var out, errs strings.Builder
+		err := run(t.Context(), api, r, "", "table", &out, &errs)
+		if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), kind) || !strings.Contains(errs.String(), "403 Forbidden") {
+			t.Errorf("%s: %v: %s", kind, err, errs.String())
+		}
+		if !strings.Contains(out.String(), "rbd/double") || strings.Contains(out.String(), "rbd/stale") != (kind == "nodes") || kind == "nodes" && strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s", kind, out.String())
+		}
+	}
+}
+
+// rbd that never answers makes a row, and a name that looks like an option is none.
+func TestRBDHangs(t *testing.T) {
+	defer func(was time.Duration) { rbdTimeout = was }(rbdTimeout)
+	rbdTimeout = 50 * time.Millisecond
+	program := filepath.Join(t.TempDir(), "rbd")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nsleep 60\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a := threeNodes().answer(t.Context(), &ceph{program: program}, &volume{pool: "rbd", image: "img"})
+	if a.Verdict != Unknown || !strings.Contains(a.Note, "no answer within 50ms") {
+		t.Errorf("%+v", a)
+	}
+	rbdTimeout = time.Minute
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\" >&2; exit 2\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	a = threeNodes().answer(t.Context(), &ceph{program: program}, &volume{pool: "-c", image: "--conf"})
+	if !strings.Contains(a.Note, "--pool=-c --image=--conf ") {
+		t.Errorf("%+v", a)
+	}
+}

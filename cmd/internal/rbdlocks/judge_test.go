@@ -1,0 +1,156 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbdlocks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// three nodes; the watchers w1 to w3 are theirs, w9 is nobody's.
+func threeNodes() *cluster {
+	return &cluster{nodes: []*node{
+		{name: "n1", host: "node1", ips: []string{"10.0.0.11", "10.1.0.11"}, minor: 7},
+		{name: "n2", host: "node2", ips: []string{"10.0.0.12"}, minor: 9},
+		{name: "n3", host: "node3", ips: []string{"10.0.0.13"}, minor: 9},
+	}}
+}
+
+var (
+	w1      = Watcher{Address: "10.0.0.11:0/1", Client: "client.1"}
+	w1again = Watcher{Address: "10.0.0.11:0/4", Client: "client.4"}
+	w1other = Watcher{Address: "10.1.0.11:0/5", Client: "client.5"}
+	w2      = Watcher{Address: "10.0.0.12:0/2", Client: "client.2"}
+	w3      = Watcher{Address: "10.0.0.13:0/3", Client: "client.3"}
+	w9      = Watcher{Address: "10.0.0.99:0/9", Client: "client.9"}
+
+	lock1   = Lock{"kubelet_lock_magic_node1", "client.11", "10.0.0.11:0/8"}
+	lock2   = Lock{"kubelet_lock_magic_node2", "client.12", "10.0.0.12:0/8"}
+	lockOld = Lock{"kubelet_lock_magic_gone", "client.13", "10.0.0.77:0/8"}
+	upper   = Lock{"kubelet_lock_magic_NODE1", "client.11", "10.0.0.11:0/8"}
+	prefix  = Lock{"kubelet_lock_magic_node", "client.14", "10.0.0.78:0/8"}
+	backup  = Lock{"backup", "client.15", "10.0.0.50:0/8"}
+	librbd  = Lock{"auto 94062", "client.1", "10.0.0.11:0/1"}
+
+	writer1 = user{pod: "ns/a", node: "n1"}
+	writer2 = user{pod: "ns/b", node: "n2"}
+	reader1 = user{pod: "ns/c", node: "n1", readOnly: true}
+	reader2 = user{pod: "ns/d", node: "n2", readOnly: true}
+	reader3 = user{pod: "ns/e", node: "n3", readOnly: true}
+)
+
+func TestJudge(t *testing.T) {
+	for name, c := range map[string]struct {
+		users    []user
+		reported string // the node whose status has the volume
+		locks    []Lock
+		watchers []Watcher
+		want     Verdict
+		text     string // in note and remedy
+		remedies int
+	}{
+		"nothing":                                  {want: Free},
+		"a pod that has not mounted it":            {users: []user{writer1}, want: Free},
+		"librbd's lock, its client gone":           {locks: []Lock{librbd}, want: Free},
+		"its pod":                                  {users: []user{writer1}, watchers: []Watcher{w1}, want: InUse},
+		"its pod, mapped twice":                    {users: []user{writer1}, watchers: []Watcher{w1, w1again}, want: InUse},
+		"its pod, two addresses of the node":       {users: []user{writer1}, watchers: []Watcher{w1, w1other}, want: InUse},
+		"its pod and its kubelet's lock":           {users: []user{writer1}, locks: []Lock{lock1}, watchers: []Watcher{w1}, want: InUse},
+		"the lock's host in capitals":              {users: []user{writer1}, locks: []Lock{upper}, watchers: []Watcher{w1}, want: InUse},
+		"librbd's lock":                            {users: []user{writer1}, locks: []Lock{librbd}, watchers: []Watcher{w1}, want: InUse},
+		"no pod, in the node's status":             {reported: "n1", watchers: []Watcher{w1}, want: InUse},
+		"readers":                                  {users: []user{reader1, reader2}, watchers: []Watcher{w1, w2}, want: InUse},
+		"readers beside a writer":                  {users: []user{writer1, reader2, reader3}, locks: []Lock{lock1}, watchers: []Watcher{w1, w2, w3}, want: InUse},
+		"a dead node's lock":                       {locks: []Lock{lock1}, want: StaleLock, text: "rbd lock remove --rbd_blocklist_on_break_lock=false rbd/img kubelet_lock_magic_node1 client.11", remedies: 1},
+		"a dead node's lock, a pod waits":          {users: []user{writer2}, locks: []Lock{lock1}, want: StaleLock, remedies: 1},
+		"a lock of a host that is no node":         {locks: []Lock{lockOld}, want: StaleLock, remedies: 1},
+		"a kubelet's lock and librbd's, no client": {locks: []Lock{librbd, lock2}, want: StaleLock, text: "kubelet_lock_magic_node2 client.12", remedies: 1},
+		"its pod is gone":                          {watchers: []Watcher{w1}, want: LeakedMapping, text: "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/img", remedies: 1},
+		"its pod is on another node":               {users: []user{writer2}, watchers: []Watcher{w1}, want: LeakedMapping, remedies: 1},
+		"open on no node":                          {watchers: []Watcher{w9}, want: LeakedMapping, text: "10.0.0.99"},
+		"a reader's and one that is gone":          {users: []user{reader2}, watchers: []Watcher{w2, w1}, want: LeakedMapping, text: "10.0.0.11", remedies: 1},
+		"two writers":                              {users: []user{writer1, writer2}, watchers: []Watcher{w1, w2}, want: DoubleMount, text: "2 addresses"},
+		"two writers, one of no pod":               {users: []user{writer1}, watchers: []Watcher{w1, w9}, want: DoubleMount},
+		"two writers, no pod":                      {watchers: []Watcher{w1, w2}, want: DoubleMount},
+		"a node whose pods read and write":         {users: []user{reader1, writer1, writer2}, watchers: []Watcher{w1, w2}, want: DoubleMount},
+		"two writers and a reader":                 {users: []user{writer1, writer2, reader3}, watchers: []Watcher{w1, w2, w3}, want: DoubleMount, text: "2 addresses"},
+		"two writers, one's lock":                  {users: []user{writer1, writer2}, locks: []Lock{lock1}, watchers: []Watcher{w1, w2}, want: DoubleMount},
+		"no kubelet's lock":                        {locks: []Lock{backup}, want: ForeignLock, text: `"backup" of client.15 (10.0.0.50:0/8)`},
+		"no kubelet's lock, in use":                {users: []user{writer1}, locks: []Lock{backup}, watchers: []Watcher{w1}, want: ForeignLock},
+		"another node's lock":                      {users: []user{writer1}, locks: []Lock{lock2}, watchers: []Watcher{w1}, want: ForeignLock, text: "kubelet_lock_magic_node2"},
+		"a lock whose host begins like the node's": {users: []user{writer1}, locks: []Lock{prefix}, watchers: []Watcher{w1}, want: ForeignLock},
+	} {
+		cl := threeNodes()
+		v := &volume{pool: "rbd", image: "img", monitors: []string{"10.0.0.1:6789"}, users: c.users}
+		for _, n := range cl.nodes {
+			if n.name == c.reported {
+				n.reported = []string{"kubernetes.io/rbd/[10.0.0.1:6789]:img"}
+			}
+		}
+		a := cl.judge(v, c.locks, c.watchers)
+		if all := a.Note + "\n" + strings.Join(a.Remedy, "\n"); a.Verdict != c.want || !strings.Contains(all, c.text) || len(a.Remedy) != c.remedies {
+			t.Errorf("%s: %s, want %s (%d remedies, %q): %s", name, a.Verdict, c.want, c.remedies, c.text, all)
+		}
+		if len(a.Watchers) != len(c.watchers) || len(a.Locks) != len(c.locks) || len(a.Pods) != len(c.users) {
+			t.Errorf("%s: not everything is in the answer: %+v", name, a)
+		}
+	}
+}
+
+// Where nodes or pods could not be read, nobody is accused; what needs neither is answered.
+func TestJudgeBlind(t *testing.T) {
+	for _, kind := range []string{"nodes", "pods"} {
+		c := threeNodes()
+		c.unread = []string{kind}
+		v := &volume{pool: "rbd", image: "img"}
+		for _, ws := range [][]Watcher{{w1}, {w9}, {w1, w2}} {
+			if a := c.judge(v, nil, ws); a.Verdict != Unknown || len(a.Remedy) > 0 || !strings.Contains(a.Note, kind+" could not be read") || len(a.Watchers) != len(ws) {
+				t.Errorf("%s: %+v", kind, a)
+			}
+		}
+		if a := c.judge(v, []Lock{lock1}, nil); a.Verdict != StaleLock {
+			t.Errorf("%s: %+v", kind, a)
+		}
+	}
+	c := threeNodes()
+	c.unread = []string{"persistentvolumes"}
+	if a := c.judge(&volume{users: []user{writer1}}, nil, []Watcher{w1}); a.Verdict != InUse {
+		t.Errorf("%+v", a)
+	}
+}
+
+// A remedy is copied into a shell, and a name in it is somebody's text.
+func TestRemediesAreQuoted(t *testing.T) {
+	evil := &volume{pool: "rbd", image: "a; rm -rf ~ '$(x)"}
+	a := threeNodes().judge(evil, []Lock{{"kubelet_lock_magic_x y", "client.1", ""}}, nil)
+	if want := `rbd lock remove --rbd_blocklist_on_break_lock=false 'rbd/a; rm -rf ~ '\''$(x)' 'kubelet_lock_magic_x y' client.1`; !slices.Equal(a.Remedy, []string{want}) {
+		t.Errorf("%q, want %q", a.Remedy, want)
+	}
+	a = threeNodes().judge(evil, nil, []Watcher{w1})
+	if len(a.Remedy) != 1 || !strings.HasSuffix(a.Remedy[0], `rbd unmap '/dev/rbd/rbd/a; rm -rf ~ '\''$(x)'`) {
+		t.Errorf("%q", a.Remedy)
+	}
+	for s, want := range map[string]string{"a b": "a b", "a\x1b[2Jb": `"a\x1b[2Jb"`, "a\nb": `"a\nb"`} {
+		if got := plain(s); got != want {
+			t.Errorf("%q is shown as %q", s, got)
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	c := &cluster{
+		nodes: []*node{{name: "a", host: "node1", minor: 7}, {name: "b", host: "node10", minor: 9}, {name: "c", host: "node100", minor: 8}, {name: "d", host: "node2", minor: -1}, {name: "e", host: "node22", minor: 9}},
+		volumes: []*volume{{pool: "fast", image: "i", monitors: []string{"m"}}, {pool: "slow", image: "i", monitors: []string{"m"}},
+			{pool: "slow", image: "i", monitors: []string{"other"}}, {pool: "slow", image: "j", monitors: []string{"m"}}},
+	}
+	want := []string{
+		"fast/i and slow/i are one volume for Kubernetes up to 1.9, whose name for it has no pool",
+		"the kubelet 1.7 on node1 takes locks of node10 for its own, and mounts: it tells host names by their beginning",
+		"the kubelet 1.7 on node1 takes locks of node100 for its own, and mounts: it tells host names by their beginning",
+	}
+	if got := c.warnings(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+}
