@@ -11,6 +11,7 @@ import (
 	_ "holdfast/tools/labs/container-hash-compat"
 	_ "holdfast/tools/labs/node-upgrade"
 	_ "holdfast/tools/labs/predecessor"
+	_ "holdfast/tools/labs/rbd-attach"
 	_ "holdfast/tools/labs/rbd-detach"
 	_ "holdfast/tools/labs/readiness-across-restart"
 	_ "holdfast/tools/labs/security"

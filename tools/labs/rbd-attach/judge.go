@@ -1,0 +1,257 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbdattach
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labs/internal/rbdlab"
+)
+
+// When an image was looked at.
+const (
+	atStart    = "before the trigger"
+	atDeath    = "the node is dead"
+	wanted     = "what is wanted is there, or is not"
+	readerGone = "the reader is gone"
+	atEnd      = "at the end"
+)
+
+// row is one way in which an image is not mounted, or its lock stays. Its image has its name.
+type row struct {
+	name, text string
+	do         func(*lab, context.Context) error
+	// judge says what is wrong, "" if nothing; an error is what it could not tell.
+	judge func(seen) (string, error)
+	// written are the files that the image must have at the end.
+	written map[string]string
+}
+
+var rows []row
+
+func init() {
+	rows = []row{
+		{"readers", "two nodes want it read-only", (*lab).readers, judgeReaders, nil},
+		{"beside", "a node wants it read-only that another one has mounted for writing", (*lab).beside, judgeBeside, map[string]string{"written": "before", "later": "after"}},
+		{"keyring", "the volume names a keyring in a folder that is not Ceph's", (*lab).keyring, judgeKeyring, nil},
+		{"user", "mounted by 1.7.0 with a user of mon 'allow r', kubelet swapped, pod deleted", (*lab).user, judgeUser, map[string]string{"written": "by 1.7"}},
+		{"death", "the power of a 1.7.0 node is cut, its pod starts on another one", (*lab).death, judgeDeath, map[string]string{"written": "by 1.7", "later": "by the next node"}},
+	}
+}
+
+var oracle = labkit.Oracle{
+	Text: []string{
+		fmt.Sprintf("readers, beside: the second pod runs within %v, and no byte of the image has changed when it is gone", bound),
+		fmt.Sprintf("keyring: the pod runs within %v", bound),
+		fmt.Sprintf("user: no watcher, no lock and no volumesInUse within %v, and Ceph's blocklist is as before", bound),
+		fmt.Sprintf("death: the pod runs within %v, and the dead node's lock is gone", deathBound),
+		"at the end nobody has an image, each is clean for e2fsck -fn and has its data",
+	},
+	Judge: judge,
+}
+
+// seen is what was recorded of one image.
+type seen struct {
+	row      row
+	states   map[rbdlab.At]rbdlab.State
+	contents map[rbdlab.At]rbdlab.Contents
+	blocked  map[string]string
+	dirty    bool
+}
+
+func (s seen) state(when string) (rbdlab.State, error) {
+	x, ok := s.states[rbdlab.At{Image: s.row.name, When: when}]
+	if !ok {
+		return x, fmt.Errorf("the image was not looked at: %s", when)
+	}
+	return x, nil
+}
+
+func (s seen) content(when string) (rbdlab.Contents, error) {
+	x, ok := s.contents[rbdlab.At{Image: s.row.name, When: when}]
+	if !ok {
+		return x, fmt.Errorf("what the image holds was not looked at: %s", when)
+	}
+	return x, nil
+}
+
+// pair are the states before the trigger, in which count clients watch, and after it.
+func (s seen) pair(count int) (before, after rbdlab.State, err error) {
+	if before, err = s.state(atStart); err != nil {
+		return
+	}
+	if len(before.Watchers) != count {
+		return before, after, fmt.Errorf("before the trigger the image's watchers were %v", before.Watchers)
+	}
+	after, err = s.state(wanted)
+	return
+}
+
+func judgeReaders(s seen) (string, error) {
+	_, after, err := s.pair(1)
+	if err != nil {
+		return "", err
+	}
+	was, err := s.content(atStart)
+	if err != nil {
+		return "", err
+	}
+	is, err := s.content(atEnd)
+	switch {
+	case err != nil:
+		return "", err
+	case !after.Runs("reader-2"):
+		return "the second reader does not run", nil
+	case !after.Runs("reader-1"):
+		return "the first reader does not run", nil
+	case len(after.WritersOn()) > 0:
+		return fmt.Sprintf("mounted for writing on %v", after.WritersOn()), nil
+	case was.SHA256 != is.SHA256:
+		return "the image was written to", nil
+	}
+	return "", nil
+}
+
+func judgeBeside(s seen) (string, error) {
+	_, after, err := s.pair(1)
+	if err != nil {
+		return "", err
+	}
+	if !s.dirty {
+		return "", fmt.Errorf("the journal was not dirty")
+	}
+	was, err := s.content(atStart)
+	if err != nil {
+		return "", err
+	}
+	gone, err := s.state(readerGone)
+	if err != nil {
+		return "", err
+	}
+	is, err := s.content(readerGone)
+	switch {
+	case err != nil:
+		return "", err
+	case was.SHA256 != is.SHA256:
+		return "the image was written to", nil
+	case !after.Runs("beside"):
+		return "the reader does not run", nil
+	case !after.Runs("writer") || !gone.Runs("writer") || len(gone.Watchers) != 1:
+		return fmt.Sprintf("the writer does not run on alone (watchers %v)", gone.Watchers), nil
+	case !slices.Equal(after.WritersOn(), []string{"node2"}):
+		return fmt.Sprintf("mounted for writing on %v", after.WritersOn()), nil
+	}
+	return "", nil
+}
+
+func judgeKeyring(s seen) (string, error) {
+	after, err := s.state(wanted)
+	if err == nil && !after.Runs("keyring") {
+		return "the pod does not run", nil
+	}
+	return "", err
+}
+
+func judgeUser(s seen) (string, error) {
+	before, after, err := s.pair(1)
+	if err != nil {
+		return "", err
+	}
+	if !before.Locked(rbdlab.LegacyLock("node1")) {
+		return "", fmt.Errorf("1.7 had taken no lock: %v", before.Locks)
+	}
+	was, ok := s.blocked[atStart]
+	is, ok2 := s.blocked[atEnd]
+	switch {
+	case !ok || !ok2:
+		return "", fmt.Errorf("the blocklist was not looked at")
+	case after.Held():
+		return fmt.Sprintf("still watched by %v", after.Watchers), nil
+	case len(after.Locks) > 0:
+		return "the lock stays", nil
+	case len(after.InUse["node1"]) > 0:
+		return fmt.Sprintf("volumesInUse has %v", after.InUse["node1"]), nil
+	case was != is:
+		return fmt.Sprintf("the blocklist was %q and is %q", was, is), nil
+	}
+	return "", nil
+}
+
+func judgeDeath(s seen) (string, error) {
+	before, after, err := s.pair(1)
+	if err != nil {
+		return "", err
+	}
+	dead, err := s.state(atDeath)
+	lock := rbdlab.LegacyLock("node1")
+	switch {
+	case err != nil:
+		return "", err
+	case !before.Locked(lock) || !dead.Locked(lock) || len(dead.Watchers) == 0:
+		return "", fmt.Errorf("the dead node's lock and watcher were %v and %v", dead.Locks, dead.Watchers)
+	case !after.Runs("lives"):
+		return "the pod does not run on the next node", nil
+	case after.Locked(lock):
+		return "the lock of the dead node stays", nil
+	}
+	return "", nil
+}
+
+func judge(h *history.History) labkit.Result {
+	s := seen{states: rbdlab.States(h), contents: rbdlab.ContentsOf(h), blocked: map[string]string{}}
+	for _, b := range history.Of[blocked](h) {
+		s.blocked[b.When] = b.List
+	}
+	for _, j := range history.Of[journal](h) {
+		s.dirty = j.Dirty
+	}
+	res := labkit.Result{}
+	var lost, fine, damaged []string
+	for _, x := range rows {
+		s.row = x
+		what, err := x.judge(s)
+		if err != nil {
+			return labkit.InconclusiveBecause("%s: %v", x.name, err)
+		}
+		after, err := s.state(wanted)
+		if err != nil {
+			return labkit.InconclusiveBecause("%s: %v", x.name, err)
+		}
+		if what != "" {
+			lost = append(lost, x.name+": "+what)
+			res.Facts = append(res.Facts, fmt.Sprintf("%s: %s (after %.1f s)", x.name, what, after.Seconds))
+			continue
+		}
+		fine = append(fine, x.name)
+		res.Measure(x.name, after.Seconds, "s")
+		res.Facts = append(res.Facts, fmt.Sprintf("%s: as wanted after %.1f s", x.name, after.Seconds))
+	}
+	// What an image holds is judged in every variant, what is left of a row that is lost is not.
+	for _, x := range rows {
+		s.row = x
+		is, err := s.content(atEnd)
+		if err != nil {
+			return labkit.InconclusiveBecause("%s: %v", x.name, err)
+		}
+		if text := is.Lost(x.written); text != "" {
+			damaged = append(damaged, text)
+		}
+	}
+	switch {
+	case len(damaged) > 0:
+		res.Verdict, res.Why = labkit.Reproduced, strings.Join(damaged, "; ")
+	case len(lost) == 0:
+		res.Verdict, res.Why = labkit.Absent, strings.Join(fine, ", ")+": as wanted, and all images are clean and have their data"
+	case h.Variant == string(labkit.Stock) && len(fine) > 0:
+		res.Verdict, res.Why = labkit.Inconclusive, fmt.Sprintf("%s; %s as wanted", strings.Join(lost, "; "), strings.Join(fine, ", "))
+	default:
+		res.Verdict, res.Why = labkit.Reproduced, strings.Join(lost, "; ")
+	}
+	return res
+}
