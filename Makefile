@@ -7,6 +7,7 @@ SEED    ?= 1
 OFFLINE ?=
 PATCH   ?=
 MINUS   ?=
+SUITE   ?=
 LAB     ?=
 DB      ?=
 
@@ -14,7 +15,7 @@ H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched minus-one \
+.PHONY: all help tool tools kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance minus-one \
 	hash-oracle flags security vulncheck measure-build labs lab outcomes proof binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
@@ -22,7 +23,7 @@ all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (t
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug N=number DB=FOLDER|URL"
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL"
 
 kubectl-holdfast: ## build the operators' program, _output/bin/kubectl-holdfast; needs no upstream source
 	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)
@@ -62,6 +63,14 @@ upstream-tests: tool ## run upstream's tests of everything the binaries link, st
 
 upstream-tests-touched: tool ## run upstream's tests of the packages that overlay or series touch
 	@$(H) upstream-tests --set touched
+
+integration: tool ## run upstream's integration suites with a real etcd, stock against ours (long); SUITE=deployment,pods: some
+	@hack/install-test-packages.sh integration
+	@$(H) upstream-tests --set integration $(if $(SUITE),--suite $(SUITE))
+
+conformance: PROFILE = long
+conformance: tools ## run upstream's conformance specs, stock against ours and across a swap (long, root); PROFILE=short: those next to what we patch
+	@$(L) conformance conformance-swap --profile $(PROFILE) --seed $(SEED)
 
 minus-one: tool ## build the product without each fix in turn (long)
 	@$(H) minus-one --how build $(MINUS)

@@ -161,6 +161,8 @@ require (
 	github.com/opencontainers/runtime-spec v1.0.0
 	github.com/opencontainers/selinux v0.0.0-20170621221121-4a2974bf1ee9
 	github.com/pborman/uuid v0.0.0-20150603214016-ca53cad383ca
+	github.com/pelletier/go-buffruneio v0.1.0
+	github.com/pelletier/go-toml v0.0.0-20160822122712-0049ab3dc4c4
 	github.com/peterbourgon/diskv v2.0.1+incompatible
 	github.com/pkg/errors v0.8.0
 	github.com/pkg/sftp v0.0.0-20160930220758-4d0e916071f6

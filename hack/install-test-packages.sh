@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the rules and unit tests need beyond Go, as far as it is missing:
 # Debian packages, with apt-get, which wants root. The labs install their own.
+# usage: install-test-packages.sh [integration]: also what upstream's integration
+# suites need
 set -euo pipefail
 
 # A program and the package that has it.
@@ -10,6 +12,9 @@ needs=(
   script:bsdutils
   gcc:gcc
 )
+if [[ ${1:-} == integration ]]; then
+  needs+=(etcd:etcd-server)
+fi
 missing=()
 for n in "${needs[@]}"; do
   command -v "${n%%:*}" >/dev/null || missing+=("${n#*:}")
@@ -28,6 +33,13 @@ fi
 if ((EUID != 0)); then
   echo "missing packages: install them as root with apt-get install ${missing[*]}" >&2
   exit 1
+fi
+# No service is started: etcd listens where a test's own would.
+policy=/usr/sbin/policy-rc.d
+if [[ ! -e $policy ]]; then
+  trap 'rm -f "$policy"' EXIT
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod 755 "$policy"
 fi
 export DEBIAN_FRONTEND=noninteractive
 echo "installing Debian packages: ${missing[*]}"

@@ -5,6 +5,7 @@ package labs
 
 import (
 	_ "holdfast/tools/labs/checkpoint-compat"
+	_ "holdfast/tools/labs/checks/conformance"
 	_ "holdfast/tools/labs/checks/kubelet-cpu"
 	_ "holdfast/tools/labs/checks/security-use"
 	_ "holdfast/tools/labs/checks/upgrade-runbook"

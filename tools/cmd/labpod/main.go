@@ -12,6 +12,7 @@
 //	/labpod fill FILE BYTES   append so many zeroes to a file, then wait for ever
 //	/labpod print BYTES       print so many bytes
 //	/labpod echo              copy standard input to standard output
+//	/labpod guestbook         the web page of the guestbook example
 //
 // serve listens on LABPOD_LISTEN (default ":8080", a comma-separated list) and
 // answers
@@ -66,7 +67,7 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want serve, sleep, exit, probe, write, fill, print or echo")
+		return errors.New("want serve, sleep, exit, probe, write, fill, print, echo or guestbook")
 	}
 	arg := func(i int) string {
 		if i < len(args) {
@@ -77,6 +78,8 @@ func command(args []string) error {
 	switch args[0] {
 	case "serve":
 		return serve()
+	case "guestbook":
+		return guestbook()
 	case "sleep":
 		return sleep(arg(1))
 	case "exit":

@@ -71,9 +71,15 @@ const ownModule = "holdfast/"
 // Own says whether the binary is a lab's own program, in the root module.
 func (bin Binary) Own() bool { return strings.HasPrefix(bin.Package, ownModule) }
 
+// ThirdParty says whether the binary is a program of a module that the base pins.
+func (bin Binary) ThirdParty() bool {
+	first, _, _ := strings.Cut(bin.Package, "/")
+	return !strings.HasPrefix(first, ".") && strings.Contains(first, ".")
+}
+
 // ImportPath is where the go command finds the binary's main package.
 func (b *Base) ImportPath(bin Binary) string {
-	if bin.Own() {
+	if bin.Own() || bin.ThirdParty() {
 		return bin.Package
 	}
 	return path.Join(b.Module, bin.Package)
@@ -99,11 +105,25 @@ type OpenAPI struct {
 	Generator string `json:"generator"` // package path of the generator
 }
 
+// Assets says which pinned generator writes a Go file out of data files of the
+// tree. Upstream's module does not have the file.
+type Assets struct {
+	Generator string   `json:"generator"` // package path of the generator
+	File      string   `json:"file"`      // relative to the tree; its folder is the package
+	From      []string `json:"from"`      // folders, relative to the tree
+	Ignore    []string `json:"ignore,omitempty"`
+}
+
 // Binary is one program of the base.
 type Binary struct {
 	// Package is relative to the module, e.g. "./cmd/kubelet", or a lab's own
-	// program in the root module, e.g. "holdfast/tests/…", linked with the tree.
+	// program in the root module, e.g. "holdfast/tests/…", linked with the tree,
+	// or one of a pinned module, e.g. "github.com/…".
 	Package string `json:"package"`
+	// Test: the program is the package's tests (go test -c).
+	Test bool `json:"test,omitempty"`
+	// Assets is the generated file with data that the program needs.
+	Assets *Assets `json:"assets,omitempty"`
 	// Cgo: built with cgo and linked dynamically, as upstream's release was.
 	Cgo bool `json:"cgo"`
 	// CgoCFLAGS, CgoLDFLAGS and LDFlags are added to the build of this one.
@@ -203,8 +223,11 @@ func (b *Base) validate(name string) error {
 		return fmt.Errorf(`"release" is empty, though there is a variant %q`, Ours)
 	}
 	for n, bin := range b.Binaries {
-		if !strings.HasPrefix(bin.Package, "./") && !bin.Own() {
-			return fmt.Errorf(`binary %q: "package" is %q: it starts with "./" or %q`, n, bin.Package, ownModule)
+		if !strings.HasPrefix(bin.Package, "./") && !bin.Own() && !bin.ThirdParty() {
+			return fmt.Errorf(`binary %q: "package" is %q: it starts with "./" or %q, or is a path such as "github.com/…"`, n, bin.Package, ownModule)
+		}
+		if a := bin.Assets; a != nil && (a.Generator == "" || a.File == "" || len(a.From) == 0) {
+			return fmt.Errorf(`binary %q: "assets" has an empty "generator", "file" or "from"`, n)
 		}
 	}
 	return nil

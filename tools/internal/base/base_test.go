@@ -95,6 +95,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"series of a variant", `"carry"`, `"carrie"`, `names the series "carrie"`},
 		{"series", `"toolchain": "`, `"toolchains": "`, `"series" has no "toolchain"`},
 		{"package", `"./cmd/hello"`, `"cmd/hello"`, `"package" is "cmd/hello": it starts with "./"`},
+		{"package of another module", `"./cmd/hello"`, `"example/hello"`, `or is a path such as "github.com/…"`},
+		{"assets", `"package": "./cmd/hello"`, `"package": "./cmd/hello", "assets": {"generator": "example.com/gen", "file": "data.go", "from": []}`, `"assets" has an empty "generator", "file" or "from"`},
 		{"unknown field", `"mode":`, `"modus": "module", "mode":`, `unknown field "modus"`},
 		{"type", `"variants": {`, `"variants": 7, "x": {`, "variants"},
 		{"cut off", "\n}", "", "unexpected EOF"},

@@ -114,12 +114,24 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 		return err
 	}
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false"}
+	if bin.Test {
+		args = []string{"test", "-c", "-vet=off", "-trimpath", "-buildvcs=false"}
+	}
 	if o.Offline {
 		args = append(args, vendorFlags(b)...)
 	} else {
 		args = append(args, ModFlags(b, modfile)...)
 	}
 	args = append(args, LangFlags(b)...)
+	if bin.Assets != nil {
+		s.Now("its assets")
+		overlay, err := assets(b, o.Variant, modfile, bin.Assets)
+		if err != nil {
+			s.Fail()
+			return err
+		}
+		args = append(args, "-overlay="+overlay)
+	}
 	args = append(args, "-ldflags="+strings.TrimSpace(version+" "+bin.LDFlags),
 		"-o", file, b.ImportPath(bin))
 	cmd := exec.Command("go", args...)
@@ -137,7 +149,10 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	}
 	notes := ""
 	if ru, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		notes = fmt.Sprintf("%d packages compiled, peak memory of one process %d MiB", compiled(log.String()), ru.Maxrss/1024)
+		notes = fmt.Sprintf("peak memory of one process %d MiB", ru.Maxrss/1024)
+		if !bin.Test { // go test has no such list
+			notes = fmt.Sprintf("%d packages compiled, %s", compiled(log.String()), notes)
+		}
 	}
 	s.Done(notes)
 	return nil

@@ -60,7 +60,7 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			n, err := security.Check(b.Root)
 			return parts.Count{Passed: n}, err
 		}},
-		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, false) }},
+		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Touched) }},
 		{Name: "minus-one", Run: func() (parts.Count, error) { return MinusOne(b, Fits) }},
 	}
 	names, err := base.Names(b.Root)
@@ -76,7 +76,7 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			continue
 		}
 		all = append(all,
-			parts.Part{Name: "upstream-touched-" + name, Run: func() (parts.Count, error) { return UpstreamTests(other, false) }},
+			parts.Part{Name: "upstream-touched-" + name, Run: func() (parts.Count, error) { return UpstreamTests(other, Touched) }},
 			parts.Part{Name: "minus-one-" + name, Run: func() (parts.Count, error) { return MinusOne(other, Fits) }})
 	}
 	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return labs(b.Root) }}), nil
@@ -194,40 +194,55 @@ func writeTrees(b *base.Base) error {
 	return nil
 }
 
-// UpstreamTests runs upstream's tests in both trees of b, of the packages that
-// overlay or series touch or of all that the binaries link as well, and compares
-// what fails.
-func UpstreamTests(b *base.Base, all bool) (parts.Count, error) {
+// Sets of upstream's tests.
+const (
+	Touched     = "touched"     // of the packages that overlay or series touch
+	All         = "all"         // and of all that the binaries link
+	Integration = "integration" // the integration suites, with an etcd
+)
+
+// UpstreamTests runs a set of upstream's tests in both trees of b and compares what
+// fails. only chooses integration suites by their folders.
+func UpstreamTests(b *base.Base, set string, only ...string) (parts.Count, error) {
 	if err := writeTrees(b); err != nil {
 		return parts.Count{}, err
 	}
-	both, oursOnly, err := upstreamtest.Touched(b)
+	both, oursOnly, err := packagesOf(b, set, only)
 	if err != nil {
 		return parts.Count{}, err
 	}
-	if all {
-		linked, err := upstreamtest.All(b)
-		if err != nil {
-			return parts.Count{}, err
-		}
-		both = append(both, linked...)
-		slices.Sort(both)
-		both = slices.Compact(both)
-	}
-	stock, ours, bad, err := upstreamtest.Check(b, both, oursOnly)
+	stock, ours, bad, err := upstreamtest.Check(b, both, oursOnly, upstreamtest.Options{Integration: set == Integration})
 	if err != nil {
 		return parts.Count{}, err
 	}
 	fmt.Printf("upstream's tests, stock: %d packages, %d passed, %d failed (known), %d flaky\n", stock.Packages, stock.Passed, len(stock.Failed), len(stock.Flaky))
 	fmt.Printf("upstream's tests, ours:  %d packages, %d passed, %d failed (the same), %d flaky\n", ours.Packages, ours.Passed, len(ours.Failed), len(ours.Flaky))
-	for _, f := range append(slices.Clone(stock.Flaky), ours.Flaky...) {
-		fmt.Println("flaky:", f)
+	for _, o := range []*upstreamtest.Outcome{stock, ours} {
+		for _, f := range o.Flaky {
+			fmt.Printf("flaky: %s, failed %d of %d times\n", f, o.Fails[f], o.Fails[f]+1)
+		}
 	}
 	n := parts.Count{Passed: stock.Passed + ours.Passed, Failed: len(bad)}
 	if len(bad) > 0 {
 		return n, exit.Preconditionf("%s", strings.Join(bad, "\n"))
 	}
 	return n, nil
+}
+
+// packagesOf are the packages of a set: those that stock has too, and ours alone.
+func packagesOf(b *base.Base, set string, only []string) (both, oursOnly []string, err error) {
+	if set == Integration {
+		both, err = upstreamtest.Integration(b, only)
+		return both, nil, err
+	}
+	both, oursOnly, err = upstreamtest.Touched(b)
+	if err != nil || set == Touched {
+		return both, oursOnly, err
+	}
+	linked, err := upstreamtest.All(b)
+	both = append(both, linked...)
+	slices.Sort(both)
+	return slices.Compact(both), oursOnly, err
 }
 
 // goRun runs one go command in dir and shows what it says when it fails.

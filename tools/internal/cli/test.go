@@ -101,25 +101,32 @@ func minusOneCommand(c *common) *cobra.Command {
 
 func upstreamTestsCommand(c *common) *cobra.Command {
 	var set string
+	var suites []string
 	cmd := &cobra.Command{
 		Use:   "upstream-tests",
 		Short: "Run upstream's own tests in both trees and compare what fails",
 		Args:  exit.NoArgs,
+		Example: `  holdfast upstream-tests --set all
+  holdfast upstream-tests --set integration --suite deployment,daemonset`,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
 				return err
 			}
-			if set != "touched" && set != "all" {
-				return exit.Usagef("--set %q: it is touched or all", set)
+			if !slices.Contains([]string{ci.Touched, ci.All, ci.Integration}, set) {
+				return exit.Usagef("--set %q: it is %s, %s or %s", set, ci.Touched, ci.All, ci.Integration)
+			}
+			if len(suites) > 0 && set != ci.Integration {
+				return exit.Usagef("--suite is for --set %s", ci.Integration)
 			}
 			if err := b.HasVariant(base.Ours); err != nil {
 				return err
 			}
-			_, err = ci.UpstreamTests(b, set == "all")
+			_, err = ci.UpstreamTests(b, set, suites...)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&set, "set", "touched", "touched (by overlay or series) or all (that the binaries link)")
+	cmd.Flags().StringVar(&set, "set", ci.Touched, "touched (by overlay or series), all (that the binaries link) or integration (test/integration, with an etcd)")
+	cmd.Flags().StringSliceVar(&suites, "suite", nil, "of the integration suites only these, by their folders")
 	return cmd
 }

@@ -109,16 +109,16 @@ func Touched(b *base.Base) (both, oursOnly []string, err error) {
 
 // Check runs the packages in both trees and returns the two outcomes and what
 // is wrong.
-func Check(b *base.Base, both, oursOnly []string) (stock, ours *Outcome, bad []string, err error) {
+func Check(b *base.Base, both, oursOnly []string, opts Options) (stock, ours *Outcome, bad []string, err error) {
 	known, err := LoadKnown(b)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	logs := filepath.Join(b.Output(), "logs", b.Name)
-	if stock, err = Run(b, base.Stock, both, logs); err != nil {
+	if stock, err = Run(b, base.Stock, both, logs, opts); err != nil {
 		return nil, nil, nil, err
 	}
-	if ours, err = Run(b, base.Ours, append(slices.Clone(both), oursOnly...), logs); err != nil {
+	if ours, err = Run(b, base.Ours, append(slices.Clone(both), oursOnly...), logs, opts); err != nil {
 		return nil, nil, nil, err
 	}
 	return stock, ours, Compare(stock, ours, known), nil

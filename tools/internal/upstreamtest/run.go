@@ -37,17 +37,34 @@ type Outcome struct {
 	Passed   int
 	Failed   []string          // after the retries, sorted
 	Flaky    []string          // passed when run again, sorted
+	Fails    map[string]int    // flaky test -> how often it failed before
 	Output   map[string]string // failed test -> what it printed, its end only
 	Ran      map[string]bool   // tests that passed or failed; skipped ones are not among them
 }
 
+// Options say how tests are run.
+type Options struct {
+	// Integration: they need an etcd and are run package by package, never from
+	// the test cache.
+	Integration bool
+}
+
 // Run tests the packages of variant.
-func Run(b *base.Base, variant base.Variant, packages []string, logDir string) (*Outcome, error) {
+func Run(b *base.Base, variant base.Variant, packages []string, logDir string, opts Options) (*Outcome, error) {
 	modfile, err := builder.Source(b, variant)
 	if err != nil {
 		return nil, err
 	}
 	r := &runner{b: b, variant: variant, modfile: modfile}
+	log := "upstream-tests-"
+	if opts.Integration {
+		url, stop, err := startEtcd()
+		if err != nil {
+			return nil, err
+		}
+		defer stop()
+		r.env, r.args, log = []string{etcdURLVariable + "=" + url}, []string{"-p=1", "-count=1"}, "integration-"
+	}
 	s := progress.Start("upstream's tests, %s %s, %d packages", b.Name, variant, len(packages))
 	o, err := outcome(packages, func(packages, tests []string) (*results, error) {
 		if len(tests) > 0 {
@@ -63,7 +80,7 @@ func Run(b *base.Base, variant base.Variant, packages []string, logDir string) (
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return nil, err
 	}
-	return o, os.WriteFile(filepath.Join(logDir, "upstream-tests-"+variant.Dir()+".log"), o.log(), 0o644)
+	return o, os.WriteFile(filepath.Join(logDir, log+variant.Dir()+".log"), o.log(), 0o644)
 }
 
 // outcome runs all packages once and what failed again, package by package: the
@@ -74,9 +91,8 @@ func outcome(packages []string, run func(packages, tests []string) (*results, er
 	if err != nil {
 		return nil, err
 	}
-	o := &Outcome{Packages: len(packages), Output: map[string]string{}, Ran: map[string]bool{}}
-	flaky := map[string]bool{}
-	for range retries {
+	o := &Outcome{Packages: len(packages), Output: map[string]string{}, Ran: map[string]bool{}, Fails: map[string]int{}}
+	for round := range retries {
 		failed := map[string][]string{} // package -> tests
 		for name, how := range res.result {
 			if how == "fail" {
@@ -91,7 +107,7 @@ func outcome(packages []string, run func(packages, tests []string) (*results, er
 				return nil, err
 			}
 			for _, name := range res.merge(again, pkg) {
-				flaky[name] = true
+				o.Fails[name] = round + 1
 			}
 		}
 	}
@@ -100,7 +116,7 @@ func outcome(packages []string, run func(packages, tests []string) (*results, er
 		case how == "fail":
 			o.Failed = append(o.Failed, name)
 			o.Output[name] = res.output[name]
-		case how == "pass" && flaky[name]:
+		case how == "pass" && o.Fails[name] > 0:
 			o.Flaky = append(o.Flaky, name)
 		}
 		if !strings.HasSuffix(name, " "+pkgFailure) && how != "skip" {
@@ -121,7 +137,7 @@ func (o *Outcome) log() []byte {
 		fmt.Fprintf(&b, "=== %s\n%s\n", f, o.Output[f])
 	}
 	for _, f := range o.Flaky {
-		fmt.Fprintf(&b, "=== flaky: %s\n", f)
+		fmt.Fprintf(&b, "=== flaky: %s, failed %d of %d times\n", f, o.Fails[f], o.Fails[f]+1)
 	}
 	return b.Bytes()
 }
@@ -130,6 +146,8 @@ type runner struct {
 	b       *base.Base
 	variant base.Variant
 	modfile string
+	env     []string
+	args    []string // of go test
 }
 
 // results are what go test said, by "package Test".
@@ -168,7 +186,7 @@ func (r *results) merge(again *results, pkg string) (passed []string) {
 func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, error) {
 	args := []string{"test", "-json", "-vet=off", "-trimpath", "-buildvcs=false", "-timeout=15m"}
 	args = append(args, builder.ModFlags(r.b, r.modfile)...)
-	args = append(args, builder.LangFlags(r.b)...)
+	args = append(append(args, builder.LangFlags(r.b)...), r.args...)
 	if len(tests) > 0 {
 		args = append(args, "-count=1")
 		if !slices.Contains(tests, pkgFailure) {
@@ -182,7 +200,7 @@ func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, e
 		return nil, err
 	}
 	defer end()
-	cmd.Env = env
+	cmd.Env = append(env, r.env...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

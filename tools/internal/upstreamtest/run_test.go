@@ -254,7 +254,7 @@ func TestFlaky(t *testing.T) {
 func TestBroken(t *testing.T) { t.Fatal("always") }
 `)
 	logs := filepath.Join(r.Root, "_output/logs")
-	ours, err := Run(b, base.Ours, []string{"example.com/up/pkg/greet", "example.com/up/pkg/plain"}, logs)
+	ours, err := Run(b, base.Ours, []string{"example.com/up/pkg/greet", "example.com/up/pkg/plain"}, logs, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,14 +265,14 @@ func TestBroken(t *testing.T) { t.Fatal("always") }
 	if log := r.Read(t, "_output/logs/upstream-tests-ours.log"); !strings.Contains(log, "always") || !strings.Contains(log, "flaky: "+pkg+"TestFlaky") {
 		t.Error(log)
 	}
-	stock, err := Run(b, base.Stock, []string{"example.com/up/pkg/greet"}, logs)
+	stock, err := Run(b, base.Stock, []string{"example.com/up/pkg/greet"}, logs, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if bad := Compare(stock, ours, nil); len(bad) != 1 || !strings.Contains(bad[0], "TestBroken fails in the patched tree") {
 		t.Errorf("%q", bad)
 	}
-	none, err := Run(b, base.Ours, []string{"example.com/up/pkg/none"}, logs)
+	none, err := Run(b, base.Ours, []string{"example.com/up/pkg/none"}, logs, Options{})
 	if err != nil || !slices.Equal(none.Failed, []string{"example.com/up/pkg/none (package)"}) {
 		t.Errorf("a package that does not exist: %+v, %v", none, err)
 	}
@@ -354,7 +354,7 @@ func TestTouched(t *testing.T) {
 	r.Write(t, "pkg/ours/testdata/x.go", "package x\n")
 	r.Write(t, "pkg/notes/README.md", "text\n")
 	for _, v := range b.VariantNames() {
-		if _, err := Run(b, v, []string{"example.com/up/pkg/plain"}, t.TempDir()); err != nil {
+		if _, err := Run(b, v, []string{"example.com/up/pkg/plain"}, t.TempDir(), Options{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,132 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package conformance is the checks conformance and conformance-swap: upstream's own
+// conformance specs on a cluster whose controller manager and kubelets are the ones
+// under test.
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"holdfast/tools/labkit"
+)
+
+const (
+	base     = "v1.9.11"
+	allSpecs = `\[Conformance\]`
+	serial   = `\[Serial\]`
+)
+
+func init() {
+	needs := []labkit.Binary{
+		labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-scheduler"), labkit.StockBinary(base, "kube-proxy"),
+		labkit.StockBinary(base, "kubectl"), labkit.StockBinary(base, "ginkgo"), labkit.StockBinary(base, "e2e.test"),
+		labkit.BinaryUnderTest(base, "kube-controller-manager"), labkit.BinaryUnderTest(base, "kubelet"),
+	}
+	for _, p := range programs {
+		needs = append(needs, labkit.StockBinary(base, p.binary))
+	}
+	bound := func(p labkit.Profile) time.Duration { return labkit.Pick(p, 20*time.Minute, 150*time.Minute) }
+	oracle := []string{"each spec that the suite plans has run and has passed, at the latest when run again alone; one that skips itself has its reason in specs.json; " +
+		"all specs together are the ones that specs.json counts"}
+	labkit.Register(labkit.Lab{
+		Name: "conformance", Folder: "checks/conformance",
+		Summary: "upstream's own conformance specs pass on two nodes (PROFILE=short: those next to what we patch)",
+		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, false) },
+		Oracle:  labkit.Oracle{Text: oracle, Judge: judge},
+		Needs:   needs, Packages: packages, Timeout: bound, LongOnly: true,
+	})
+	labkit.Register(labkit.Lab{
+		Name: "conformance-swap", Folder: "checks/conformance",
+		Summary: "the same while controller manager and kubelets are swapped: stock, ours, stock",
+		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, true) },
+		Oracle: labkit.Oracle{Text: append(oracle, "controller manager and both kubelets went from stock to ours and back while specs ran"),
+			Judge: judgeSwap},
+		Needs: append([]labkit.Binary{labkit.StockBinary(base, "kube-controller-manager"), labkit.StockBinary(base, "kubelet")}, needs...),
+		// Ours is the binary in the middle.
+		Variants: []labkit.Variant{labkit.Ours},
+		Packages: packages, Timeout: bound, LongOnly: true,
+	})
+}
+
+// parallel is how many specs run side by side.
+const parallel = 4
+
+// again is how many failed specs are run again, alone; more are not overload.
+const again = 10
+
+// passes are the names of the passes in which each spec runs once.
+func passes(p labkit.Profile) []string {
+	return labkit.Pick(p, []string{"parallel"}, []string{"parallel", "serial"})
+}
+
+// planned is what the suite says it would run, by a dry run. A name may come twice.
+type planned struct{ Specs []string }
+
+// Results of a spec.
+const (
+	passed  = "passed"
+	failed  = "failed"
+	skipped = "skipped"
+)
+
+type spec struct {
+	Name, Result string
+	Seconds      float64
+	Failure      string `json:",omitempty"` // its first lines
+}
+
+// ran is one call of ginkgo.
+type ran struct {
+	Pass    string // one of passes, or again
+	Exit    string // "" for status 0
+	Seconds float64
+	Specs   []spec
+}
+
+const passAgain = "again"
+
+// swapped is the whole control plane and node side now being another build.
+type swapped struct {
+	To string
+	// Begun and Of are the specs that had begun then, and all of the pass.
+	Begun, Of int
+	// During: the pass had not ended when the last kubelet was there.
+	During bool
+}
+
+// alive says that all components ran in the end.
+type alive struct{ Nodes int }
+
+func steps(e *labkit.Env, swap bool) []labkit.Step {
+	s := &lab{e: e, swap: swap}
+	which := labkit.Pick(e.Profile, "those next to what we patch (specs.json)", "all")
+	first := labkit.Step{Text: fmt.Sprintf("run them, %d at a time", parallel), Do: s.parallel}
+	if swap {
+		first.Text += "; after a third of them the controller manager and the kubelets become ours, after two thirds stock again"
+	}
+	all := []labkit.Step{
+		{Text: "make the images that the specs run, of upstream's test programs and Debian's, and serve them by a registry", Do: s.registry},
+		{Text: "start etcd, kube-apiserver, kube-scheduler, the controller manager and two nodes with the kubelet", Do: s.start},
+		{Text: "start kube-proxy on each node, and DNS", Do: s.network},
+		{Text: "ask the suite for its conformance specs: " + which, Do: s.plan},
+		first,
+	}
+	if len(passes(e.Profile)) > 1 {
+		all = append(all, labkit.Step{Text: "run the serial ones", Do: s.serial})
+	}
+	return append(all,
+		labkit.Step{Text: fmt.Sprintf("run what failed again, alone, if it is %d at most", again), Do: s.again},
+		labkit.Step{Text: "look whether all components run", Always: true, Do: s.alive})
+}
+
+func (s *lab) alive(ctx context.Context) error {
+	if err := s.allAlive(ctx); err != nil {
+		return err
+	}
+	s.e.Record(alive{len(s.c.Nodes)})
+	return nil
+}

@@ -1,0 +1,246 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"crypto/sha256"
+	_ "embed" // the table
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"holdfast/tools/internal/strictjson"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+)
+
+//go:embed specs.json
+var tableJSON []byte
+
+// specTable is specs.json: what is run, and what is not.
+type specTable struct {
+	// Conformance says which specs the suite has in all.
+	Conformance struct {
+		Specs int `json:"specs"`
+		// SHA256 is over the sorted names, a line each.
+		SHA256 string `json:"sha256"`
+	} `json:"conformance"`
+	// Short are the specs of the short profile.
+	Short []struct {
+		Focus string   `json:"focus"` // regular expression
+		Specs int      `json:"specs"` // that it matches
+		Shows []string `json:"shows"` // slugs of ours that they pass through
+	} `json:"short"`
+	// LeftOut are specs that skip themselves.
+	LeftOut []struct {
+		Spec   string `json:"spec"`
+		Reason string `json:"reason"`
+	} `json:"leftOut"`
+}
+
+var table = mustTable()
+
+func mustTable() *specTable {
+	t := &specTable{}
+	if err := strictjson.Decode(tableJSON, t); err != nil {
+		panic("conformance: specs.json: " + err.Error())
+	}
+	return t
+}
+
+// focus is the regular expression of the short profile.
+func (t *specTable) focus() string {
+	var all []string
+	for _, s := range t.Short {
+		all = append(all, s.Focus)
+	}
+	return "(" + strings.Join(all, "|") + ").*" + allSpecs
+}
+
+func (t *specTable) reason(name string) string {
+	for _, l := range t.LeftOut {
+		if l.Spec == name {
+			return l.Reason
+		}
+	}
+	return ""
+}
+
+// want are the number of specs of a profile and, if all are run, their sum.
+func (t *specTable) want(p labkit.Profile) (specs int, sum string) {
+	if p == labkit.Long {
+		return t.Conformance.Specs, t.Conformance.SHA256
+	}
+	for _, s := range t.Short {
+		specs += s.Specs
+	}
+	return specs, ""
+}
+
+func sumOf(names []string) string {
+	h := sha256.New()
+	for _, n := range names {
+		fmt.Fprintln(h, n)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// tally is what became of the specs of one name.
+type tally struct{ planned, passed, failed, again, failedAgain, skipped int }
+
+func judge(h *history.History) labkit.Result {
+	res, _ := verdict(h)
+	return res
+}
+
+// verdict also says whether everything was there to give it.
+func verdict(h *history.History) (labkit.Result, bool) {
+	profile := labkit.Profile(h.Profile)
+	plan := history.One[planned](h)
+	history.One[alive](h)
+	runs := map[string]ran{}
+	for _, r := range history.Of[ran](h) {
+		if _, twice := runs[r.Pass]; twice {
+			return labkit.InconclusiveBecause("the pass %s is recorded twice", r.Pass), false
+		}
+		runs[r.Pass] = r
+	}
+	tallies := map[string]*tally{}
+	at := func(name string) *tally {
+		if tallies[name] == nil {
+			tallies[name] = &tally{}
+		}
+		return tallies[name]
+	}
+	for _, n := range plan.Specs {
+		at(n).planned++
+	}
+	res := labkit.Result{Verdict: labkit.Passed}
+	for _, pass := range passes(profile) {
+		r, ok := runs[pass]
+		n := count(r.Specs)
+		switch {
+		case !ok:
+			return labkit.InconclusiveBecause("the pass %s is not recorded", pass), false
+		case n[passed]+n[failed] == 0:
+			return labkit.InconclusiveBecause("the pass %s ran nothing (%s)", pass, r.Exit), false
+		case r.Exit != "" && n[failed] == 0:
+			return labkit.InconclusiveBecause("the pass %s ended with %s, and no spec of it has failed", pass, r.Exit), false
+		}
+		res.Measure(pass+" pass", r.Seconds, "s")
+		for _, x := range r.Specs {
+			switch t := at(x.Name); x.Result {
+			case passed:
+				t.passed++
+			case failed:
+				t.failed++
+			case skipped:
+				t.skipped++
+			}
+		}
+	}
+	for _, x := range runs[passAgain].Specs {
+		switch t := at(x.Name); x.Result {
+		case passed:
+			t.again++
+		case failed:
+			t.failedAgain++
+		}
+	}
+	bad := planFaults(profile, plan.Specs)
+	ok, left := 0, 0
+	for _, name := range sortedNames(tallies) {
+		t := tallies[name]
+		fault, flaky := t.fault(name)
+		if fault != "" {
+			bad = append(bad, fault)
+			continue
+		}
+		if flaky {
+			res.Facts = append(res.Facts, "passed only when run again alone: "+name)
+		}
+		if t.passed+t.failed == 0 {
+			left += t.planned
+			continue
+		}
+		ok += t.planned
+	}
+	flaky := len(res.Facts)
+	res.Measure("specs passed", float64(ok), "")
+	res.Measure("specs left out", float64(left), "")
+	res.Measure("passed only when run again alone", float64(flaky), "")
+	res.Why = fmt.Sprintf("%d of %d conformance specs passed, %d of them only when run again alone; %d left out (specs.json)", ok, len(plan.Specs), flaky, left)
+	if len(bad) > 0 {
+		res.Verdict = labkit.Failed
+		res.Why += "; " + strings.Join(bad, "\n")
+	}
+	return res, true
+}
+
+// planFaults compares the plan with specs.json.
+func planFaults(p labkit.Profile, specs []string) []string {
+	n, sum := table.want(p)
+	switch {
+	case len(specs) != n:
+		return []string{fmt.Sprintf("the suite plans %d specs, specs.json has %d", len(specs), n)}
+	case sum != "" && sumOf(specs) != sum:
+		return []string{fmt.Sprintf("the suite plans other specs than specs.json has: their sum is %s", sumOf(specs))}
+	}
+	return nil
+}
+
+// fault says what is wrong with the specs of a name; flaky that they passed only
+// when run again.
+func (t *tally) fault(name string) (fault string, flaky bool) {
+	reason := table.reason(name)
+	switch n := t.passed + t.failed; {
+	case t.planned == 0:
+		return name + ": ran, and the suite had not planned it", false
+	case n == 0 && t.skipped == 0:
+		return name + ": planned, and it did not run", false
+	case n == 0 && reason == "":
+		return name + ": skipped itself, and specs.json has no reason", false
+	case n == 0:
+		return "", false
+	case reason != "":
+		return name + ": ran, and specs.json says that it is left out", false
+	case n != t.planned:
+		return fmt.Sprintf("%s: planned %d times, ran %d times", name, t.planned, n), false
+	case t.failed == 0:
+		return "", false
+	case t.again >= t.failed && t.failedAgain == 0:
+		return "", true
+	case t.again+t.failedAgain == 0:
+		return name + ": failed", false
+	}
+	return name + ": failed, also when run again alone", false
+}
+
+func sortedNames(m map[string]*tally) []string {
+	var out []string
+	for n := range m {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func judgeSwap(h *history.History) labkit.Result {
+	var way []string
+	for _, o := range history.Of[swapped](h) {
+		if o.Begun == 0 || o.Begun >= o.Of || !o.During {
+			return labkit.InconclusiveBecause("the swap to %s was not in the middle of the pass: %d of %d specs had begun, the pass ran on: %t", o.To, o.Begun, o.Of, o.During)
+		}
+		way = append(way, o.To)
+	}
+	if !slices.Equal(way, []string{"ours", "stock"}) {
+		return labkit.InconclusiveBecause("the swaps were %q", way)
+	}
+	res, whole := verdict(h)
+	if whole {
+		res.Why += "; controller manager and kubelets became ours and stock again while specs ran"
+	}
+	return res
+}

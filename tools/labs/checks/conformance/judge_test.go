@@ -1,0 +1,139 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package conformance
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
+)
+
+// names are so many specs as the short profile has.
+func names() []string {
+	n, _ := table.want(labkit.Short)
+	var out []string
+	for i := range n {
+		out = append(out, fmt.Sprintf("spec %02d [Conformance]", i))
+	}
+	return out
+}
+
+func specs(result string, names ...string) []spec {
+	var out []spec
+	for _, n := range names {
+		out = append(out, spec{Name: n, Result: result, Seconds: 1})
+	}
+	return out
+}
+
+// run is a short history whose spec 3 failed, with what came of it then.
+func run(parallel []spec, more ...any) []any {
+	return append([]any{planned{names()}, ran{Pass: "parallel", Seconds: 9, Specs: parallel}}, append(more, alive{2})...)
+}
+
+func oneFailed() []spec {
+	s := specs(passed, names()...)
+	s[3].Result = failed
+	return s
+}
+
+func TestJudge(t *testing.T) {
+	l := judgetest.Lab(t, "conformance")
+	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
+	good := specs(passed, names()...)
+	three := names()[3]
+	judgetest.Cut(t, l, history.Make(begin, run(good)...))
+	flaky := run(oneFailed(), ran{Pass: passAgain, Specs: specs(passed, three)})
+	flaky[1] = ran{Pass: "parallel", Exit: "exit status 1", Specs: oneFailed()}
+	judgetest.Cut(t, l, history.Make(begin, flaky...))
+	if res := judgetest.Judge(t, l, history.Make(begin, flaky...), labkit.Passed); !slices.ContainsFunc(res.Facts, func(f string) bool { return strings.Contains(f, three) }) {
+		t.Errorf("the facts %q do not name %s", res.Facts, three)
+	}
+	for what, all := range map[string][]any{
+		"failed":             run(oneFailed()),
+		"failed again":       run(oneFailed(), ran{Pass: passAgain, Specs: specs(failed, three)}),
+		"another ran again":  run(oneFailed(), ran{Pass: passAgain, Specs: specs(passed, names()[4])}),
+		"one is not there":   run(good[1:]),
+		"skipped itself":     run(append(specs(skipped, names()[0]), good[1:]...)),
+		"ran twice":          run(append(specs(passed, names()[0]), good...)),
+		"not planned":        run(append(specs(passed, "other"), good...)),
+		"another number":     {planned{names()[1:]}, ran{Pass: "parallel", Specs: good[1:]}, alive{2}},
+		"one planned anew":   {planned{append(names(), "new")}, ran{Pass: "parallel", Specs: append(specs(passed, "new"), good...)}, alive{2}},
+		"failed, then twice": run(oneFailed(), ran{Pass: passAgain, Specs: append(specs(passed, three), specs(failed, three)...)}),
+	} {
+		if res := l.Judge(history.Make(begin, all...)); res.Verdict != labkit.Failed {
+			t.Errorf("%s: %s because %s", what, res.Verdict, res.Why)
+		}
+	}
+	for what, all := range map[string][]any{
+		"no component is looked at": run(good)[:2],
+		"nothing ran":               run(nil),
+		"the suite broke":           {planned{names()}, ran{Pass: "parallel", Exit: "exit status 2", Specs: good}, alive{2}},
+		"a pass twice":              run(good, ran{Pass: "parallel", Specs: good}),
+	} {
+		if res := l.Judge(history.Make(begin, all...)); res.Verdict != labkit.Inconclusive {
+			t.Errorf("%s: %s because %s", what, res.Verdict, res.Why)
+		}
+	}
+	// The long profile has other specs, and all of them.
+	begin.Profile = "long"
+	long := []any{planned{names()}, ran{Pass: "parallel", Specs: good[1:]}, ran{Pass: "serial", Specs: good[:1]}, alive{2}}
+	judgetest.Judge(t, l, history.Make(begin, long...), labkit.Failed)
+	judgetest.Judge(t, l, history.Make(begin, run(good)...), labkit.Inconclusive)
+}
+
+func TestJudgeSwap(t *testing.T) {
+	l := judgetest.Lab(t, "conformance-swap")
+	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
+	there, back := swapped{"ours", 5, 19, true}, swapped{"stock", 12, 19, true}
+	good := specs(passed, names()...)
+	judgetest.Cut(t, l, history.Make(begin, run(good, there, back)...))
+	judgetest.Judge(t, l, history.Make(begin, run(oneFailed(), there, back)...), labkit.Failed)
+	for _, all := range [][]any{
+		run(good), run(good, there), run(good, back, there),
+		run(good, swapped{"ours", 0, 19, true}, back), run(good, there, swapped{"stock", 19, 19, true}), run(good, there, swapped{"stock", 12, 19, false}),
+	} {
+		judgetest.Judge(t, l, history.Make(begin, all...), labkit.Inconclusive)
+	}
+}
+
+// TestTable: what specs.json says can be read and used.
+func TestTable(t *testing.T) {
+	if _, err := regexp.Compile(table.focus()); err != nil {
+		t.Error(err)
+	}
+	for _, s := range table.Short {
+		if s.Specs == 0 || len(s.Shows) == 0 {
+			t.Errorf("specs.json: %q: \"specs\" or \"shows\" is empty", s.Focus)
+		}
+	}
+	for _, l := range table.LeftOut {
+		if l.Reason == "" {
+			t.Errorf("specs.json: %q is left out without a reason", l.Spec)
+		}
+	}
+	if len(table.Conformance.SHA256) != 64 {
+		t.Errorf("specs.json: the sum of the specs is %q", table.Conformance.SHA256)
+	}
+}
+
+func TestReadReport(t *testing.T) {
+	got, err := readReport([]byte(`<?xml version="1.0"?><testsuite tests="3" failures="1" time="9">
+<testcase name="a" classname="s" time="1.5"></testcase>
+<testcase name="b" classname="s" time="2"><failure type="Failure">it &lt;broke&gt;</failure><system-out>x</system-out></testcase>
+<testcase name="c" classname="s" time="0"><skipped></skipped></testcase></testsuite>`))
+	want := []spec{{"a", passed, 1.5, ""}, {"b", failed, 2, "it <broke>"}, {"c", skipped, 0, ""}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+	if _, err := readReport([]byte("<testsuite><testcase")); err == nil {
+		t.Error("half a file was read")
+	}
+}
