@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -51,6 +52,11 @@ func init() {
 	})
 }
 
+var (
+	persistentVolumes = kube.GVR{Version: "v1", Resource: "persistentvolumes"}
+	claims            = kube.GVR{Version: "v1", Resource: "persistentvolumeclaims"}
+)
+
 type lab struct {
 	e *labkit.Env
 	r *rbdlab.Rig
@@ -78,11 +84,11 @@ type calls struct {
 }
 
 func (l *lab) calls(ctx context.Context) error {
-	out, err := labkit.Output(ctx, l.e.UnderTest(rbdlab.Base, "rbdcalls").Path)
+	out, err := exec.CommandContext(ctx, l.e.UnderTest(rbdlab.Base, "rbdcalls").Path).Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("rbdcalls: %w", err)
 	}
-	for line := range strings.Lines(out) {
+	for line := range strings.Lines(string(out)) {
 		var c calls
 		if err := json.Unmarshal([]byte(line), &c); err != nil {
 			return fmt.Errorf("rbdcalls: %w: %s", err, line)
@@ -173,7 +179,7 @@ func (l *lab) sizes(ctx context.Context, when string, ok func(image) bool) error
 		for _, i := range all {
 			now.MiB = i.Size >> 20
 		}
-		pvs, err := l.r.Client.List(ctx, kube.PersistentVolumes, "", "")
+		pvs, err := l.r.Client.List(ctx, persistentVolumes, "", "")
 		if err != nil {
 			return false, err
 		}
@@ -198,14 +204,14 @@ func (l *lab) provision(ctx context.Context) error {
 	if err := l.sizes(ctx, provisioned, func(i image) bool { return i.MiB == smaller && i.Capacity != "" }); err != nil {
 		return err
 	}
-	_, err := l.r.Client.WaitFor(ctx, kube.PersistentVolumeClaims, rbdlab.NS, "claim", bound, "Bound", func(o *kube.Object) (bool, error) {
+	_, err := l.r.Client.WaitFor(ctx, claims, rbdlab.NS, "claim", bound, "Bound", func(o *kube.Object) (bool, error) {
 		return kube.String(o, "status", "phase") == "Bound", nil
 	})
 	return err
 }
 
 func (l *lab) expand(ctx context.Context) error {
-	if _, err := l.r.Client.PatchMerge(ctx, kube.PersistentVolumeClaims, rbdlab.NS, "claim", fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":"%dMi"}}}}`, larger)); err != nil {
+	if _, err := l.r.Client.PatchMerge(ctx, claims, rbdlab.NS, "claim", fmt.Sprintf(`{"spec":{"resources":{"requests":{"storage":"%dMi"}}}}`, larger)); err != nil {
 		return err
 	}
 	return l.sizes(ctx, expanded, func(i image) bool { return i.MiB == larger && i.Capacity == fmt.Sprintf("%dMi", larger) })
@@ -222,11 +228,11 @@ func (l *lab) malformed(ctx context.Context) error {
 		return err
 	}
 	l.e.Record(failed{true})
-	return l.r.Client.Delete(ctx, kube.PersistentVolumeClaims, rbdlab.NS, "bad")
+	return l.r.Client.Delete(ctx, claims, rbdlab.NS, "bad")
 }
 
 func (l *lab) remove(ctx context.Context) error {
-	if err := l.r.Client.Delete(ctx, kube.PersistentVolumeClaims, rbdlab.NS, "claim"); err != nil && !apierrors.IsNotFound(err) {
+	if err := l.r.Client.Delete(ctx, claims, rbdlab.NS, "claim"); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	return l.sizes(ctx, removed, func(i image) bool { return i.MiB == 0 && i.Capacity == "" })

@@ -48,6 +48,8 @@ type Config struct {
 	Nodes []NodeConfig
 	// ControllerManager is stock of Base by default. Its rbd is the computer's.
 	ControllerManager *kube.ControllerManagerConfig
+	// APIServerGates are feature gates of the API server.
+	APIServerGates map[string]bool
 }
 
 // NodeConfig is a node with its own host name.
@@ -116,7 +118,7 @@ func Start(ctx context.Context, e *labkit.Env, c Config) (*Rig, error) {
 		return nil, err
 	}
 	e.OnStop("loop devices", func(ctx context.Context) error { return freeLoops(ctx, e.Path("rbdshim", "*")) }) // after the nodes
-	cc := node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: e.Stock(Base, "kube-apiserver")}, ControllerManager: c.ControllerManager}
+	cc := node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: e.Stock(Base, "kube-apiserver").WithGates(c.APIServerGates)}, ControllerManager: c.ControllerManager}
 	if cc.ControllerManager == nil {
 		cc.ControllerManager = &kube.ControllerManagerConfig{Program: e.Stock(Base, "kube-controller-manager")}
 	}
