@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
@@ -173,21 +175,10 @@ func (l *lab) create(ctx context.Context, name string, port int) error {
 }
 
 func (l *lab) start(ctx context.Context, name string, port int) error {
-	_, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec:
-  nodeName: node1
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: web
-    image: %s
-    imagePullPolicy: IfNotPresent
-    ports: [{containerPort: 8080, hostPort: %d}]
-    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}
-`, name, node.WebImage("v1"), port))
-	if err != nil {
+	web := node.Web("web")
+	web.Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: int32(port)}}
+	web.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 1}
+	if err := l.c.Client.Make(ctx, ns, node.Pod(name, "node1", web)); err != nil {
 		return err
 	}
 	o, err := l.c.Client.WaitFor(ctx, kube.Pods, ns, name, 2*time.Minute, "is ready", func(o *kube.Object) (bool, error) {

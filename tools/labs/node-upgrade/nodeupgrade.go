@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
@@ -152,51 +154,33 @@ func (l *lab) start(ctx context.Context) error {
 	l.e.Step("create %d Services with %d pods each", services, perNode*len(nodeNames))
 	for s := range services {
 		name := fmt.Sprintf("svc%d", s+1)
-		if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Service
-metadata: {name: %s}
-spec: {selector: {app: %s}, ports: [{port: 80, targetPort: 8080}]}
-`, name, name)); err != nil {
+		if err := l.c.Client.Make(ctx, ns, kube.Service(name, name, 8080)); err != nil {
 			return err
 		}
 		for _, on := range nodeNames {
 			for i := range perNode {
 				// Half of them with what a kubelet of 1.7 does not know the fields of.
-				security := ""
+				web := node.Web("web")
+				web.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 3}
 				if i%2 == 1 {
-					security = "\n    securityContext: {runAsUser: 1000}\n    volumeMounts: [{name: data, mountPath: /data}]"
+					web.SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1000))}
+					web.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 				}
-				if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s-%s-%d, labels: {app: %s}}
-spec:
-  nodeName: %s
-  terminationGracePeriodSeconds: 5
-  volumes: [{name: data, emptyDir: {}}]
-  containers:
-  - name: web
-    image: %s
-    imagePullPolicy: IfNotPresent
-    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 3}%s
-`, name, on, i, name, on, node.WebImage("v1"), security)); err != nil {
+				p := node.Pod(fmt.Sprintf("%s-%s-%d", name, on, i), on, web)
+				p.Labels, p.Spec.TerminationGracePeriodSeconds = map[string]string{"app": name}, new(int64(5))
+				p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+				if err := l.c.Client.Make(ctx, ns, p); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	for _, on := range nodeNames {
-		if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s, labels: {app: control}}
-spec:
-  nodeName: %s
-  terminationGracePeriodSeconds: 2
-  containers:
-  - {name: main, image: %q, imagePullPolicy: IfNotPresent, ports: [{containerPort: 8080, hostPort: %d}]}
-`, control(on), on, node.WebImage("v1"), controlPort)); err != nil {
+		main := node.Web("main")
+		main.Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: controlPort}}
+		p := node.Pod(control(on), on, main)
+		p.Labels, p.Spec.TerminationGracePeriodSeconds = map[string]string{"app": "control"}, new(int64(2))
+		if err := l.c.Client.Make(ctx, ns, p); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
 	"holdfast/tools/labkit/node"
@@ -31,27 +33,17 @@ func (r *rig) start(ctx context.Context, n int, gatesOff bool) error {
 		r.next++
 		name := fmt.Sprintf("%s-%s-%d", r.node.Name, strings.Map(letters, r.cell.event), r.next)
 		p := &pod{gatesOff: gatesOff}
-		port, user := "", ""
+		web := node.Web("web")
+		web.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 1}
 		if r.next%2 == 1 {
 			p.hostPort = 18080 + r.next
-			port = fmt.Sprintf("\n    ports: [{containerPort: 8080, hostPort: %d}]", p.hostPort)
+			web.Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: int32(p.hostPort)}}
 		} else {
-			user = "\n    securityContext: {runAsUser: 1000}"
+			web.SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1000))}
 		}
-		if _, err := r.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec:
-  nodeName: %s
-  terminationGracePeriodSeconds: 1
-  tolerations: [{operator: Exists}]
-  containers:
-  - name: web
-    image: %s
-    imagePullPolicy: IfNotPresent
-    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1}%s%s
-`, name, r.node.Name, node.WebImage("v1"), port, user)); err != nil {
+		o := node.Pod(name, r.node.Name, web)
+		o.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		if err := r.c.Client.Make(ctx, ns, o); err != nil {
 			return err
 		}
 		r.pods[name] = p

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/metrics"
@@ -185,12 +187,9 @@ func (l *lab) startControllerManager(ctx context.Context, name string, program k
 func (l *lab) addPods(ctx context.Context, n int) error {
 	for i := range n {
 		name := fmt.Sprintf("web-%d", i)
-		if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s, labels: {app: web}}
-spec: {nodeName: node1, containers: [{name: web, image: none, ports: [{containerPort: 8080}]}]}
-`, name)); err != nil {
+		p := node.Pod(name, "node1", corev1.Container{Name: "web", Image: "none", Ports: []corev1.ContainerPort{{ContainerPort: 8080}}})
+		p.Labels = map[string]string{"app": "web"}
+		if err := l.c.Client.Make(ctx, ns, p); err != nil {
 			return err
 		}
 		status := fmt.Sprintf(`{"status":{"phase":"Running","podIP":"10.91.1.%d","conditions":[{"type":"Ready","status":"True"}]}}`, i+1)
@@ -202,13 +201,7 @@ spec: {nodeName: node1, containers: [{name: web, image: none, ports: [{container
 }
 
 func (l *lab) createService(ctx context.Context, name string) error {
-	_, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Service
-metadata: {name: %s}
-spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
-`, name))
-	return err
+	return l.c.Client.Make(ctx, ns, kube.Service(name, "web", 8080))
 }
 
 // ready says whether the recorder has Endpoints of that name with all addresses.

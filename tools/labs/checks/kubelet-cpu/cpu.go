@@ -12,6 +12,9 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
@@ -100,21 +103,11 @@ func (l *lab) start(ctx context.Context) error {
 func (l *lab) create(ctx context.Context) error {
 	pods := cpuPods(l.e.Profile)
 	for i := range pods {
-		if _, err := l.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: web-%03d}
-spec:
-  nodeName: node1
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: web
-    image: %s
-    imagePullPolicy: IfNotPresent
-    env: [{name: A, value: b}, {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-    resources: {requests: {cpu: 1m}}
-    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 10}
-`, i, node.WebImage("v1"))); err != nil {
+		web := node.Web("web")
+		web.Env = []corev1.EnvVar{{Name: "A", Value: "b"}, {Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}}
+		web.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1m")}
+		web.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 10}
+		if err := l.c.Client.Make(ctx, ns, node.Pod(fmt.Sprintf("web-%03d", i), "node1", web)); err != nil {
 			return err
 		}
 	}

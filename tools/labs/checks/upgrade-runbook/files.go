@@ -14,6 +14,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
@@ -48,20 +50,11 @@ func (r *runbook) startFiles(ctx context.Context) error {
 	if err := os.WriteFile(r.preciousFile(), []byte(precious), 0o644); err != nil {
 		return err
 	}
-	if _, err := r.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec:
-  nodeName: node1
-  terminationGracePeriodSeconds: 1
-  volumes: [{name: data, hostPath: {path: %s}}]
-  containers:
-  - name: web
-    image: %s
-    imagePullPolicy: IfNotPresent
-    volumeMounts: [{name: data, subPath: app, mountPath: /data}]
-`, filesPod, filepath.Join(r.dir, "host"), node.WebImage("v1"))); err != nil {
+	web := node.Web("web")
+	web.VolumeMounts = []corev1.VolumeMount{{Name: "data", SubPath: "app", MountPath: "/data"}}
+	p := node.Pod(filesPod, "node1", web)
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: filepath.Join(r.dir, "host")}}}}
+	if err := r.c.Client.Make(ctx, ns, p); err != nil {
 		return err
 	}
 	if _, err := r.c.Client.WaitFor(ctx, kube.Pods, ns, filesPod, time.Minute, "runs", func(o *kube.Object) (bool, error) {

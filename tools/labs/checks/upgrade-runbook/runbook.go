@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
@@ -237,18 +239,11 @@ func (r *runbook) on(c *node.Cluster) {
 // pods makes three pods with probes and waits until they are ready.
 func (r *runbook) pods(ctx context.Context) error {
 	for i := range 3 {
-		if _, err := r.c.Client.CreateYAML(ctx, ns, fmt.Sprintf(`
-apiVersion: v1
-kind: Pod
-metadata: {name: web-%d}
-spec:
-  nodeName: node1
-  containers:
-  - name: web
-    image: %s
-    imagePullPolicy: IfNotPresent
-    readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 2}
-`, i, node.WebImage("v1"))); err != nil {
+		web := node.Web("web")
+		web.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 2}
+		p := node.Pod(fmt.Sprintf("web-%d", i), "node1", web)
+		p.Spec.TerminationGracePeriodSeconds = nil // as most pods
+		if err := r.c.Client.Make(ctx, ns, p); err != nil {
 			return err
 		}
 	}
