@@ -11,6 +11,7 @@ ignore (
 	./pkg/kubelet
 	./pkg/probe
 	./pkg/util/mount
+	./pkg/version
 	./pkg/volume
 	./staging
 )

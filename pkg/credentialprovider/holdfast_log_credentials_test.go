@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/golang/glog"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // TestBadConfigIsNotLogged: a docker config file that cannot be read is named by its size
@@ -20,6 +21,14 @@ func TestBadConfigIsNotLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	const secret = "dXNlcjpwYXNzd29yZA=="
+	count := func() float64 {
+		var m dto.Metric
+		if err := configsWithheld.Write(&m); err != nil {
+			t.Fatal(err)
+		}
+		return m.GetCounter().GetValue()
+	}
+	before := count()
 	stderr := os.Stderr
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -28,6 +37,9 @@ func TestBadConfigIsNotLogged(t *testing.T) {
 	os.Stderr = write
 	_, errFile := readDockerConfigFileFromBytes([]byte(`{"registry.test": {"auth": "` + secret + `",}}`))
 	_, errJSON := readDockerConfigJsonFileFromBytes([]byte(`{"auths": {"registry.test": {"auth": "` + secret + `",}}}`))
+	if _, err := readDockerConfigFileFromBytes([]byte(`{}`)); err != nil {
+		t.Error(err)
+	}
 	glog.Flush()
 	os.Stderr = stderr
 	write.Close()
@@ -37,6 +49,9 @@ func TestBadConfigIsNotLogged(t *testing.T) {
 	}
 	if errFile == nil || errJSON == nil {
 		t.Fatalf("no error: %v, %v", errFile, errJSON)
+	}
+	if n := count() - before; n != 2 {
+		t.Errorf("counted %v, want 2", n)
 	}
 	all := append(b, []byte(errFile.Error()+errJSON.Error())...)
 	if bytes.Contains(all, []byte(secret)) {

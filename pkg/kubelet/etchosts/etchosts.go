@@ -28,6 +28,10 @@ var (
 		Name: "holdfast_etc_hosts_eviction_large_total",
 		Help: "Pods whose /etc/hosts was larger than 1 MiB and was counted as their ephemeral storage.",
 	})
+	removed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "holdfast_etc_hosts_eviction_removed_total",
+		Help: "Files /etc/hosts larger than 1 MiB that were removed as their pod was evicted.",
+	})
 	wouldCount = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "holdfast_etc_hosts_eviction_would_count_total",
 		Help: "Pods whose /etc/hosts was larger than 1 MiB and would have been counted if the feature gate CountEtcHosts were on.",
@@ -35,7 +39,7 @@ var (
 )
 
 func init() {
-	prometheus.MustRegister(largeFiles, wouldCount)
+	prometheus.MustRegister(largeFiles, wouldCount, removed)
 }
 
 var state struct {
@@ -53,20 +57,16 @@ func SetPodDir(podDir func(types.UID) string) {
 
 // Usage is the disk that the pod's /etc/hosts takes, in bytes, and its inodes: 0 and 0 if
 // there is none, and with the feature gate CountEtcHosts off.
-func Usage(uid types.UID) (bytes, inodes uint64) {
+func Usage(uid types.UID) (disk, inodes uint64) {
 	state.Lock()
 	podDir := state.podDir
 	state.Unlock()
 	if podDir == nil {
 		return 0, 0
 	}
-	info, err := os.Lstat(filepath.Join(podDir(uid), "etc-hosts"))
-	if err != nil || !info.Mode().IsRegular() {
+	bytes, there := taken(file(podDir, uid))
+	if !there {
 		return 0, 0
-	}
-	bytes = uint64(info.Size())
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		bytes = uint64(stat.Blocks) * 512 // a hole takes no disk
 	}
 	on := utilfeature.DefaultFeatureGate.Enabled(features.CountEtcHosts)
 	if bytes > large {
@@ -76,6 +76,46 @@ func Usage(uid types.UID) (bytes, inodes uint64) {
 		return 0, 0
 	}
 	return bytes, 1
+}
+
+// file is the /etc/hosts of a pod.
+func file(podDir func(types.UID) string, uid types.UID) string {
+	return filepath.Join(podDir(uid), "etc-hosts")
+}
+
+// taken is the disk that a file takes, in bytes, and whether it is there.
+func taken(file string) (bytes uint64, there bool) {
+	info, err := os.Lstat(file)
+	if err != nil || !info.Mode().IsRegular() {
+		return 0, false
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Blocks) * 512, true // a hole takes no disk
+	}
+	return uint64(info.Size()), true
+}
+
+// Evicted removes the /etc/hosts of a pod whose containers have ended for good, if it is
+// larger than 1 MiB: the pod's directory stays as long as the pod is in the API, and while
+// the disk is not free another pod is evicted. Nothing happens with the gate off.
+func Evicted(uid types.UID) {
+	state.Lock()
+	podDir := state.podDir
+	state.Unlock()
+	if podDir == nil || !utilfeature.DefaultFeatureGate.Enabled(features.CountEtcHosts) {
+		return
+	}
+	name := file(podDir, uid)
+	bytes, there := taken(name)
+	if !there || bytes <= large {
+		return
+	}
+	if err := os.Remove(name); err != nil {
+		glog.Errorf("The /etc/hosts of the evicted pod %s keeps %d bytes of the disk: %v", uid, bytes, err)
+		return
+	}
+	removed.Inc()
+	glog.Infof("The /etc/hosts of the evicted pod %s, %d bytes, was removed (feature gate %s)", uid, bytes, features.CountEtcHosts)
 }
 
 // remembered bounds how many pods are known as logged.

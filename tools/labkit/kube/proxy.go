@@ -49,6 +49,8 @@ type Proxy struct {
 	// held is open while the watches that hold matches are held back, nil if none is.
 	held chan struct{}
 	hold func(path string) bool
+	// instead is what answers in the server's place, nil if nothing does.
+	instead *instead
 	// watches are those that run.
 	watches map[int]runningWatch
 	next    int
@@ -231,6 +233,9 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (p *Proxy) serve(rp http.Handler, w http.ResponseWriter, r *http.Request) {
 	if !isWatch(r.URL) {
+		if p.answered(w, r) {
+			return
+		}
 		sw := &statusWriter{ResponseWriter: w}
 		defer func() { p.note(r, sw.status) }() // also when the connection breaks
 		rp.ServeHTTP(sw, r)

@@ -131,3 +131,21 @@ func TestProxy(t *testing.T) {
 		t.Errorf("%d lines in the log: %v\n%s", n, err, b)
 	}
 }
+
+// TestProxyAnswer: the proxy answers so many requests itself, and passes on the others.
+func TestProxyAnswer(t *testing.T) {
+	p, front := newProxy(t)
+	given := p.Answer(2, func(r *http.Request) bool { return r.URL.Path == "/pods" }, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "mine") })
+	for i, want := range []string{"/pods mine", "/nodes list", "/pods mine", "/pods list"} {
+		path, text, _ := strings.Cut(want, " ")
+		resp, err := http.Get(front + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := io.ReadAll(resp.Body); string(b) != text+"\n" {
+			t.Errorf("%d: %q, want %q", i, b, text)
+		}
+		resp.Body.Close()
+	}
+	eventually(t, "two answers", func() bool { return given() == 2 && p.Lists("/pods") == 1 && p.Lists("/nodes") == 1 })
+}

@@ -6,10 +6,17 @@ package transport
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 )
 
 // masked stands for a credential in the log.
 const masked = "<masked>"
+
+var credentialsMasked uint64
+
+// CredentialsMasked is how many values of headers were masked for the log since the program
+// began. This package must not know of metrics: pkg/version/prometheus has the counter.
+func CredentialsMasked() uint64 { return atomic.LoadUint64(&credentialsMasked) }
 
 // schemes are the words before a credential that are shown, as they say what is wrong
 // with a request. Another first word can be the credential itself.
@@ -25,7 +32,9 @@ func headersForLog(header http.Header) http.Header {
 		case "authorization", "proxy-authorization", "cookie":
 			hidden := make([]string, len(values))
 			for i, value := range values {
-				hidden[i] = maskCredential(value)
+				if hidden[i] = maskCredential(value); hidden[i] != value {
+					atomic.AddUint64(&credentialsMasked, 1)
+				}
 			}
 			shown[key] = hidden
 		default:

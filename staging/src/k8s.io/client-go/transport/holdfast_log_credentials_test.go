@@ -95,6 +95,7 @@ func TestDebuggingRoundTripperMasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.Stderr = write
+	before := CredentialsMasked()
 	next := &answer{}
 	for _, level := range []debugLevel{debugJustURL, debugURLTiming, debugCurlCommand, debugRequestHeaders, debugResponseStatus, debugResponseHeaders} {
 		newDebuggingRoundTripper(next, level).RoundTrip(req)
@@ -111,6 +112,9 @@ func TestDebuggingRoundTripperMasks(t *testing.T) {
 	}
 	if n := bytes.Count(b, []byte("Authorization: Bearer <masked>")); n != 2 { // curl and headers
 		t.Errorf("the masked header is %d times in the log:\n%s", n, b)
+	}
+	if n := CredentialsMasked() - before; n != 6 { // a request of each level
+		t.Errorf("counted %d times, want 6", n)
 	}
 	for _, word := range []string{"GET https://server/api", "application/json", "401 Unauthorized", "Bearer realm=lab"} {
 		if !bytes.Contains(b, []byte(word)) {

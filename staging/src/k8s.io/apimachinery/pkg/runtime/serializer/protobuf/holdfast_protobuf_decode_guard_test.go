@@ -69,8 +69,12 @@ func TestMalformedMessageIsAnError(t *testing.T) {
 			return err
 		},
 	} {
+		before := MalformedMessages()
 		if err := decode(); err == nil || !strings.Contains(err.Error(), "malformed protobuf message of") {
 			t.Errorf("%s: %v", name, err)
+		}
+		if n := MalformedMessages() - before; n != 1 {
+			t.Errorf("%s: counted %d times", name, n)
 		}
 	}
 }
@@ -82,7 +86,11 @@ func TestGoodMessageIsDecoded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before := MalformedMessages()
 	obj, _, err := s.Decode(wrapped(t, b), kind, nil)
+	if n := MalformedMessages() - before; n != 0 {
+		t.Errorf("counted %d times", n)
+	}
 	if status, ok := obj.(*v1.Status); err != nil || !ok || status.Message != "hello" || status.Code != 7 {
 		t.Errorf("%+v, %v", obj, err)
 	}

@@ -1,0 +1,246 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package securityuse
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Name:     "security-use-nsenter",
+		Folder:   "checks/security-use",
+		LongOnly: true,
+		Summary:  "subPaths of a kubelet that runs in a container and mounts through nsenter",
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.StockBinary(base, "kube-controller-manager"),
+			labkit.BinaryUnderTest(base, "kubelet"),
+		},
+		Steps: func(e *labkit.Env) []labkit.Step {
+			c := &containerized{e: e}
+			return []labkit.Step{
+				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node whose kubelet under test has a root of its own, --containerized, and the node's at /rootfs", Do: c.start},
+				{Text: "create a pod with subPaths that are a directory, a file, read-only, behind a symlink inside the volume, and of an emptyDir; wait until it is ready", Do: c.create},
+				{Text: "delete it, and look whether a mount of a subPath is left on the node", Do: c.remove},
+				{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return c.c.Alive(ctx) }},
+			}
+		},
+		Oracle: labkit.Oracle{
+			Text:  []string{"every container sees its file, each subPath was mounted through nsenter, none was exchanged, and no mount is left"},
+			Judge: judgeContainerized,
+		},
+	})
+}
+
+// containerized is a cluster whose kubelet believes that it runs in a container.
+type containerized struct {
+	e *labkit.Env
+	c *node.Cluster
+}
+
+// boundSubPaths is what there was when the pod was ready, or had not become so.
+type boundSubPaths struct {
+	Ready     bool
+	Events    []string // if it is not ready
+	Nsenter   int      // bind mounts of subPaths that the kubelet's log shows through nsenter
+	Plain     int      // of them without --no-canonicalize
+	Exchanged float64
+}
+
+// leftSubPaths are the mounts of subPaths that the node has when the pod is gone.
+type leftSubPaths struct{ Mounts []string }
+
+// subPathMounts are the containers of the pod and their mounts.
+var subPathMounts = map[string]string{
+	"dir":   "{name: data, mountPath: /m, subPath: dir}",
+	"ro":    "{name: data, mountPath: /m, subPath: dir, readOnly: true}",
+	"file":  "{name: data, mountPath: /m/file, subPath: dir/file}",
+	"link":  "{name: data, mountPath: /m/file, subPath: link/file}",
+	"empty": "{name: empty, mountPath: /m, subPath: made/by/kubelet}",
+}
+
+// inContainer becomes the kubelet in a root of its own: a folder into which the node's are
+// bound. mount(8) and the others run in the node's root, where nsenter leads. 1.9 calls
+// systemd-run for each of them; this node has no systemd, so what is in its place runs the
+// command.
+const inContainer = `#!/bin/bash
+set -euo pipefail
+root=%[1]s/root
+if ! mountpoint -q "$root"; then
+  mkdir -p "$root"
+  mount -t tmpfs container "$root"
+  mount --make-private "$root"
+  for d in /*; do
+    if [ -L "$d" ]; then
+      cp -P "$d" "$root$d"
+    elif [ -d "$d" ]; then
+      mkdir "$root$d"
+      mount --rbind "$d" "$root$d"
+    fi
+  done
+  mkdir -p "$root/rootfs/proc/1/ns" "$root/rootfs/bin"
+  ln -s /proc/self "$root/rootfs/proc/self"
+  ln -s /proc/self/mounts "$root/rootfs/proc/1/mounts"
+  ln -s /proc/self/mountinfo "$root/rootfs/proc/1/mountinfo"
+  ln -s /proc/self/ns/mnt "$root/rootfs/proc/1/ns/mnt"
+  for program in mount findmnt umount stat touch mkdir ls sh chmod systemd-run; do
+    test -x "/bin/$program"
+    touch "$root/rootfs/bin/$program"
+  done
+  printf '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n' >"%[1]s/systemd-run"
+  chmod 755 "%[1]s/systemd-run"
+  mount --bind "%[1]s/systemd-run" /bin/systemd-run
+fi
+exec chroot "$root" %[2]s "$@"
+`
+
+func (c *containerized) start(ctx context.Context) error {
+	var err error
+	if c.c, err = c.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: c.e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: c.e.Stock(base, "kube-controller-manager")},
+		Nodes:             []node.Config{{Name: "node1"}},
+	}); err != nil {
+		return err
+	}
+	p := c.e.UnderTest(base, "kubelet")
+	dir := c.e.Path("container")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	script := fmt.Sprintf(inContainer, dir, p.Path)
+	p.Path = filepath.Join(dir, "kubelet")
+	if err := os.WriteFile(p.Path, []byte(script), 0o755); err != nil {
+		return err
+	}
+	// The log shows each bind at 3 and each program at 5.
+	if err := c.c.Nodes[0].StartKubelet(ctx, p, "--containerized=true", "--v=5"); err != nil {
+		return err
+	}
+	if err := c.c.WaitNodeReady(ctx, "node1", time.Minute); err != nil {
+		return err
+	}
+	log, err := c.c.Nodes[0].Kubelet.LastRunLog()
+	if err == nil && !strings.Contains(log, "Running kubelet in containerized mode") {
+		err = fmt.Errorf("the kubelet does not say that it runs in containerized mode")
+	}
+	return err
+}
+
+func (c *containerized) create(ctx context.Context) error {
+	dir := c.e.Path("volume")
+	if err := os.MkdirAll(filepath.Join(dir, "dir"), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "dir", "file"), []byte("x"), 0o644); err != nil {
+		return err
+	}
+	if err := os.Symlink("dir", filepath.Join(dir, "link")); err != nil {
+		return err
+	}
+	spec := fmt.Sprintf("  volumes: [{name: data, hostPath: {path: %s}}, {name: empty, emptyDir: {}}]\n  containers:\n", dir)
+	for name, mount := range subPathMounts {
+		look := "    readinessProbe: {exec: {command: [/labpod, probe, /m/file]}, periodSeconds: 1}\n    command: [/labpod, sleep]\n"
+		if name == "empty" {
+			look = "    command: [/labpod, fill, /m/file, '10']\n    readinessProbe: {exec: {command: [/labpod, probe, /m/file]}, periodSeconds: 1}\n"
+		}
+		spec += fmt.Sprintf("  - name: %s\n    image: %s\n    imagePullPolicy: IfNotPresent\n%s    volumeMounts: [%s]\n", name, node.WebImage("v1"), look, mount)
+	}
+	events, err := c.c.Client.Record(ctx, kube.Events, ns)
+	if err != nil {
+		return err
+	}
+	if _, err := c.c.Client.CreateYAML(ctx, ns, pod(c.c.Nodes[0], "subpaths", spec)); err != nil {
+		return err
+	}
+	var o boundSubPaths
+	err = wait.Until(ctx, "the pod is ready", 90*time.Second, func(ctx context.Context) (bool, error) {
+		live, err := c.c.Client.Get(ctx, kube.Pods, ns, "node1-subpaths")
+		o.Ready = err == nil && kubeletlab.PodReady(live)
+		return o.Ready, err
+	})
+	if ctx.Err() != nil {
+		return err
+	}
+	if !o.Ready {
+		for _, ev := range events.Events() {
+			if ev.Object != nil && kube.String(ev.Object, "type") == "Warning" {
+				o.Events = append(o.Events, kube.String(ev.Object, "message"))
+			}
+		}
+	}
+	log, err := c.c.Nodes[0].Kubelet.LastRunLog()
+	if err != nil {
+		return err
+	}
+	for _, line := range strings.Split(log, "\n") {
+		// The bind itself, not the mount(8) after it that sets the flags.
+		if strings.Contains(line, "Running nsenter command") && strings.Contains(line, "/volume-subpaths/") && strings.Contains(line, "/fd/") && !strings.Contains(line, "remount") {
+			o.Nsenter++
+			if !strings.Contains(line, "--no-canonicalize") {
+				o.Plain++
+			}
+		}
+	}
+	if o.Exchanged, err = kubeletlab.Metric(ctx, c.c.Nodes[0], "holdfast_subpath_symlink_race_exchanged_total"); err != nil {
+		return err
+	}
+	c.e.Record(o)
+	return nil
+}
+
+func (c *containerized) remove(ctx context.Context) error {
+	if err := c.c.Client.Delete(ctx, kube.Pods, ns, "node1-subpaths"); err != nil {
+		return err
+	}
+	if err := c.c.Client.WaitGone(ctx, kube.Pods, ns, "node1-subpaths", time.Minute); err != nil {
+		return err
+	}
+	var o leftSubPaths
+	err := wait.Until(ctx, "no mount of a subPath is left", 30*time.Second, func(context.Context) (bool, error) {
+		mounts, err := c.c.Nodes[0].Output(ctx, "cat", "/proc/self/mounts")
+		o.Mounts = nil
+		for _, line := range strings.Split(mounts, "\n") {
+			if strings.Contains(line, "/volume-subpaths/") {
+				o.Mounts = append(o.Mounts, line)
+			}
+		}
+		return err == nil && len(o.Mounts) == 0, err
+	})
+	if ctx.Err() != nil || err != nil && len(o.Mounts) == 0 {
+		return err
+	}
+	c.e.Record(o)
+	return nil
+}
+
+func judgeContainerized(h *history.History) labkit.Result {
+	o, left := history.One[boundSubPaths](h), history.One[leftSubPaths](h)
+	switch {
+	case !o.Ready:
+		return labkit.FailedBecause("the pod does not become ready: %s", strings.Join(o.Events, "; "))
+	case o.Nsenter < len(subPathMounts):
+		return labkit.InconclusiveBecause("the kubelet's log has %d binds through nsenter, the pod has %d subPaths", o.Nsenter, len(subPathMounts))
+	case h.Variant != string(labkit.Stock) && o.Plain > 0:
+		return labkit.FailedBecause("%d of %d binds were made without --no-canonicalize", o.Plain, o.Nsenter)
+	case o.Exchanged > 0:
+		return labkit.FailedBecause("%v subPaths are said to have been exchanged, and nobody did that", o.Exchanged)
+	case len(left.Mounts) > 0:
+		return labkit.FailedBecause("%d mounts of subPaths are left, first %s", len(left.Mounts), left.Mounts[0])
+	}
+	return labkit.PassedBecause("%d subPaths were bound through nsenter, each container saw its file, and no mount is left", o.Nsenter)
+}

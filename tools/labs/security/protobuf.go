@@ -1,0 +1,205 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
+	labmetrics "holdfast/tools/labkit/metrics"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
+)
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Name:    "protobuf-decode-guard",
+		Folder:  "security",
+		Summary: "one malformed protobuf message in place of the API server's answer ends the process",
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.BinaryUnderTest(base, "kube-controller-manager"),
+			labkit.BinaryUnderTest(base, "kubelet"),
+		},
+		Steps: func(e *labkit.Env) []labkit.Step {
+			m := &malformed{e: e}
+			steps := []labkit.Step{
+				{Text: "start etcd, kube-apiserver of stock v1.9.11, a proxy before it, and behind the proxy the controller manager under test", Do: m.start},
+				{Text: fmt.Sprintf("have the proxy answer %d requests of the controller manager for its leader's lock with a protobuf message whose unknown field is too long; wait until it has ended, or until the API server has answered the next such request", malformedAnswers), Do: m.feedManager},
+			}
+			if e.Profile == labkit.Long {
+				steps = append(steps, labkit.Step{Text: "start a node with the kubelet under test behind the proxy, and do the same with its requests for its Node", Do: m.feedKubelet})
+			}
+			return append(steps, labkit.Step{Text: "look whether etcd and kube-apiserver run", Always: true, Do: m.alive})
+		},
+		Oracle: labkit.Oracle{
+			Text:  []string{"a component ends in a panic of the generated decoder; absent: each was given the messages, names them in its log, has counted them, and goes on with the next answer"},
+			Judge: judgeMalformed,
+		},
+	})
+}
+
+// malformedAnswers is how many answers in a row are malformed: more than one, to show
+// that an earlier one does no harm, and fewer than cost a leader its lock.
+const malformedAnswers = 2
+
+// malformed is a control plane behind a proxy.
+type malformed struct {
+	e     *labkit.Env
+	c     *node.Cluster
+	proxy *kube.Proxy
+}
+
+// fed is what became of a component that was given malformed messages.
+type fed struct {
+	Component string
+	Given     int    // malformed answers
+	After     int    // answers of the API server to the same request, later
+	Exit      string // how it ended, "" if it runs
+	Panicked  bool   // its log has a panic in generated.pb.go
+	Named     int    // lines of its log that name a malformed message
+	Counted   float64
+}
+
+func (m *malformed) start(ctx context.Context) error {
+	c, err := m.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: m.e.Stock(base, "kube-apiserver")}})
+	if err != nil {
+		return err
+	}
+	m.c = c
+	if m.proxy, err = m.e.StartProxy(c.APIServer, "proxy", m.e.Seed); err != nil {
+		return err
+	}
+	c.ControllerManager, err = m.e.StartControllerManager(ctx, m.proxy.Before(c.APIServer), kube.ControllerManagerConfig{Program: m.e.UnderTest(base, "kube-controller-manager")})
+	return err
+}
+
+func (m *malformed) feedManager(ctx context.Context) error {
+	return m.feed(ctx, "kube-controller-manager", m.c.ControllerManager.Proc, "/api/v1/namespaces/kube-system/endpoints/kube-controller-manager", "Endpoints",
+		m.c.ControllerManager.URL+"/metrics")
+}
+
+func (m *malformed) feedKubelet(ctx context.Context) error {
+	n, err := m.e.StartNode(ctx, m.proxy.Before(m.c.APIServer), node.Config{Name: "node1", Kubelet: m.e.UnderTest(base, "kubelet")})
+	if err != nil {
+		return err
+	}
+	if err := m.c.WaitNodeReady(ctx, n.Name, time.Minute); err != nil {
+		return err
+	}
+	return m.feed(ctx, "kubelet", n.Kubelet, "/api/v1/nodes/"+n.Name, "Node", n.KubeletURL+"/metrics")
+}
+
+// feed answers GETs of path by a malformed message of kind and records what the component does.
+func (m *malformed) feed(ctx context.Context, name string, p *process.Proc, path, kind, metricsURL string) error {
+	body, err := malformedMessage(kind)
+	if err != nil {
+		return err
+	}
+	good := func() int {
+		return m.proxy.Count(func(r kube.ProxyRequest) bool {
+			return r.Method == http.MethodGet && r.Path == path && r.Status == http.StatusOK
+		})
+	}
+	if err := wait.Until(ctx, name+" gets "+path, time.Minute, func(context.Context) (bool, error) { return good() > 0, nil }); err != nil {
+		return err
+	}
+	given := m.proxy.Answer(malformedAnswers, func(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.Path == path },
+		func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+			_, _ = w.Write(body) // a client that went away is seen below
+		})
+	before := -1
+	o := fed{Component: name}
+	if err := wait.Until(ctx, name+" has ended or goes on", time.Minute, func(context.Context) (bool, error) {
+		if o.Given = given(); o.Given == malformedAnswers && before < 0 {
+			before = good()
+		}
+		if before >= 0 {
+			o.After = good() - before
+		}
+		return !p.Alive() || o.After > 0, nil
+	}); err != nil {
+		return err
+	}
+	o.Given = given()
+	if !p.Alive() {
+		o.Exit = process.DescribeExit(p.Err())
+	}
+	log, err := p.LastRunLog()
+	if err != nil {
+		return err
+	}
+	o.Panicked = strings.Contains(log, "panic: runtime error: ") && strings.Contains(log, "generated.pb.go")
+	o.Named = strings.Count(log, "malformed protobuf message of ")
+	if p.Alive() {
+		page, err := labmetrics.Get(ctx, metricsURL)
+		if err != nil {
+			return err
+		}
+		o.Counted, _ = page.Sum("holdfast_protobuf_decode_guard_malformed_total")
+	}
+	m.e.Record(o)
+	return nil
+}
+
+func (m *malformed) alive(context.Context) error {
+	return process.AllAlive(m.c.Etcd.Proc, m.c.APIServer.Proc)
+}
+
+// malformedMessage is an object of kind of v1 with empty metadata and an unknown field
+// whose length makes the place behind it more than an int holds (CVE-2021-3121).
+func malformedMessage(kind string) ([]byte, error) {
+	raw := append([]byte{1<<3 | 2, 0}, 15<<3|2)
+	raw = binary.AppendUvarint(raw, math.MaxInt64-10)
+	b, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}).Marshal()
+	return append([]byte("k8s\x00"), b...), err
+}
+
+func judgeMalformed(h *history.History) labkit.Result {
+	want := []string{"kube-controller-manager"}
+	if h.Profile == string(labkit.Long) {
+		want = append(want, "kubelet")
+	}
+	seen := map[string]fed{}
+	for _, o := range history.Of[fed](h) {
+		seen[o.Component] = o
+	}
+	var ended, facts []string
+	for _, name := range want {
+		o, ok := seen[name]
+		switch {
+		case !ok || o.Given == 0:
+			return labkit.InconclusiveBecause("%s was given no malformed message", name)
+		case o.Exit != "" && !o.Panicked:
+			return labkit.InconclusiveBecause("%s ended without a panic of the decoder: %s", name, o.Exit)
+		case o.Exit != "":
+			ended = append(ended, name)
+			facts = append(facts, fmt.Sprintf("%s ended after %d malformed messages: %s", name, o.Given, o.Exit))
+		case o.Given < malformedAnswers || o.After == 0:
+			return labkit.InconclusiveBecause("%s runs: %d malformed messages of %d, %d answers after them", name, o.Given, malformedAnswers, o.After)
+		case o.Named < malformedAnswers || o.Counted < malformedAnswers:
+			return labkit.InconclusiveBecause("%s runs, was given %d malformed messages, names %d of them and has counted %v", name, o.Given, o.Named, o.Counted)
+		default:
+			facts = append(facts, fmt.Sprintf("%s was given %d malformed messages, named %d, counted %v, and went on", name, o.Given, o.Named, o.Counted))
+		}
+	}
+	res := labkit.AbsentBecause("%s: an error for each malformed message, and the next answer is taken", strings.Join(want, ", "))
+	if len(ended) > 0 {
+		res = labkit.ReproducedBecause("%s ended by one malformed message", strings.Join(ended, ", "))
+	}
+	res.Facts = facts
+	return res
+}
