@@ -15,7 +15,7 @@ H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance minus-one \
+.PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance minus-one \
 	hash-oracle flags security vulncheck measure-build labs lab outcomes proof binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
@@ -24,6 +24,9 @@ all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (t
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL"
+
+kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (docs/patches/patch-errors.md); MINUS=slug
+	@$(H) build $(if $(MINUS),--minus $(MINUS)) kube-apiserver
 
 kubectl-holdfast: ## build the operators' program, _output/bin/kubectl-holdfast; needs no upstream source
 	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)

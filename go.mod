@@ -10,6 +10,7 @@ ignore (
 	./pkg/credentialprovider
 	./pkg/kubelet
 	./pkg/probe
+	./pkg/registry
 	./pkg/util/mount
 	./pkg/version
 	./pkg/volume

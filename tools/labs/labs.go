@@ -11,5 +11,6 @@ import (
 	_ "holdfast/tools/labs/endpoints-rules"
 	_ "holdfast/tools/labs/hash-collision"
 	_ "holdfast/tools/labs/hash-collision-v1.2.0"
+	_ "holdfast/tools/labs/patch-errors"
 	_ "holdfast/tools/labs/reflector-monotonic-rv"
 )

@@ -134,8 +134,11 @@ type Binary struct {
 	// root. The C tools get it through their environment: a flag with a path in
 	// it would put the place of the checkout into the binary.
 	CgoInclude string `json:"cgoInclude,omitempty"`
-	// DropIn: part of the product, built by `make`. The others are for labs.
+	// DropIn: part of the product, built by `make`.
 	DropIn bool `json:"dropIn,omitempty"`
+	// Optional: part of the product, built when it is named. What is neither this
+	// nor DropIn is for labs.
+	Optional bool `json:"optional,omitempty"`
 }
 
 // Load reads bases/<name>/base.json below root.
@@ -218,11 +221,17 @@ func (b *Base) validate(name string) error {
 		if _, err := b.MinusOf(Variant(name)); err != nil {
 			return fmt.Errorf(`variant %q: "minus": %w`, name, err)
 		}
+		if _, ok := b.Binaries[v.Component]; v.Component != "" && !ok {
+			return fmt.Errorf(`variant %q: "component" is %q, which is no binary of the base`, name, v.Component)
+		}
 	}
 	if _, ok := b.Variants[string(Ours)]; ok && b.Release == "" {
 		return fmt.Errorf(`"release" is empty, though there is a variant %q`, Ours)
 	}
 	for n, bin := range b.Binaries {
+		if bin.DropIn && bin.Optional {
+			return fmt.Errorf(`binary %q is "dropIn" and "optional": it is one of them`, n)
+		}
 		if !strings.HasPrefix(bin.Package, "./") && !bin.Own() && !bin.ThirdParty() {
 			return fmt.Errorf(`binary %q: "package" is %q: it starts with "./" or %q, or is a path such as "github.com/…"`, n, bin.Package, ownModule)
 		}
@@ -248,6 +257,18 @@ func (b *Base) BinaryNames(dropInOnly bool) []string {
 	var names []string
 	for n, bin := range b.Binaries {
 		if bin.DropIn || !dropInOnly {
+			names = append(names, n)
+		}
+	}
+	sort.Strings(names)
+	return names
+}
+
+// OptionalNames lists the binaries of the product that are built when they are named.
+func (b *Base) OptionalNames() []string {
+	var names []string
+	for n, bin := range b.Binaries {
+		if bin.Optional {
 			names = append(names, n)
 		}
 	}

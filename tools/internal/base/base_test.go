@@ -79,6 +79,56 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestComponent: a binary with a variant of its own has the slugs that name it, and
+// what today's Go needs.
+func TestComponent(t *testing.T) {
+	r := testrepo.New(t)
+	r.EditBase(t, testrepo.Name, func(b *base.Base) {
+		b.Variants["third"] = base.VariantSpec{Series: []string{"toolchain", "carry"}, Component: "other"}
+		b.Binaries["other"] = base.Binary{Package: "./cmd/hello", Optional: true}
+	})
+	r.EditSlugs(t, func(s *slugs.Table) {
+		s.Find("louder").Components = []string{"hello", "other"}
+		s.Find("ours").Components = []string{"hello"}
+	})
+	b := r.Base(t, testrepo.Name)
+	for v, want := range map[base.Variant][]string{"third": {"louder", "fork-alphabet"}, "third -louder": {"fork-alphabet"}, base.Ours: {"louder", "ours", "version", "fork-alphabet"}} {
+		if got, err := b.SlugsOf(v); err != nil || !slices.Equal(slugs.Names(got), want) {
+			t.Errorf("%s is made of %q, %v, want %q", v, slugs.Names(got), err, want)
+		}
+	}
+	for _, tc := range []struct {
+		of     base.Variant
+		binary string
+		want   base.Variant
+	}{
+		{base.Ours, "other", "third"}, {"ours -louder", "other", "third -louder"}, {base.Ours, "hello", base.Ours},
+		{"ours -louder", "hello", "ours -louder"}, {base.Stock, "other", base.Stock},
+	} {
+		if got := b.TreeOf(tc.of, tc.binary); got != tc.want {
+			t.Errorf("%s of %s is built of %q, want %q", tc.binary, tc.of, got, tc.want)
+		}
+	}
+	if !b.IsOurs("third") || b.Component("third") != "other" || b.Component(base.Ours) != "" {
+		t.Error("the variant of a component is ours, and of that component")
+	}
+	if !slices.Equal(b.BinaryNames(true), []string{"hello"}) || !slices.Equal(b.OptionalNames(), []string{"other"}) {
+		t.Errorf("drop-in %q, optional %q", b.BinaryNames(true), b.OptionalNames())
+	}
+	const file = "bases/v1.9.11/base.json"
+	good := r.Read(t, file)
+	for old, says := range map[string]string{`"component": "other"`: `which is no binary of the base`, `"optional": true`: `"dropIn" and "optional"`} {
+		bad := map[string]string{`"component": "other"`: `"component": "none"`, `"optional": true`: `"dropIn": true, "optional": true`}[old]
+		if !strings.Contains(good, old) {
+			t.Fatalf("base.json has no %q", old)
+		}
+		r.Write(t, file, strings.Replace(good, old, bad, 1))
+		if _, err := base.Load(r.Root, testrepo.Name); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	r := testrepo.New(t)
 	const file = "bases/v1.9.11/base.json"

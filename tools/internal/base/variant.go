@@ -29,6 +29,9 @@ type VariantSpec struct {
 	Series []string `json:"series"`
 	// Minus are slugs that are left out, as if they were not there.
 	Minus []string `json:"minus,omitempty"`
+	// Component is a binary whose build of ours is made of this variant: of the
+	// series beyond the toolchain it has the slugs that name the component only.
+	Component string `json:"component,omitempty"`
 }
 
 // Name is the variant's named part.
@@ -102,13 +105,32 @@ func (b *Base) SlugsOf(v Variant) ([]*slugs.Slug, error) {
 		return nil, err
 	}
 	var out []*slugs.Slug
+	c := b.spec(v).Component
 	for _, s := range b.Slugs.Of(b.Name) {
-		if slices.Contains(b.spec(v).Series, s.Kind.Series()) && !slices.Contains(gone, s.Name) {
+		if slices.Contains(b.spec(v).Series, s.Kind.Series()) && !slices.Contains(gone, s.Name) &&
+			(c == "" || s.Kind == slugs.Toolchain || slices.Contains(s.Components, c)) {
 			out = append(out, s)
 		}
 	}
 	return out, nil
 }
+
+// TreeOf is the variant of whose tree a binary of v is built: v itself, or that
+// of the binary's own if v is ours.
+func (b *Base) TreeOf(v Variant, binary string) Variant {
+	if v.Name() != string(Ours) {
+		return v
+	}
+	for name, spec := range b.Variants {
+		if spec.Component == binary {
+			return Variant(name).Without(v.Minus()...)
+		}
+	}
+	return v
+}
+
+// Component is the one binary that is built of v's tree; empty for all.
+func (b *Base) Component(v Variant) string { return b.spec(v).Component }
 
 // VariantNames are the named variants: stock and ours first.
 func (b *Base) VariantNames() []Variant {
@@ -128,7 +150,9 @@ func (b *Base) VariantNames() []Variant {
 
 // IsOurs reports whether the variant has the product's series, and so says that
 // it is Holdfast.
-func (b *Base) IsOurs(v Variant) bool { return v.Name() == string(Ours) }
+func (b *Base) IsOurs(v Variant) bool {
+	return v.Name() == string(Ours) || b.spec(v).Component != ""
+}
 
 // HasVariant reports whether the base is built in variant, as an error a user
 // can act on.

@@ -50,24 +50,35 @@ func Build(b *base.Base, o Options) ([]string, error) {
 	if err := b.HasVariant(o.Variant); err != nil {
 		return nil, err
 	}
+	if c := b.Component(o.Variant); c != "" {
+		return nil, exit.Usagef("variant %q is the source of our %s: build it with holdfast build %s", o.Variant, c, c)
+	}
 	if o.BinDir == "" {
 		o.BinDir = b.BinDir(o.Variant)
 	}
-	modfile := ""
-	if o.Offline {
-		if err := checkVendor(b, o.Variant); err != nil {
-			return nil, err
+	modfiles := map[base.Variant]string{}
+	for _, n := range names {
+		tree := b.TreeOf(o.Variant, n)
+		if _, ok := modfiles[tree]; ok {
+			continue
 		}
-	} else {
+		modfile := ""
 		var err error
-		if modfile, err = Source(b, o.Variant); err != nil {
+		if o.Offline {
+			err = checkVendor(b, tree)
+		} else {
+			modfile, err = Source(b, tree)
+		}
+		if err != nil {
 			return nil, err
 		}
+		modfiles[tree] = modfile
 	}
 	var out []string
 	for _, n := range names {
 		file := filepath.Join(o.BinDir, n)
-		if err := one(b, o, n, modfile, file); err != nil {
+		tree := b.TreeOf(o.Variant, n)
+		if err := one(b, tree, o.Offline, n, modfiles[tree], file); err != nil {
 			return nil, err
 		}
 		out = append(out, file)
@@ -102,13 +113,14 @@ func Source(b *base.Base, variant base.Variant) (string, error) {
 	return modfile, nil
 }
 
-func one(b *base.Base, o Options, name, modfile, file string) error {
+// one builds a binary of the tree of variant.
+func one(b *base.Base, variant base.Variant, offline bool, name, modfile, file string) error {
 	bin := b.Binaries[name]
-	version, err := versionFlags(b, o.Variant)
+	version, err := versionFlags(b, variant)
 	if err != nil {
 		return err
 	}
-	s := progress.Start("build %s %s %s", b.Name, o.Variant, name)
+	s := progress.Start("build %s %s %s", b.Name, variant, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		s.Fail()
 		return err
@@ -117,7 +129,7 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	if bin.Test {
 		args = []string{"test", "-c", "-vet=off", "-trimpath", "-buildvcs=false"}
 	}
-	if o.Offline {
+	if offline {
 		args = append(args, vendorFlags(b)...)
 	} else {
 		args = append(args, ModFlags(b, modfile)...)
@@ -125,7 +137,7 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 	args = append(args, LangFlags(b)...)
 	if bin.Assets != nil {
 		s.Now("its assets")
-		overlay, err := assets(b, o.Variant, modfile, bin.Assets)
+		overlay, err := assets(b, variant, modfile, bin.Assets)
 		if err != nil {
 			s.Fail()
 			return err
@@ -136,8 +148,8 @@ func one(b *base.Base, o Options, name, modfile, file string) error {
 		"-o", file, b.ImportPath(bin))
 	cmd := exec.Command("go", args...)
 	cmd.Dir = b.Root
-	cmd.Env = Env(b, o.Variant, bin)
-	if o.Offline {
+	cmd.Env = Env(b, variant, bin)
+	if offline {
 		cmd.Env = env(b, vendoredSrc(b), bin)
 	}
 	var log bytes.Buffer

@@ -8,12 +8,15 @@ import (
 	"debug/buildinfo"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/testrepo"
 	"holdfast/tools/internal/tree"
 )
@@ -131,6 +134,66 @@ func TestBuildSeparatesVariants(t *testing.T) {
 	}
 	if !bytes.Equal(content[0], content[2]) {
 		t.Error("our binary is another after stock was built")
+	}
+}
+
+// TestOptional: a binary with a variant of its own is put beside the others of ours,
+// says the same version, and has only what names it. It is not built unasked.
+func TestOptional(t *testing.T) {
+	r := testrepo.New(t)
+	r.EditBase(t, testrepo.Name, func(b *base.Base) {
+		b.Variants["third"] = base.VariantSpec{Series: []string{"toolchain", "carry"}, Component: "other"}
+		b.Binaries["other"] = base.Binary{Package: "./cmd/hello", Optional: true}
+	})
+	r.EditSlugs(t, func(s *slugs.Table) {
+		s.Find("version").Components = []string{"hello", "other"}
+		s.Find("ours").Components = []string{"hello", "other"}
+		s.Find("louder").Components = []string{"hello"}
+	})
+	b := r.Base(t, testrepo.Name)
+	says := func(v base.Variant, names ...string) []string {
+		t.Helper()
+		files, err := Build(b, Options{Variant: v, Binaries: names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, f := range files {
+			said, err := exec.Command(f).CombinedOutput()
+			if err != nil {
+				t.Fatal(err)
+			}
+			version, rest, _ := strings.Cut(strings.TrimSpace(string(said)), " ")
+			out = append(out, f[len(r.Root):]+" "+version+" "+rest[strings.LastIndex(rest, "Z ")+2:])
+		}
+		return out
+	}
+	const dir = "/_output/bin/v1.9.11/"
+	for _, tc := range []struct {
+		of    base.Variant
+		names []string
+		want  []string
+	}{
+		{base.Ours, nil, []string{dir + "ours/hello v1.9.11+holdfast.1 hello! plain"}},
+		{base.Ours, []string{"other", "hello"}, []string{dir + "ours/other v1.9.11+holdfast.1 hello plain", dir + "ours/hello v1.9.11+holdfast.1 hello! plain"}},
+		{"ours -ours", []string{"other"}, []string{dir + "ours-minus-ours/other v1.9.11+holdfast.1.minus.ours hello plain"}},
+		{base.Stock, []string{"other"}, []string{dir + "stock/other v1.9.11 hello plain"}},
+	} {
+		if got := says(tc.of, tc.names...); !slices.Equal(got, tc.want) {
+			t.Errorf("%s %q: built %q, want %q", tc.of, tc.names, got, tc.want)
+		}
+	}
+	if _, err := Build(b, Options{Variant: "third"}); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), "holdfast build other") {
+		t.Error(err)
+	}
+	if err := BuildWithout(b, "louder"); err != nil || r.Exists("_output/bin/v1.9.11/ours-minus-louder/other") {
+		t.Errorf("built without a slug that it does not have: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(r.Root, "_output", "bin")); err != nil {
+		t.Fatal(err)
+	}
+	if err := BuildWithout(b, "ours"); err != nil || !r.Exists("_output/bin/v1.9.11/ours-minus-ours/hello") || !r.Exists("_output/bin/v1.9.11/ours-minus-ours/other") {
+		t.Error(err)
 	}
 }
 

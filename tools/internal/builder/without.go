@@ -125,9 +125,16 @@ func CheckWithout(b *base.Base, slug string) (int, error) {
 	return len(packages), nil
 }
 
-// BuildWithout builds the product without a slug.
+// BuildWithout builds the product without a slug; an optional binary, if the slug
+// is part of it.
 func BuildWithout(b *base.Base, slug string) error {
-	files, err := Build(b, Options{Variant: base.Ours.Without(slug)})
+	names := b.BinaryNames(true)
+	for _, n := range b.OptionalNames() {
+		if s := b.Slugs.Find(slug); s != nil && slices.Contains(s.Components, n) {
+			names = append(names, n)
+		}
+	}
+	files, err := Build(b, Options{Variant: base.Ours.Without(slug), Binaries: names})
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("base %s has no binaries of the product", b.Name)
 	}

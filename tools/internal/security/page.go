@@ -27,6 +27,7 @@ const pageHead = `<!-- Written by make security from security.json. Edit that. -
 
 This page covers ` + "`kubelet` and `kube-controller-manager` %s" + `, compared with stock %s. The binaries of 1.2.0 close
 nothing. For other components it only says [what you have to do](#not-ours-what-you-have-to-do).
+What is open in a stock kube-apiserver is open in the optional one too, unless this page says otherwise.
 
 In a hurry: replace both binaries, then read "Open" and "Not ours". CVE numbers closed: %d, open: %d.
 
