@@ -9,6 +9,8 @@ PATCH   ?=
 MINUS   ?=
 SUITE   ?=
 LAB     ?=
+STOCK   ?=
+SUMS    ?=
 DB      ?=
 
 H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
@@ -16,14 +18,14 @@ L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance minus-one \
-	hash-oracle flags security vulncheck measure-build labs lab outcomes proof binaries up down patches-check patches-extract patches-normalise discard-edits clean
+	hash-oracle flags dropin differences security vulncheck measure-build labs lab outcomes proof binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL"
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE"
 
 kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (docs/patches/patch-errors.md); MINUS=slug
 	@$(H) build $(if $(MINUS),--minus $(MINUS)) kube-apiserver
@@ -83,6 +85,12 @@ hash-oracle: tool kubectl-holdfast ## compare our container hashes with the code
 
 flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md)
 	@$(H) flags
+
+dropin: tool ## compare the command lines of stock and ours; STOCK=FOLDER SUMS=FILE with upstream's own binaries
+	@$(H) dropin $(if $(STOCK),--stock $(STOCK)) $(if $(SUMS),--sums $(SUMS))
+
+differences: tool ## write docs/design/differences.md from differences.json
+	@$(H) dropin page
 
 security: ## write docs/security.md and vex.json from security.json
 	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)

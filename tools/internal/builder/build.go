@@ -33,6 +33,8 @@ type Options struct {
 	Offline bool
 	// BinDir overrides the base's own folder for binaries.
 	BinDir string
+	// Overlay is a list for the go command's flag -overlay, see Overlay.
+	Overlay string
 }
 
 // Build materialises the tree and builds the binaries, and returns their
@@ -78,7 +80,7 @@ func Build(b *base.Base, o Options) ([]string, error) {
 	for _, n := range names {
 		file := filepath.Join(o.BinDir, n)
 		tree := b.TreeOf(o.Variant, n)
-		if err := one(b, tree, o.Offline, n, modfiles[tree], file); err != nil {
+		if err := one(b, o, tree, n, modfiles[tree], file); err != nil {
 			return nil, err
 		}
 		out = append(out, file)
@@ -114,7 +116,7 @@ func Source(b *base.Base, variant base.Variant) (string, error) {
 }
 
 // one builds a binary of the tree of variant.
-func one(b *base.Base, variant base.Variant, offline bool, name, modfile, file string) error {
+func one(b *base.Base, o Options, variant base.Variant, name, modfile, file string) error {
 	bin := b.Binaries[name]
 	version, err := versionFlags(b, variant)
 	if err != nil {
@@ -129,19 +131,21 @@ func one(b *base.Base, variant base.Variant, offline bool, name, modfile, file s
 	if bin.Test {
 		args = []string{"test", "-c", "-vet=off", "-trimpath", "-buildvcs=false"}
 	}
-	if offline {
+	if o.Offline {
 		args = append(args, vendorFlags(b)...)
 	} else {
 		args = append(args, ModFlags(b, modfile)...)
 	}
 	args = append(args, LangFlags(b)...)
+	overlay := o.Overlay
 	if bin.Assets != nil {
 		s.Now("its assets")
-		overlay, err := assets(b, variant, modfile, bin.Assets)
-		if err != nil {
+		if overlay, err = assets(b, variant, modfile, bin.Assets); err != nil {
 			s.Fail()
 			return err
 		}
+	}
+	if overlay != "" {
 		args = append(args, "-overlay="+overlay)
 	}
 	args = append(args, "-ldflags="+strings.TrimSpace(version+" "+bin.LDFlags),
@@ -149,7 +153,7 @@ func one(b *base.Base, variant base.Variant, offline bool, name, modfile, file s
 	cmd := exec.Command("go", args...)
 	cmd.Dir = b.Root
 	cmd.Env = Env(b, variant, bin)
-	if offline {
+	if o.Offline {
 		cmd.Env = env(b, vendoredSrc(b), bin)
 	}
 	var log bytes.Buffer

@@ -30,6 +30,7 @@ func SourceKey(b *base.Base, v base.Variant, binary string) (string, error) {
 	if err := b.HasVariant(v); err != nil {
 		return "", err
 	}
+	v = b.TreeOf(v, binary)
 	d := digest.New()
 	d.Line("%s %s %s", runtime.Version(), b.Name, binary)
 	for _, name := range []string{"go.mod", "go.sum", filepath.Join("bases", b.Name, "base.json")} {

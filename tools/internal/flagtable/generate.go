@@ -115,13 +115,9 @@ func (s source) run(root, component string) (one, error) {
 	}
 	var o one
 	for i, env := range environments {
-		cmd := exec.Command(file)
-		cmd.Env, cmd.Dir = env, os.TempDir()
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
+		out, err := execute(file, env)
 		if err != nil {
-			return one{}, fmt.Errorf("%s: %v\n%s", file, err, stderr.Bytes())
+			return one{}, err
 		}
 		var got one
 		if err := json.Unmarshal(out, &got); err != nil {
@@ -161,6 +157,19 @@ func (s source) run(root, component string) (one, error) {
 	return o, nil
 }
 
+// execute runs a compiled program.
+func execute(file string, env []string) ([]byte, error) {
+	cmd := exec.Command(file)
+	cmd.Env, cmd.Dir = env, os.TempDir()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %v\n%s", file, err, stderr.Bytes())
+	}
+	return out, nil
+}
+
 // unordered is a flag whose default is a set, printed in the order of a Go map.
 const unordered = "cloud-provider-gce-lb-src-cidrs"
 
@@ -196,8 +205,9 @@ func machineDependent(o one) string {
 }
 
 // compile builds the release's program with the settings of the component's own
-// binary, so that all but the link is in the build cache.
-func (s source) compile(b *base.Base, component string) (string, error) {
+// binary, so that all but the link is in the build cache. more are further flags of
+// the go command.
+func (s source) compile(b *base.Base, component string, more ...string) (string, error) {
 	modfile, err := builder.Source(b, s.variant)
 	if err != nil {
 		return "", err
@@ -213,7 +223,7 @@ func (s source) compile(b *base.Base, component string) (string, error) {
 	}
 	step := progress.Start("flags %s %s", component, s.release)
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"}, builder.ModFlags(b, modfile)...)
-	args = append(append(args, builder.LangFlags(b)...), "-o", out, main)
+	args = append(append(append(args, builder.LangFlags(b)...), more...), "-o", out, main)
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Env = b.Root, builder.Env(b, s.variant, b.Binaries[component])
 	if text, err := cmd.CombinedOutput(); err != nil {

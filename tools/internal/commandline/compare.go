@@ -1,0 +1,87 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package commandline
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/dropin"
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/flagtable"
+	"holdfast/tools/internal/slugs"
+)
+
+// Options says what Compare compares.
+type Options struct {
+	Root              string
+	StockDir, OursDir string // with the binaries
+	// Official is set if StockDir has upstream's own binaries, Sums is their list.
+	Official, Sums string
+	Out            io.Writer
+}
+
+// Compare looks at stock twice, at ours, and at ours with the gates off, and holds the
+// differences against the table. It returns how many facts stock has.
+func Compare(ctx context.Context, o Options) (int, error) {
+	table, err := dropin.Load(o.Root)
+	if err != nil {
+		return 0, err
+	}
+	all, err := slugs.Load(o.Root)
+	if err != nil {
+		return 0, err
+	}
+	stock, ours := Build{Dir: o.StockDir}, Build{Dir: o.OursDir}
+	if o.Official == "" {
+		if stock.Programs, err = programs(o.Root, base.Stock); err != nil {
+			return 0, err
+		}
+		if ours.Programs, err = programs(o.Root, base.Ours); err != nil {
+			return 0, err
+		}
+	}
+	off := ours
+	off.GatesOff = dropin.GatesToSet(all)
+	runs := map[string][]dropin.Run{}
+	for _, b := range []struct {
+		name  string
+		build Build
+		times int
+	}{{"stock", stock, 2}, {dropin.Ours, ours, 1}, {dropin.GatesOff, off, 1}} {
+		for range b.times {
+			r, err := Observe(ctx, b.build)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", b.name, err)
+			}
+			runs[b.name] = append(runs[b.name], r)
+		}
+	}
+	wrong := 0
+	for _, name := range dropin.Builds {
+		v := table.Judge(name, Kinds(o.Official == ""), dropin.Compare(runs["stock"], runs[name]))
+		fmt.Fprint(o.Out, v.Report(name))
+		if !v.OK() {
+			wrong++
+		}
+	}
+	if wrong > 0 {
+		return 0, exit.Preconditionf("stock and ours differ on the command line in what is not in %s: undo it, or enter it there with its slug and run make differences", dropin.File)
+	}
+	return len(runs["stock"][0]), nil
+}
+
+func programs(root string, v base.Variant) (map[string]string, error) {
+	out := map[string]string{}
+	for _, c := range dropin.Components {
+		file, err := flagtable.Program(root, c, v)
+		if err != nil {
+			return nil, err
+		}
+		out[c] = file
+	}
+	return out, nil
+}

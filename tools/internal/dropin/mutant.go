@@ -1,0 +1,82 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dropin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"holdfast/tools/internal/exit"
+)
+
+// Mutant is a change of ours that `make dropin` has to catch. It is made in a copy of
+// one file of the tree: Old, which is there once, is replaced by New.
+type Mutant struct {
+	Says           string
+	File, Old, New string
+	// Catches are the differences that show it, whatever their values.
+	Catches []Difference
+}
+
+const mutantName = "holdfast-mutant"
+
+// Mutants are changes of the kubelet. They do not touch each other, so that one
+// binary has all of them.
+var Mutants = []Mutant{
+	{"adds a hidden flag", "cmd/kubelet/app/options/options.go",
+		`fs.BoolVar(&c.FailSwapOn, "fail-swap-on",`,
+		`fs.Bool("` + mutantName + `", false, "")` + "\n\tfs.MarkHidden(\"" + mutantName + "\")\n\t" + `fs.BoolVar(&c.FailSwapOn, "fail-swap-on",`,
+		[]Difference{{Kind: "flag", Name: "--" + mutantName, How: Added}}},
+	{"renames a metric", "pkg/kubelet/metrics/metrics.go",
+		`"running_pod_count"`, `"running_pods_count"`,
+		[]Difference{{Kind: "metric", Name: "kubelet_running_pod_count", How: Missing}, {Kind: "metric", Name: "kubelet_running_pods_count", How: Added}}},
+	{"sends one more GET with each status of the node", "pkg/kubelet/kubelet_node_status.go",
+		`node, err := kl.heartbeatClient.Nodes().Get(string(kl.nodeName), opts)`,
+		`kl.heartbeatClient.Nodes().Get(string(kl.nodeName), opts)` + "\n\t" + `node, err := kl.heartbeatClient.Nodes().Get(string(kl.nodeName), opts)`,
+		[]Difference{{Kind: "request", Name: "GET /api/v1/nodes/node1*", How: Counts}}},
+	{"writes a file", "pkg/kubelet/kubelet.go",
+		`if err := kl.mounter.MakeRShared(kl.getRootDir()); err != nil {`,
+		`os.Mkdir(path.Join(kl.getRootDir(), "` + mutantName + `"), 0750)` + "\n\t" + `if err := kl.mounter.MakeRShared(kl.getRootDir()); err != nil {`,
+		[]Difference{{Kind: "file", Name: "/var/lib/kubelet/" + mutantName, How: Added}}},
+	{"adds a line to the log", "pkg/kubelet/kubelet.go",
+		`glog.Info("Starting kubelet main sync loop.")`,
+		`glog.Info("Starting kubelet main sync loop.")` + "\n\t" + `glog.Info("` + mutantName + ` says so")`,
+		[]Difference{{Kind: "log", Name: "I kubelet.go: " + mutantName + " says so", How: Added}}},
+}
+
+// Mutate makes the mutants' changes in the files that get returns.
+func Mutate(mutants []Mutant, get func(file string) ([]byte, error)) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, m := range mutants {
+		text, ok := out[m.File]
+		if !ok {
+			var err error
+			if text, err = get(m.File); err != nil {
+				return nil, err
+			}
+		}
+		if n := strings.Count(string(text), m.Old); n != 1 {
+			return nil, exit.Preconditionf("the mutant that %s: %s has its place %d times, not once: correct tools/internal/dropin/mutant.go", m.Says, m.File, n)
+		}
+		out[m.File] = []byte(strings.Replace(string(text), m.Old, m.New, 1))
+	}
+	return out, nil
+}
+
+// Uncaught are the mutants, of those that these kinds can show, that are not among the
+// differences.
+func Uncaught(mutants []Mutant, kinds []string, unknown []Difference) []string {
+	var out []string
+	for _, m := range mutants {
+		for _, c := range m.Catches {
+			if slices.Contains(kinds, c.Kind) && !slices.ContainsFunc(unknown, func(d Difference) bool {
+				return d.Kind == c.Kind && d.How == c.How && d.Component == Kubelet && matches(c.Name, d.Name)
+			}) {
+				out = append(out, fmt.Sprintf("%s: no %s %q %s", m.Says, c.Kind, c.Name, c.How))
+			}
+		}
+	}
+	return out
+}
