@@ -14,6 +14,7 @@
 //	journal   what a run says and keeps: steps, the history, facts, numbers, dumps
 //	process   a program as data, its health, its end
 //	machine   namespaces, network, cgroups, ports, what is left behind
+//	registry  images, and a registry that serves them
 //	kube      certificates, etcd and the control plane; a client and a proxy that record
 //	node      dockerd and kubelet in namespaces of their own; a whole cluster
 //	load      HTTP requests
