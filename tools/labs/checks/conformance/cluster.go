@@ -107,7 +107,7 @@ func (s *lab) network(ctx context.Context) error {
 			Args: []string{"--kubeconfig=" + conf, "--hostname-override=" + n.Name, "--proxy-mode=iptables", "--cluster-cidr=10.91.0.0/16",
 				// Settings of the whole kernel, which a network namespace cannot change.
 				"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
-				"--healthz-bind-address=0.0.0.0:10256", "--logtostderr=true", "--v=2"},
+				"--healthz-bind-address=0.0.0.0", "--logtostderr=true", "--v=2"},
 			HealthURL: "http://" + n.IP + ":10256/healthz"})
 		if err != nil {
 			return err
