@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/tools/internal/slugs"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/judgetest"
@@ -104,14 +105,23 @@ func TestJudgeSwap(t *testing.T) {
 	}
 }
 
-// TestTable: what specs.json says can be read and used.
+// TestTable: what specs.json says can be read and used, and its slugs exist.
 func TestTable(t *testing.T) {
+	all, err := slugs.Load("../../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := regexp.Compile(table.focus()); err != nil {
 		t.Error(err)
 	}
 	for _, s := range table.Short {
 		if s.Specs == 0 || len(s.Shows) == 0 {
 			t.Errorf("specs.json: %q: \"specs\" or \"shows\" is empty", s.Focus)
+		}
+		for _, name := range s.Shows {
+			if !slices.ContainsFunc(all.Slugs, func(x *slugs.Slug) bool { return x.Name == name }) {
+				t.Errorf("specs.json: %q: there is no slug %q", s.Focus, name)
+			}
 		}
 	}
 	for _, l := range table.LeftOut {
