@@ -87,6 +87,9 @@ func sumOf(names []string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// setUp: the suite reports what it does before and after its specs only if that fails.
+func (x spec) setUp() bool { return x.Name == "BeforeSuite" || x.Name == "AfterSuite" }
+
 // tally is what became of the specs of one name.
 type tally struct{ planned, passed, failed, again, failedAgain, skipped int }
 
@@ -124,6 +127,8 @@ func verdict(h *history.History) (labkit.Result, bool) {
 		switch {
 		case !ok:
 			return labkit.InconclusiveBecause("the pass %s is not recorded", pass), false
+		case slices.ContainsFunc(r.Specs, spec.setUp):
+			return labkit.InconclusiveBecause("the pass %s: the suite could not set itself up, or clean up after itself", pass), false
 		case n[passed]+n[failed] == 0:
 			return labkit.InconclusiveBecause("the pass %s ran nothing (%s)", pass, r.Exit), false
 		case r.Exit != "" && n[failed] == 0:

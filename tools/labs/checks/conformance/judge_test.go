@@ -77,6 +77,7 @@ func TestJudge(t *testing.T) {
 		"no component is looked at": run(good)[:2],
 		"nothing ran":               run(nil),
 		"the suite broke":           {planned{names()}, ran{Pass: "parallel", Exit: "exit status 2", Specs: good}, alive{2}},
+		"the suite has no cluster":  run(append(specs(failed, "BeforeSuite"), good...)),
 		"a pass twice":              run(good, ran{Pass: "parallel", Specs: good}),
 	} {
 		if res := l.Judge(history.Make(begin, all...)); res.Verdict != labkit.Inconclusive {
