@@ -1,0 +1,118 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package webset is what labs share that change the pods of one Service at once: the
+// Service, its pods, and what a watcher of its Endpoints sees.
+package webset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/wait"
+)
+
+const (
+	// NS is the namespace of all of it.
+	NS = "default"
+	// Service is the name of the Service, its Endpoints, the label app of its pods
+	// and their container.
+	Service = "web"
+	// Pods is how many pods there are.
+	Pods = 20
+)
+
+// Name is that of the i-th pod, from 0 on.
+func Name(i int) string { return fmt.Sprintf("web-%02d", i) }
+
+// Set is a Service with its pods.
+type Set struct {
+	Client *kube.Client
+	// Endpoints has every version since before the Service was created.
+	Endpoints *kube.Recorder
+}
+
+// Create makes the Service and then its pods, of which pod gives all but name, label
+// and the name of the container.
+func Create(ctx context.Context, c *kube.Client, pod func(i int) *corev1.Pod) (*Set, error) {
+	s := &Set{Client: c}
+	var err error
+	if s.Endpoints, err = c.Record(ctx, kube.Endpoints, NS); err != nil {
+		return nil, err
+	}
+	if err := c.Make(ctx, NS, kube.Service(Service, Service, 8080)); err != nil {
+		return nil, err
+	}
+	for i := range Pods {
+		if err := s.Make(ctx, i, pod(i)); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Make creates the i-th pod, to which it gives name and label.
+func (s *Set) Make(ctx context.Context, i int, pod *corev1.Pod) error {
+	pod.Name, pod.Labels, pod.Spec.Containers[0].Name = Name(i), map[string]string{"app": Service}, Service
+	return s.Client.Make(ctx, NS, pod)
+}
+
+// Object is a pod of the Service that is an API object only: its node does not exist.
+func Object(image string) *corev1.Pod {
+	p := kube.Pod("")
+	p.Spec = corev1.PodSpec{NodeName: "node1", Containers: []corev1.Container{{Image: image, Ports: []corev1.ContainerPort{{ContainerPort: 8080}}}}}
+	return p
+}
+
+// IP is the address that Publish gives to the i-th pod.
+func IP(i int) string { return fmt.Sprintf("10.91.1.%d", i+1) }
+
+// Publish does what a kubelet does that publishes a pod's readiness.
+func (s *Set) Publish(ctx context.Context, i int, ready bool) error {
+	status := map[bool]string{true: "True", false: "False"}[ready]
+	_, err := s.Client.PatchStrategic(ctx, kube.Pods, NS, Name(i), fmt.Sprintf(
+		`{"status":{"phase":"Running","podIP":%q,"conditions":[{"type":"Ready","status":%q}]}}`, IP(i), status), "status")
+	return err
+}
+
+// SetImage changes the image of a pod in place.
+func (s *Set) SetImage(ctx context.Context, pod, image string) error {
+	_, err := s.Client.PatchStrategic(ctx, kube.Pods, NS, pod, fmt.Sprintf(`{"spec":{"containers":[{"name":%q,"image":%q}]}}`, Service, image))
+	return err
+}
+
+// Ready is how many addresses of the Service are ready, as a watcher knows it.
+func (s *Set) Ready() int {
+	ep := s.Endpoints.Latest(NS, Service)
+	if ep == nil {
+		return 0
+	}
+	return len(kube.ReadyAddresses(ep))
+}
+
+// WaitReady waits until just n addresses are ready.
+func (s *Set) WaitReady(ctx context.Context, n int, bound time.Duration) error {
+	return wait.Until(ctx, fmt.Sprintf("%d ready addresses", n), bound, func(context.Context) (bool, error) {
+		if got := s.Ready(); got != n {
+			return false, fmt.Errorf("%d are", got)
+		}
+		return true, nil
+	})
+}
+
+// Versions are the Endpoints as a watcher saw them, oldest first.
+func (s *Set) Versions() []kube.RecordedEvent { return s.Endpoints.Of(NS, Service) }
+
+// Pause lets time pass that something takes in a cluster; it is no oracle.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
