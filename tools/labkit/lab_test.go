@@ -4,15 +4,21 @@
 package labkit
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
 
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/journal"
 )
+
+// lab is one that does nothing.
+func lab(name string) Lab {
+	return Lab{Name: name, Summary: "s", Steps: func(*Env) []Step { return nil },
+		Oracle: Oracle{Text: []string{"nothing"}, Judge: func(*history.History) Result { return Result{} }}}
+}
 
 // TestExpand: a name is a lab's, else a room's, else left for Find.
 func TestExpand(t *testing.T) {
@@ -20,9 +26,9 @@ func TestExpand(t *testing.T) {
 	defer func() { registry = saved }()
 	registry = map[string]*Lab{}
 	for _, l := range []Lab{{Name: "rv"}, {Name: "rv-old", Folder: "rv"}, {Name: "hash-a", Folder: "hash"}, {Name: "hash-b", Folder: "hash"}, {Name: "hash-v1.2.0"}, {Name: "fine", Folder: "checks/all"}} {
-		l.Summary, l.Plan = "s", func(Profile) []string { return nil }
-		l.Run = func(context.Context, *Env) (Result, error) { return Result{}, nil }
-		Register(l)
+		whole := lab(l.Name)
+		whole.Folder = l.Folder
+		Register(whole)
 	}
 	for _, c := range []struct{ in, want []string }{
 		{[]string{"rv"}, []string{"rv"}},
@@ -41,7 +47,7 @@ func TestUseTable(t *testing.T) {
 	defer func() { registry = saved }()
 	registry = map[string]*Lab{}
 	for _, n := range []string{"a", "b"} {
-		Register(Lab{Name: n, Summary: "s", Plan: func(Profile) []string { return nil }, Run: func(context.Context, *Env) (Result, error) { return Result{}, nil }})
+		Register(lab(n))
 	}
 	use := func(labs, checks string) error {
 		table, err := slugs.Parse([]byte(`{"slugs": [{"slug": "x", "kind": "fix", "forms": [{"bases": ["v1.9.11"], "gates": {"G": true, "H": false}, "labs": {` + labs + `}}]}], "checks": [` + checks + `]}`))
@@ -65,16 +71,15 @@ func TestUseTable(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	ok := Lab{Name: "a-b", Summary: "s", Plan: func(Profile) []string { return nil }, Run: func(context.Context, *Env) (Result, error) { return Result{}, nil }}
+	ok := lab("a-b")
 	if err := ok.validate(); err != nil {
 		t.Error(err)
 	}
 	for want, f := range map[string]func(*Lab){
-		"Name must be":    func(l *Lab) { l.Name = "A" },
-		"Summary must be": func(l *Lab) { l.Summary = "a\nb" },
-		"Plan is missing": func(l *Lab) { l.Plan = nil },
-		"Run is missing":  func(l *Lab) { l.Run = nil },
-		"has no Expect":   func(l *Lab) { l.Variants = []Variant{"x"} },
+		"Name must be":      func(l *Lab) { l.Name = "A" },
+		"Summary must be":   func(l *Lab) { l.Summary = "a\nb" },
+		"Oracle is missing": func(l *Lab) { l.Oracle.Judge = nil },
+		"has no Expect":     func(l *Lab) { l.Variants = []Variant{"x"} },
 	} {
 		l := ok
 		f(&l)

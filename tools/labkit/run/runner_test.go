@@ -20,6 +20,7 @@ import (
 
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
 )
@@ -64,10 +65,23 @@ var testLabs = map[string]func(context.Context, *labkit.Env) (labkit.Result, err
 	},
 }
 
+// told is what the one step of such a lab answers.
+type told struct{ Result labkit.Result }
+
+// oracle repeats it.
+var oracle = labkit.Oracle{Text: []string{"what was told"}, Judge: func(h *history.History) labkit.Result { return history.One[told](h).Result }}
+
 func init() {
 	for name, run := range testLabs {
-		labkit.Register(labkit.Lab{Name: name, Summary: "test", Plan: func(labkit.Profile) []string { return []string{"do it"} },
-			Variants: []labkit.Variant{labkit.Ours}, Timeout: func(labkit.Profile) time.Duration { return 2 * time.Second }, Run: run})
+		labkit.Register(labkit.Lab{Name: name, Summary: "test", Oracle: oracle,
+			Variants: []labkit.Variant{labkit.Ours}, Timeout: func(labkit.Profile) time.Duration { return 2 * time.Second },
+			Steps: func(e *labkit.Env) []labkit.Step {
+				return []labkit.Step{{Text: "do it", Do: func(ctx context.Context) error {
+					res, err := run(ctx, e)
+					e.Record(told{res})
+					return err
+				}}}
+			}})
 	}
 }
 
@@ -130,14 +144,28 @@ func TestMachine(t *testing.T) {
 	}
 }
 
+// callOn is a writer that calls when a text is written.
+type callOn struct {
+	text string
+	call func()
+}
+
+func (c *callOn) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), c.text) {
+		c.call()
+	}
+	return len(p), nil
+}
+
+// TestMachineInterrupted ends a lab when its step has begun.
 func TestMachineInterrupted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a machine's namespaces need root")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l, _ := labkit.Find("t-slow")
-	outs, err := runLab(ctx, l, l.Runs(), t.TempDir(), &labkit.Binaries{}, Options{Profile: labkit.Short, Timeout: time.Minute, Out: &bytes.Buffer{}})
+	outs, err := runLab(ctx, l, l.Runs(), t.TempDir(), &labkit.Binaries{}, Options{Profile: labkit.Short, Timeout: 2 * time.Minute, Out: &callOn{text: "1 of 1: do it", call: cancel}})
 	if err != nil || len(outs) != 1 || outs[0].Why != "interrupted" {
 		t.Errorf("got %+v, %v", outs, err)
 	}
@@ -164,9 +192,8 @@ func TestSeed(t *testing.T) {
 }
 
 func TestLabsErrors(t *testing.T) {
-	labkit.Register(labkit.Lab{Name: "needy", Summary: "wants binaries", Plan: func(labkit.Profile) []string { return nil },
-		Needs: []labkit.Binary{labkit.StockBinary("v1.9.11", "kube-apiserver"), labkit.BinaryUnderTest("v1.9.11", "kubelet")},
-		Run:   func(context.Context, *labkit.Env) (labkit.Result, error) { return labkit.Result{}, nil }})
+	labkit.Register(labkit.Lab{Name: "needy", Summary: "wants binaries", Steps: func(*labkit.Env) []labkit.Step { return nil }, Oracle: oracle,
+		Needs: []labkit.Binary{labkit.StockBinary("v1.9.11", "kube-apiserver"), labkit.BinaryUnderTest("v1.9.11", "kubelet")}})
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module holdfast\n"), 0o644); err != nil {
 		t.Fatal(err)
