@@ -7,6 +7,7 @@ package ci
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/builder"
+	"holdfast/tools/internal/commandline"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/flagtable"
 	"holdfast/tools/internal/gotest"
@@ -54,6 +56,11 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 		{Name: "hash-oracle", Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
 		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := flagtable.Check(b.Root, os.Stdout)
+			return parts.Count{Passed: n}, err
+		}},
+		{Name: "dropin", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+			n, err := commandline.Compare(context.Background(), commandline.Options{Root: b.Root, Out: os.Stdout,
+				StockDir: b.BinDir(base.Stock), OursDir: b.BinDir(base.Ours)})
 			return parts.Count{Passed: n}, err
 		}},
 		{Name: "security", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ func dropinCommand(c *common) *cobra.Command {
 	o := commandline.Options{Out: os.Stdout}
 	cmd := &cobra.Command{
 		Use:   "dropin",
-		Short: "Compare the command lines of stock and ours; what a cluster shows is compared by lab dropin",
+		Short: "Compare the command lines of stock and ours",
 		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			root, err := base.FindRoot(c.root)
@@ -36,16 +37,16 @@ func dropinCommand(c *common) *cobra.Command {
 				return err
 			}
 			o.Root, o.OursDir, o.StockDir = root, b.BinDir(base.Ours), b.BinDir(base.Stock)
+			if o.Official != "" {
+				if o.StockDir, err = dropin.Official(o.Official, o.Sums, filepath.Join(root, "_output", "dropin", "official")); err != nil {
+					return err
+				}
+			}
 			for _, v := range []base.Variant{base.Stock, base.Ours} {
 				if v == base.Stock && o.Official != "" {
 					continue
 				}
 				if _, err := builder.Build(b, builder.Options{Variant: v, Binaries: dropin.Components}); err != nil {
-					return err
-				}
-			}
-			if o.Official != "" {
-				if o.StockDir, err = dropin.Official(o.Official, o.Sums, filepath.Join(root, "_output", "dropin", "official")); err != nil {
 					return err
 				}
 			}
@@ -70,6 +71,52 @@ func dropinCommand(c *common) *cobra.Command {
 			return dropin.WritePage(root)
 		},
 	}
-	cmd.AddCommand(page)
+	mutant := &cobra.Command{
+		Use: "mutant", Short: "Build a kubelet of ours with changes that the comparison must catch, and see that it catches the flag", Args: exit.NoArgs,
+		Long: "Build a kubelet of ours with the changes of tools/internal/dropin/mutant.go, and see that the command line\n" +
+			"shows those that it can show.",
+		RunE: func(*cobra.Command, []string) error {
+			root, err := base.FindRoot(c.root)
+			if err != nil {
+				return err
+			}
+			return buildMutant(root)
+		},
+	}
+	cmd.AddCommand(page, mutant)
 	return cmd
+}
+
+// buildMutant builds it, and compares its flags with those of ours.
+func buildMutant(root string) error {
+	b, err := base.Load(root, dropin.Base)
+	if err != nil {
+		return err
+	}
+	if _, err := builder.Source(b, base.Ours); err != nil {
+		return err
+	}
+	files, err := dropin.Mutate(dropin.Mutants, func(file string) ([]byte, error) {
+		return os.ReadFile(filepath.Join(b.SrcDir(base.Ours), filepath.FromSlash(file)))
+	})
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, filepath.FromSlash(dropin.MutantDir))
+	overlay, err := builder.Overlay(b, base.Ours, filepath.Join(dir, "overlay"), files)
+	if err != nil {
+		return err
+	}
+	if _, err := builder.Build(b, builder.Options{Variant: base.Ours, Binaries: []string{dropin.Kubelet}, BinDir: dir, Overlay: overlay}); err != nil {
+		return err
+	}
+	uncaught, err := commandline.Mutant(root, overlay)
+	if err != nil {
+		return err
+	}
+	if len(uncaught) > 0 {
+		return exit.Preconditionf("not caught:\n%s", strings.Join(uncaught, "\n"))
+	}
+	fmt.Printf("%s has %d mutants; each that the command line can show is caught there\n", filepath.Join(dir, dropin.Kubelet), len(dropin.Mutants))
+	return nil
 }

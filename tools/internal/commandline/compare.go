@@ -24,7 +24,7 @@ type Options struct {
 	Out            io.Writer
 }
 
-// Compare looks at stock twice, at ours, and at ours with the gates off, and holds the
+// Compare looks at stock, at ours, and at ours with the gates off, and holds the
 // differences against the table. It returns how many facts stock has.
 func Compare(ctx context.Context, o Options) (int, error) {
 	table, err := dropin.Load(o.Root)
@@ -47,18 +47,12 @@ func Compare(ctx context.Context, o Options) (int, error) {
 	off := ours
 	off.GatesOff = dropin.GatesToSet(all)
 	runs := map[string][]dropin.Run{}
-	for _, b := range []struct {
-		name  string
-		build Build
-		times int
-	}{{"stock", stock, 2}, {dropin.Ours, ours, 1}, {dropin.GatesOff, off, 1}} {
-		for range b.times {
-			r, err := Observe(ctx, b.build)
-			if err != nil {
-				return 0, fmt.Errorf("%s: %w", b.name, err)
-			}
-			runs[b.name] = append(runs[b.name], r)
+	for name, build := range map[string]Build{"stock": stock, dropin.Ours: ours, dropin.GatesOff: off} {
+		r, err := Observe(ctx, build)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
 		}
+		runs[name] = []dropin.Run{r}
 	}
 	wrong := 0
 	for _, name := range dropin.Builds {
@@ -72,6 +66,24 @@ func Compare(ctx context.Context, o Options) (int, error) {
 		return 0, exit.Preconditionf("stock and ours differ on the command line in what is not in %s: undo it, or enter it there with its slug and run make differences", dropin.File)
 	}
 	return len(runs["stock"][0]), nil
+}
+
+// Mutant compares the flags of ours with those of the mutants, which are built with an
+// overlay of the go command, and returns the mutants that this does not show.
+func Mutant(root, overlay string) ([]string, error) {
+	var runs [2]dropin.Run
+	for i, more := range [][]string{nil, {"-overlay=" + overlay}} {
+		file, err := flagtable.Program(root, dropin.Kubelet, base.Ours, more...)
+		if err != nil {
+			return nil, err
+		}
+		said, err := flagtable.Say(file)
+		if err != nil {
+			return nil, err
+		}
+		runs[i] = ofSource(dropin.Kubelet, said)
+	}
+	return dropin.Uncaught(dropin.Mutants, []string{"flag"}, dropin.Compare(runs[:1], runs[1:])), nil
 }
 
 func programs(root string, v base.Variant) (map[string]string, error) {

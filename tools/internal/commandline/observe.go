@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"holdfast/tools/internal/dropin"
@@ -44,28 +45,36 @@ func Kinds(source bool) []string {
 	return all
 }
 
-// Observe looks at both components of a build.
+// Observe looks at both components of a build, side by side.
 func Observe(ctx context.Context, b Build) (dropin.Run, error) {
+	runs, errs := make([]dropin.Run, len(dropin.Components)), make([]error, len(dropin.Components))
+	var wg sync.WaitGroup
+	for i, c := range dropin.Components {
+		wg.Go(func() { runs[i], errs[i] = b.component(ctx, c) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	out := slices.Concat(runs...)
+	return out, out.Check(Kinds(len(b.Programs) > 0), dropin.Components)
+}
+
+func (b Build) component(ctx context.Context, c string) (dropin.Run, error) {
 	var out dropin.Run
-	for _, c := range dropin.Components {
-		binary := filepath.Join(b.Dir, c)
-		if _, err := os.Stat(binary); err != nil {
-			return nil, exit.Preconditionf("%v: build it with make binaries, or name the folder that has it", err)
-		}
-		if len(b.Programs) > 0 {
-			said, err := flagtable.Say(b.Programs[c])
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, ofSource(c, said)...)
-		}
-		facts, err := ofBinary(ctx, c, binary, b.GatesOff)
+	binary := filepath.Join(b.Dir, c)
+	if _, err := os.Stat(binary); err != nil {
+		return nil, exit.Preconditionf("%v: build it with make binaries, or name the folder that has it", err)
+	}
+	if len(b.Programs) > 0 {
+		said, err := flagtable.Say(b.Programs[c])
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, facts...)
+		out = append(out, ofSource(c, said)...)
 	}
-	return out, out.Check(Kinds(len(b.Programs) > 0), dropin.Components)
+	facts, err := ofBinary(ctx, c, binary, b.GatesOff)
+	return append(out, facts...), err
 }
 
 // options is where the usage of --feature-gates begins to list the gates, which are

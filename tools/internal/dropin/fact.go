@@ -3,8 +3,8 @@
 
 // Package dropin compares what can be seen of two builds of a component from the
 // outside, and judges the differences by differences.json, the table of those that a
-// slug is allowed. It runs nothing: the command holdfast looks at command lines, a lab
-// at a cluster (tools/labs/checks/dropin-run), and both write facts.
+// slug is allowed. It runs nothing: who looks at a build, as package commandline does,
+// writes facts.
 package dropin
 
 import (

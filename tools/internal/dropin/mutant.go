@@ -20,6 +20,9 @@ type Mutant struct {
 	Catches []Difference
 }
 
+// MutantDir has the kubelet with all Mutants, below the root.
+const MutantDir = "_output/dropin/mutant"
+
 const mutantName = "holdfast-mutant"
 
 // Mutants are changes of the kubelet. They do not touch each other, so that one

@@ -39,6 +39,9 @@ func Official(dir, sums, into string) (string, error) {
 	if err != nil {
 		return "", exit.Preconditionf("the list of sums: %v", err)
 	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", err
+	}
 	known := Sums(string(text))
 	archive := filepath.Join(dir, Archive)
 	if _, err := os.Stat(archive); err == nil {

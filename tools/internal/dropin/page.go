@@ -15,8 +15,8 @@ import (
 )
 
 const introduction = "# Differences from stock\n\n" +
-	"All that can be seen of our binaries from the outside and is not as in stock v1.9.11, by the slug\n" +
-	"that makes it. `make differences` writes this page from\n" +
+	"What `make dropin` sees of our binaries that is not as in stock v1.9.11, by the slug that makes it.\n" +
+	"`make differences` writes this page from\n" +
 	"[differences.json](../../differences.json). Do not edit it.\n\n" +
 	"`make dropin` compares the builds ([how](dropin.md)). It fails on a difference that is not in that\n" +
 	"table, and on an entry that it does not see any more. *Gates off* is ours with each feature gate of\n" +
