@@ -309,6 +309,11 @@ func release(dir string) error {
 	if err != nil {
 		return err
 	}
+	// The kernel's own device goes with its mapping. This one is somebody else's next, and would
+	// still let nobody write if it was set read-only.
+	if out, err := exec.Command("blockdev", "--setrw", string(loop)).CombinedOutput(); err != nil {
+		return fmt.Errorf("blockdev --setrw %s: %w: %s", loop, err, out)
+	}
 	if out, err := exec.Command("losetup", "-d", string(loop)).CombinedOutput(); err != nil {
 		return fmt.Errorf("losetup -d %s: %w: %s", loop, err, out)
 	}

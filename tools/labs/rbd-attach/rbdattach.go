@@ -164,7 +164,7 @@ func (l *lab) beside(ctx context.Context) error {
 // new filesystem for a while after its first mount.
 func (l *lab) still(ctx context.Context, image string) error {
 	last, same := "", 0
-	return wait.Until(ctx, "image "+image+" that is written to no more", 2*time.Minute, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, "image "+image+" that is written to no more", 4*time.Minute, func(ctx context.Context) (bool, error) {
 		file, err := l.export(ctx, image)
 		if err != nil {
 			return false, err
@@ -315,7 +315,10 @@ func (l *lab) death(ctx context.Context) error {
 		return err
 	}
 	// What it leaves is looked at when the node is back, with the kubelet under test.
-	if err := n.Reboot(ctx, rbdlab.UnderTest(l.e)); err != nil {
+	if err := n.StartDocker(ctx); err != nil {
+		return err
+	}
+	if err := n.StartKubelet(ctx, rbdlab.UnderTest(l.e)); err != nil {
 		return err
 	}
 	if err := l.r.WaitNodeReady(ctx, "node1", 2*time.Minute); err != nil {

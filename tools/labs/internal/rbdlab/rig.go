@@ -180,6 +180,9 @@ func freeLoops(ctx context.Context, states string) error {
 		if err != nil {
 			return err
 		}
+		if out, err := exec.CommandContext(ctx, "blockdev", "--setrw", string(name)).CombinedOutput(); err != nil {
+			return fmt.Errorf("blockdev --setrw %s: %w: %s", name, err, out)
+		}
 		if out, err := exec.CommandContext(ctx, "losetup", "-d", string(name)).CombinedOutput(); err != nil {
 			return fmt.Errorf("losetup -d %s: %w: %s", name, err, out)
 		}
