@@ -6,7 +6,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/docker/spdystream"
 	"k8s.io/kubernetes/pkg/probe"
 	httpprobe "k8s.io/kubernetes/pkg/probe/http"
 	"k8s.io/kubernetes/pkg/util/mount"
@@ -32,8 +30,6 @@ var measures = []measure{
 	{"probe-1B", 2000, probes(1)},
 	{"probe-10KB", 2000, probes(10 << 10)},
 	{"probe-10MB", 20, probes(10 << 20)},
-	{"exec-open", 1000, streams(100)},
-	{"exec-1MB", 200, streams(1 << 20)},
 	{"mount", 40, mounts},
 	{"subpath", 60, subPaths},
 }
@@ -61,72 +57,6 @@ func probes(size int) func(string) (func(int) error, func(), error) {
 			}
 			return nil
 		}, func() { s.Close() }, nil
-	}
-}
-
-// streams are those of exec: each is opened with its header, sends size bytes, and ends.
-func streams(size int) func(string) (func(int) error, func(), error) {
-	return func(string) (func(int) error, func(), error) {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, nil, err
-		}
-		defer l.Close()
-		accepted := make(chan net.Conn, 1)
-		go func() {
-			c, err := l.Accept()
-			if err != nil {
-				close(accepted)
-				return
-			}
-			accepted <- c
-		}()
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			return nil, nil, err
-		}
-		back, ok := <-accepted
-		if !ok {
-			return nil, nil, fmt.Errorf("no connection")
-		}
-		server, err := spdystream.NewConnection(back, true)
-		if err != nil {
-			return nil, nil, err
-		}
-		client, err := spdystream.NewConnection(conn, false)
-		if err != nil {
-			return nil, nil, err
-		}
-		read := make(chan int64)
-		go server.Serve(func(s *spdystream.Stream) {
-			s.SendReply(http.Header{}, false)
-			n, _ := io.Copy(io.Discard, s)
-			s.Close()
-			read <- n
-		})
-		go client.Serve(spdystream.NoOpStreamHandler)
-		data := make([]byte, size)
-		return func(times int) error {
-			for i := 0; i < times; i++ {
-				s, err := client.CreateStream(http.Header{"Streamtype": {"stdin"}}, nil, false)
-				if err != nil {
-					return err
-				}
-				if err := s.Wait(); err != nil {
-					return err
-				}
-				if _, err := s.Write(data); err != nil {
-					return err
-				}
-				if err := s.Close(); err != nil {
-					return err
-				}
-				if n := <-read; n != int64(size) {
-					return fmt.Errorf("%d bytes came, want %d", n, size)
-				}
-			}
-			return nil
-		}, func() { client.Close(); server.Close() }, nil
 	}
 }
 

@@ -142,7 +142,8 @@ func (m *malformed) feed(ctx context.Context, name string, p *process.Proc, path
 	if err != nil {
 		return err
 	}
-	o.Panicked = strings.Contains(log, "panic: runtime error: ") && strings.Contains(log, "generated.pb.go")
+	// Not "panic: ": what is deferred may end the process first ("leaderelection lost").
+	o.Panicked = strings.Contains(log, "index out of range") && strings.Contains(log, "generated.pb.go")
 	o.Named = strings.Count(log, "malformed protobuf message of ")
 	if p.Alive() {
 		page, err := labmetrics.Get(ctx, metricsURL)
