@@ -88,8 +88,9 @@ func TestUnsteady(t *testing.T) {
 }
 
 const twoSlugs = `{"slugs": [
- {"slug": "a", "kind": "fix", "forms": [{"bases": ["v1.9.11"], "gates": {"A": true}, "page": "docs/patches/a.md"}]},
- {"slug": "b", "kind": "security", "forms": [{"bases": ["v1.9.11"], "gates": {"B": false, "GitRepoVolumeDriver": true}}]},
+ {"slug": "a", "kind": "fix", "components": ["kubelet"], "forms": [{"bases": ["v1.9.11"], "gates": {"A": true}, "page": "docs/patches/a.md"}]},
+ {"slug": "b", "kind": "security", "components": ["client-go", "kube-controller-manager"], "forms": [{"bases": ["v1.9.11"], "gates": {"B": false, "GitRepoVolumeDriver": true}}]},
+ {"slug": "api", "kind": "fix", "components": ["kube-apiserver"], "forms": [{"bases": ["v1.9.11"], "gates": {"C": true}}]},
  {"slug": "t", "kind": "toolchain", "forms": [{"bases": ["v1.9.11"]}]},
  {"slug": "old", "kind": "fix", "forms": [{"bases": ["v1.2.0"], "gates": {"Old": true}}]}]}`
 
@@ -201,12 +202,7 @@ func TestCommitted(t *testing.T) {
 			}
 		}
 	}
-	want := map[string]string{}
-	for _, slug := range s.Of(Base) {
-		for g := range slug.Form(Base).Gates {
-			want[g] = slug.Name
-		}
-	}
+	want := Gates(s)
 	if !reflect.DeepEqual(named, want) {
 		t.Errorf("the gates of %s are %v, those of %s %v", File, named, slugs.File, want)
 	}

@@ -38,19 +38,27 @@ var Builds = []string{Ours, GatesOff}
 // StaysOn is a gate whose stock behaviour is on: off takes a feature of upstream's away.
 const StaysOn = "GitRepoVolumeDriver"
 
-// GatesToSet are the feature gates that the build GatesOff has at false: all of the
-// slugs' but StaysOn.
-func GatesToSet(t *slugs.Table) []string {
-	var out []string
+// Gates are the feature gates of the slugs that change one of Components, with their
+// slugs. Those of a slug for another component are unknown to both.
+func Gates(t *slugs.Table) map[string]string {
+	out := map[string]string{}
 	for _, s := range t.Of(Base) {
+		if !slices.ContainsFunc(s.Components, func(c string) bool { return slices.Contains(Components, c) }) {
+			continue
+		}
 		for g := range s.Form(Base).Gates {
-			if g != StaysOn {
-				out = append(out, g)
-			}
+			out[g] = s.Name
 		}
 	}
-	slices.Sort(out)
 	return out
+}
+
+// GatesToSet are the feature gates that the build GatesOff has at false: all of Gates
+// but StaysOn.
+func GatesToSet(t *slugs.Table) []string {
+	gates := Gates(t)
+	delete(gates, StaysOn)
+	return slices.Sorted(maps.Keys(gates))
 }
 
 // Entry is a difference that a slug makes. It stands for each of Names in each of
