@@ -22,6 +22,19 @@ import (
 	"holdfast/tools/internal/exit"
 )
 
+// AssetsFlags are the flags with which the go command compiles tests that need the
+// assets of the base's binaries, as everything does that imports upstream's framework
+// for end-to-end tests. It takes one such file: those of the first binary by name.
+func AssetsFlags(b *base.Base, variant base.Variant, modfile string) ([]string, error) {
+	for _, n := range b.BinaryNames(false) {
+		if a := b.Binaries[n].Assets; a != nil {
+			overlay, err := assets(b, variant, modfile, a)
+			return []string{"-overlay=" + overlay}, err
+		}
+	}
+	return nil, nil
+}
+
 // assets has the generator write a's file and returns the -overlay with which
 // the go command finds it in the tree, which stays as it is. Both are kept below
 // _output/cache under the sum of what they were made from.

@@ -63,7 +63,11 @@ func Run(b *base.Base, variant base.Variant, packages []string, logDir string, o
 			return nil, err
 		}
 		defer stop()
-		r.env, r.args, log = []string{etcdURLVariable + "=" + url}, []string{"-p=1", "-count=1"}, "integration-"
+		flags, err := builder.AssetsFlags(b, variant, modfile)
+		if err != nil {
+			return nil, err
+		}
+		r.env, r.args, log = []string{etcdURLVariable + "=" + url}, append(flags, "-p=1", "-count=1"), "integration-"
 	}
 	s := progress.Start("upstream's tests, %s %s, %d packages", b.Name, variant, len(packages))
 	o, err := outcome(packages, func(packages, tests []string) (*results, error) {
