@@ -19,7 +19,7 @@ const introduction = "# Differences from stock\n\n" +
 	"`make differences` writes this page from\n" +
 	"[differences.json](../../differences.json). Do not edit it.\n\n" +
 	"`make dropin` compares the builds ([how](dropin.md)). It fails on a difference that is not in that\n" +
-	"table, and on an entry that it does not see any more. *Gates off* is ours with each feature gate of\n" +
+	"table, and on an entry that it does not see any more. *Gates off* is ours with its feature gates of\n" +
 	"[slugs.json](../../slugs.json) at false, but `" + StaysOn + "`: on is what stock does. A\n" +
 	"difference that is still there then has no gate; the slug's page says why.\n"
 
