@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -198,6 +199,32 @@ func (b *Breaker) reset(o *unstructured.Unstructured) (bool, error) {
 	}
 	setBy(o, ids, saved)
 	return true, nil
+}
+
+// Watch tells report, until ctx ends, whether the configuration has webhooks: at once and
+// every now and then. What cannot be read is not reported.
+func Watch(ctx context.Context, client dynamic.Interface, name string, every time.Duration, log *slog.Logger, report func(bool)) {
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		c, cancel := context.WithTimeout(ctx, every)
+		o, err := client.Resource(Resource).Get(c, name, metav1.GetOptions{})
+		cancel()
+		switch {
+		case errors.IsNotFound(err):
+			report(false)
+		case err != nil:
+			log.Debug("the webhook configuration could not be read", "configuration", name, "error", err.Error())
+		default:
+			hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks")
+			report(len(hooks) > 0)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
 }
 
 // HTTPS is a Check that reads url with the CA of a file, read at each check, as

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -103,4 +104,38 @@ func TestAPIServerAway(t *testing.T) {
 	r.steps(b, 5, "1 ")
 	b.Name = "er"
 	r.steps(b, 1, "0 m1")
+}
+
+// TestWatch: the server's metric follows the configuration.
+func TestWatch(t *testing.T) {
+	r, down := start(t), true
+	b := r.breaker("m1", &down)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	said := make(chan bool, 1000)
+	watch := func(name string) {
+		go Watch(ctx, b.Client, name, 5*time.Millisecond, slog.New(slog.DiscardHandler), func(in bool) { said <- in })
+	}
+	until := func(want bool) {
+		t.Helper()
+		for timeout := time.After(5 * time.Second); ; {
+			select {
+			case got := <-said:
+				if got == want {
+					return
+				}
+			case <-timeout:
+				t.Fatalf("it never said %v", want)
+			}
+		}
+	}
+	watch("er")
+	until(true)
+	r.steps(b, 3, "0 m1")
+	until(false)
+	down = false
+	r.steps(b, 5, "1 ")
+	until(true)
+	watch("none")
+	until(false)
 }

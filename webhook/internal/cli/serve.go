@@ -19,8 +19,11 @@ import (
 	"holdfast/webhook/internal/serve"
 )
 
+// lookAtHooks is how often the webhook configuration is read.
+const lookAtHooks = 2 * time.Second
+
 func serveCommand() *cobra.Command {
-	var kubeconfig, file, configMap, cert, key, listen, namespace, level string
+	var kubeconfig, file, configMap, cert, key, listen, namespace, configuration, level string
 	var debounce time.Duration
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -80,6 +83,11 @@ func serveCommand() *cobra.Command {
 			if err := store.Start(ctx); err != nil {
 				return err
 			}
+			hooks, err := dynamic.NewForConfig(conf)
+			if err != nil {
+				return err
+			}
+			go breaker.Watch(ctx, hooks, configuration, lookAtHooks, log, metrics.Configured)
 			return serve.Listen(ctx, listen, pair, serve.Handler(store, metrics, log), log)
 		},
 	}
@@ -91,6 +99,7 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&key, "tls-private-key-file", "", "its key")
 	f.StringVar(&listen, "listen", "127.0.0.1:9943", "address to serve on: "+serve.Path+", /healthz, /readyz, /metrics, all over TLS")
 	f.StringVar(&namespace, "namespace", "", "the program's own namespace, which it leaves alone (default $POD_NAMESPACE)")
+	f.StringVar(&configuration, "configuration", "endpoints-rules", "name of the MutatingWebhookConfiguration, for the metric endpoints_rules_webhook_configured")
 	f.DurationVar(&debounce, "debounce", cluster.DefaultDebounce, "how long changes are gathered before stored Endpoints are put right")
 	f.StringVar(&level, "log-level", "info", "debug (each decision), info, warn or error")
 	return cmd

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -59,13 +60,13 @@ var (
 	versionRE = regexp.MustCompile(`"apiVersion"\s*:\s*"(admission\.k8s\.io/v1(?:beta1)?)"`)
 )
 
-func peek(body []byte) (version, uid string) {
+func peek(body string) (version, uid string) {
 	body, version = body[:min(len(body), 4096)], V1beta1
-	if m := versionRE.FindSubmatch(body); m != nil {
-		version = string(m[1])
+	if m := versionRE.FindStringSubmatch(body); m != nil {
+		version = m[1]
 	}
-	if m := uidRE.FindSubmatch(body); m != nil {
-		uid = string(m[1])
+	if m := uidRE.FindStringSubmatch(body); m != nil {
+		uid = m[1]
 	}
 	return version, uid
 }
@@ -95,9 +96,9 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	}
 	// A body that comes slowly must not hold the request longer than the rest.
 	_ = http.NewResponseController(w).SetReadDeadline(start.Add(h.Deadline))
-	body, err := io.ReadAll(io.LimitReader(r.Body, h.MaxBody+1))
-	version, uid := peek(body)
+	body, err := h.read(r)
 	unchanged := func(outcome string) answer {
+		version, uid := peek(body)
 		return answer{http.StatusOK, Answer(version, uid, nil), outcome, Result{}}
 	}
 	switch {
@@ -136,12 +137,20 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	return unchanged(TooLate)
 }
 
-func (h *Handler) judge(body []byte) answer {
+// read is the body, up to one byte more than is allowed.
+func (h *Handler) read(r *http.Request) (string, error) {
+	var b strings.Builder
+	b.Grow(int(min(max(r.ContentLength, 0), h.MaxBody+1)))
+	_, err := io.Copy(&b, io.LimitReader(r.Body, h.MaxBody+1))
+	return b.String(), err
+}
+
+func (h *Handler) judge(body string) answer {
 	review, err := Parse(body)
 	if err != nil {
 		return answer{http.StatusBadRequest, []byte(err.Error() + "\n"), Bad, Result{}}
 	}
-	req := review.Request
+	req := &review.Request
 	res, err := Do(req, h.Judge)
 	a := answer{http.StatusOK, Answer(review.APIVersion, req.UID, res.Patch), Unchanged, res}
 	log := h.Log.With("namespace", req.Namespace, "endpoints", req.Name, "uid", req.UID)
@@ -157,6 +166,9 @@ func (h *Handler) judge(body []byte) answer {
 		a.outcome = Skipped
 	case res.Patch != nil:
 		a.outcome = Patched
+	}
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return a
 	}
 	for _, m := range res.Moves {
 		log.Debug("address placed", "pod", m.Pod, "ip", m.IP, "from", m.From, "to", m.To, "rule", m.Rule)

@@ -7,30 +7,11 @@
 package review
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 )
-
-// tree is a JSON object with its numbers as they were written.
-type tree = map[string]any
-
-// decode reads one JSON value.
-func decode(raw []byte) (any, error) {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	if d.More() {
-		return nil, errors.New("more than one JSON value")
-	}
-	return v, nil
-}
 
 // Address is what decides about one address.
 type Address struct {
@@ -40,68 +21,75 @@ type Address struct {
 	PodName, UID, ResourceVersion string
 }
 
-func text(t tree, key string) string { s, _ := t[key].(string); return s }
-
-func addressOf(t tree) Address {
-	a := Address{IP: text(t, "ip"), Hostname: text(t, "hostname"), NodeName: text(t, "nodeName")}
-	if ref, ok := t["targetRef"].(tree); ok && text(ref, "kind") == "Pod" {
-		a.PodName, a.UID, a.ResourceVersion = text(ref, "name"), text(ref, "uid"), text(ref, "resourceVersion")
+func addressOf(n *node) Address {
+	a := Address{IP: n.text("ip"), Hostname: n.text("hostname"), NodeName: n.text("nodeName")}
+	if ref := n.get("targetRef"); ref.text("kind") == "Pod" {
+		a.PodName, a.UID, a.ResourceVersion = ref.text("name"), ref.text("uid"), ref.text("resourceVersion")
 	}
 	return a
 }
 
-// subset is one element of .subsets. The lists are those of the object; what is
-// changed is put into new ones.
+// subset is one element of .subsets. The addresses are those of the object; what is
+// changed is put into new lists.
 type subset struct {
-	whole           tree
-	ready, notReady []tree
+	node            *node
+	ready, notReady []*node
 }
 
-// object is an Endpoints object.
-type object struct {
-	whole   tree
+// endpointsObject is an Endpoints object.
+type endpointsObject struct {
+	root    *node
 	subsets []subset
 }
 
-// list reads a list of objects; a missing or null one is empty.
-func list(t tree, key string) ([]tree, error) {
-	v, ok := t[key]
-	if !ok || v == nil {
+// objects are the elements of a list of objects; a missing or null one is empty.
+func objects(n *node, key string) ([]*node, error) {
+	v := n.get(key)
+	if v == nil || v.kind == null {
 		return nil, nil
 	}
-	l, ok := v.([]any)
-	if !ok {
+	if v.kind != list {
 		return nil, fmt.Errorf("%q is no list", key)
 	}
-	out := make([]tree, len(l))
-	for i := range l {
-		if out[i], ok = l[i].(tree); !ok {
+	out := make([]*node, len(v.kids))
+	for i := range v.kids {
+		if out[i] = &v.kids[i]; out[i].kind != object {
 			return nil, fmt.Errorf("%q has an element that is no object", key)
 		}
 	}
 	return out, nil
 }
 
-func parseObject(raw []byte) (*object, error) {
-	v, err := decode(raw)
+// addresses are those of a list. What is no object would be lost in their patch.
+func addresses(n *node, key string) ([]*node, error) {
+	l, err := objects(n, key)
+	for _, a := range l {
+		if ref := a.get("targetRef"); ref != nil && ref.kind != object && ref.kind != null {
+			return nil, fmt.Errorf("%q has an element whose targetRef is no object", key)
+		}
+	}
+	return l, err
+}
+
+func parseObject(raw string) (*endpointsObject, error) {
+	n, err := parseJSON(raw, whole)
 	if err != nil {
 		return nil, err
 	}
-	t, ok := v.(tree)
-	if !ok {
+	if n.kind != object {
 		return nil, errors.New("it is no object")
 	}
-	o := &object{whole: t}
-	subsets, err := list(t, "subsets")
+	o := &endpointsObject{root: n}
+	subsets, err := objects(n, "subsets")
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range subsets {
-		ready, err := list(s, "addresses")
+		ready, err := addresses(s, "addresses")
 		if err != nil {
 			return nil, err
 		}
-		notReady, err := list(s, "notReadyAddresses")
+		notReady, err := addresses(s, "notReadyAddresses")
 		if err != nil {
 			return nil, err
 		}
@@ -110,13 +98,17 @@ func parseObject(raw []byte) (*object, error) {
 	return o, nil
 }
 
-func (o *object) meta() tree { m, _ := o.whole["metadata"].(tree); return m }
-
-func (o *object) annotations() tree { a, _ := o.meta()["annotations"].(tree); return a }
+// annotations are nil where there are none.
+func (o *endpointsObject) annotations() *node {
+	if a := o.root.get("metadata").get("annotations"); a != nil && a.kind == object {
+		return a
+	}
+	return nil
+}
 
 // places are where the pods of an object are; a pod in both lists of different
 // subsets counts as not ready.
-func (o *object) places() map[string]bool {
+func (o *endpointsObject) places() map[string]bool {
 	out := map[string]bool{}
 	for _, s := range o.subsets {
 		for _, a := range s.ready {
@@ -136,11 +128,23 @@ func (o *object) places() map[string]bool {
 }
 
 // order sorts addresses as the endpoints controller does: by IP, then by UID.
-func order(l []tree) {
-	slices.SortStableFunc(l, func(a, b tree) int {
-		if c := strings.Compare(text(a, "ip"), text(b, "ip")); c != 0 {
+func order(l []*node) {
+	type keyed struct {
+		ip, uid string
+		n       *node
+	}
+	by := make([]keyed, len(l))
+	for i, n := range l {
+		a := addressOf(n)
+		by[i] = keyed{a.IP, a.UID, n}
+	}
+	slices.SortStableFunc(by, func(a, b keyed) int {
+		if c := strings.Compare(a.ip, b.ip); c != 0 {
 			return c
 		}
-		return strings.Compare(addressOf(a).UID, addressOf(b).UID)
+		return strings.Compare(a.uid, b.uid)
 	})
+	for i := range by {
+		l[i] = by[i].n
+	}
 }

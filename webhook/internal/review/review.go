@@ -4,7 +4,7 @@
 package review
 
 import (
-	"encoding/json"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,25 +38,18 @@ type Judge interface {
 
 // Request is the part of an AdmissionRequest that is read.
 type Request struct {
-	UID       string          `json:"uid"`
-	Kind      groupKind       `json:"kind"`
-	Namespace string          `json:"namespace"`
-	Name      string          `json:"name"`
-	Operation string          `json:"operation"`
-	Object    json.RawMessage `json:"object"`
-	OldObject json.RawMessage `json:"oldObject"`
-}
-
-type groupKind struct {
-	Group string `json:"group"`
-	Kind  string `json:"kind"`
+	UID             string
+	Group, Kind     string
+	Namespace, Name string
+	Operation       string
+	// Object and OldObject are JSON as it came; "" where there is none.
+	Object, OldObject string
 }
 
 // Review is an AdmissionReview as it comes in.
 type Review struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Request    *Request `json:"request"`
+	APIVersion string
+	Request    Request
 }
 
 // The versions that are answered; 1.9 asks in the first.
@@ -65,47 +58,61 @@ const (
 	V1      = "admission.k8s.io/v1"
 )
 
-// Parse reads an AdmissionReview.
-func Parse(body []byte) (*Review, error) {
-	r := &Review{}
-	if err := json.Unmarshal(body, r); err != nil {
+// texts reads members that are texts; a missing or null one is "".
+func texts(n *node, to map[string]*string) error {
+	for key, s := range to {
+		switch v := n.get(key); {
+		case v == nil || v.kind == null:
+		case v.kind == str:
+			*s = unquote(v.raw)
+		default:
+			return fmt.Errorf("not an AdmissionReview: %q is no text", key)
+		}
+	}
+	return nil
+}
+
+// Parse reads an AdmissionReview. The texts of the result are parts of body.
+func Parse(body string) (*Review, error) {
+	// Request, its members, and theirs: the objects are not taken apart yet.
+	n, err := parseJSON(body, 3)
+	if err != nil {
 		return nil, fmt.Errorf("not an AdmissionReview: %w", err)
 	}
+	r, kind := &Review{}, ""
+	q := &r.Request
+	in := n.get("request")
+	if err := errors.Join(
+		texts(n, map[string]*string{"apiVersion": &r.APIVersion, "kind": &kind}),
+		texts(in, map[string]*string{"uid": &q.UID, "namespace": &q.Namespace, "name": &q.Name, "operation": &q.Operation}),
+		texts(in.get("kind"), map[string]*string{"group": &q.Group, "kind": &q.Kind})); err != nil {
+		return nil, err
+	}
+	for key, s := range map[string]*string{"object": &q.Object, "oldObject": &q.OldObject} {
+		if v := in.get(key); v != nil && v.kind != null {
+			*s = v.raw
+		}
+	}
 	switch {
-	case r.Kind != "AdmissionReview" || r.APIVersion != V1beta1 && r.APIVersion != V1:
-		return nil, fmt.Errorf("%q of %q: it is an AdmissionReview of %s or %s", r.Kind, r.APIVersion, V1beta1, V1)
-	case r.Request == nil || r.Request.UID == "":
+	case kind != "AdmissionReview" || r.APIVersion != V1beta1 && r.APIVersion != V1:
+		return nil, fmt.Errorf("%q of %q: it is an AdmissionReview of %s or %s", kind, r.APIVersion, V1beta1, V1)
+	case q.UID == "":
 		return nil, errors.New("an AdmissionReview without a request or its uid")
 	}
 	return r, nil
 }
 
-// response is an AdmissionReview as it goes out. Every answer allows.
-type response struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	Response   responseObject `json:"response"`
-}
-
-type responseObject struct {
-	UID       string  `json:"uid"`
-	Allowed   bool    `json:"allowed"`
-	Patch     []byte  `json:"patch,omitempty"`
-	PatchType *string `json:"patchType,omitempty"`
-}
-
 // Answer is the body of an answer in the version of the question; patch may be nil.
+// Every answer allows.
 func Answer(version, uid string, patch []byte) []byte {
-	out := response{APIVersion: version, Kind: "AdmissionReview", Response: responseObject{UID: uid, Allowed: true}}
+	out := make([]byte, 0, 200+len(version)+len(uid)+base64.StdEncoding.EncodedLen(len(patch)))
+	out = append(out, `{"apiVersion":`+quote(version)+`,"kind":"AdmissionReview","response":{"uid":`+quote(uid)+`,"allowed":true`...)
 	if patch != nil {
-		t := "JSONPatch"
-		out.Response.Patch, out.Response.PatchType = patch, &t
+		out = append(out, `,"patch":"`...)
+		out = base64.StdEncoding.AppendEncode(out, patch)
+		out = append(out, `","patchType":"JSONPatch"`...)
 	}
-	body, err := json.Marshal(out)
-	if err != nil {
-		panic(err) // texts and bytes always encode
-	}
-	return body
+	return append(out, "}}"...)
 }
 
 // Move is one address that was placed elsewhere, or would be.
@@ -130,7 +137,7 @@ type Result struct {
 
 // Do judges one request.
 func Do(req *Request, j Judge) (Result, error) {
-	if req.Kind.Kind != "Endpoints" || req.Kind.Group != "" || req.Operation != "CREATE" && req.Operation != "UPDATE" {
+	if req.Kind != "Endpoints" || req.Group != "" || req.Operation != "CREATE" && req.Operation != "UPDATE" {
 		return Result{Skipped: "no create or update of Endpoints"}, nil
 	}
 	name := req.Name
@@ -139,9 +146,9 @@ func Do(req *Request, j Judge) (Result, error) {
 		return Result{}, fmt.Errorf("the object: %w", err)
 	}
 	if name == "" {
-		name = text(o.meta(), "name") // a create may leave it out of the request
+		name = o.root.get("metadata").text("name") // a create may leave it out of the request
 	}
-	if _, ok := o.annotations()[names.Leader]; ok {
+	if o.annotations().get(names.Leader) != nil {
 		return Result{Skipped: "it is a lock"}, nil
 	}
 	if why := j.Skip(req.Namespace, name); why != "" {
@@ -151,7 +158,7 @@ func Do(req *Request, j Judge) (Result, error) {
 	res := Result{}
 	c := &change{o: o}
 	counts := map[string]int{}
-	place := func(a tree, ready bool) rules.Place {
+	place := func(a *node, ready bool) rules.Place {
 		was := rules.NotReady
 		if ready {
 			was = rules.Ready
@@ -187,8 +194,8 @@ func Do(req *Request, j Judge) (Result, error) {
 		return to
 	}
 	for _, s := range o.subsets {
-		n := subset{whole: s.whole, ready: make([]tree, 0, len(s.ready)), notReady: make([]tree, 0, len(s.notReady))}
-		put := func(a tree, to rules.Place) {
+		n := subset{node: s.node, ready: make([]*node, 0, len(s.ready)), notReady: make([]*node, 0, len(s.notReady))}
+		put := func(a *node, to rules.Place) {
 			switch to {
 			case rules.Ready:
 				n.ready = append(n.ready, a)
@@ -210,15 +217,15 @@ func Do(req *Request, j Judge) (Result, error) {
 		c.subsets = append(c.subsets, n)
 	}
 	c.note = Note(counts)
-	if res.Patch, res.Unpatchable = c.patch(req.Object); res.Unpatchable != nil {
+	if res.Patch, res.Unpatchable = c.patch(); res.Unpatchable != nil {
 		res.Patch = nil
 	}
 	return res, nil
 }
 
 // oldPlaces is empty where there is no old object that can be read.
-func oldPlaces(raw json.RawMessage) map[string]bool {
-	if len(raw) == 0 || string(raw) == "null" {
+func oldPlaces(raw string) map[string]bool {
+	if raw == "" {
 		return map[string]bool{}
 	}
 	o, err := parseObject(raw)

@@ -22,6 +22,17 @@ type Metrics struct {
 	latency  *prometheus.HistogramVec
 	moves    *prometheus.CounterVec
 	behind   prometheus.Counter
+	// configured is set by Configured.
+	configured prometheus.Gauge
+}
+
+// Configured says whether the webhook configuration has webhooks.
+func (m *Metrics) Configured(in bool) {
+	if in {
+		m.configured.Set(1)
+	} else {
+		m.configured.Set(0)
+	}
 }
 
 // NewMetrics makes the metrics of a store and the source of its rules.
@@ -34,6 +45,7 @@ func NewMetrics(s *cluster.Store, source *Source) *Metrics {
 		moves:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "endpoints_rules_moves_total", Help: "Addresses placed elsewhere in admission requests, by rule and place."}, []string{"rule", "place"}),
 		behind: prometheus.NewCounter(prometheus.CounterOpts{Name: "endpoints_rules_behind_total", Help: "Addresses that stayed where they were because the cached pod was older than the address."}),
 	}
+	m.configured = prometheus.NewGauge(prometheus.GaugeOpts{Name: "endpoints_rules_webhook_configured", Help: "1 while the webhook configuration has webhooks; 0: the breaker has taken them out, or there is none, and Endpoints are stored as the controller makes them."})
 	count := func(name, help string, f func() float64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, f)
 	}
@@ -41,7 +53,7 @@ func NewMetrics(s *cluster.Store, source *Source) *Metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, f)
 	}
 	c := s.Counters
-	m.Registry.MustRegister(m.requests, m.latency, m.moves, m.behind, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	m.Registry.MustRegister(m.requests, m.latency, m.moves, m.behind, m.configured, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("endpoints_rules_misplaced_addresses", "Addresses whose stored place differs from the verdict.", func() float64 { return float64(s.Misplaced()) }),
 		gauge("endpoints_rules_synced", "1 when every object has been seen and judged once.", func() float64 {
 			if s.Synced() {
