@@ -170,7 +170,9 @@ func TestFromEmptyCaches(t *testing.T) {
 	for _, dir := range []string{"a", filepath.Join("a", "much", "longer", "path")} {
 		tmp := t.TempDir()
 		copied := checkoutCopy(t, root, filepath.Join(tmp, dir, "checkout"))
-		all = append(all, sums(t, made(t, copied, []string{"GOCACHE=" + filepath.Join(tmp, "gocache")})))
+		env := []string{"GOCACHE=" + filepath.Join(tmp, "gocache")}
+		files := append(made(t, copied, env), optional(t, copied, env)...)
+		all = append(all, sums(t, files))
 		if err := os.RemoveAll(tmp); err != nil { // gigabytes
 			t.Fatal(err)
 		}
@@ -247,6 +249,18 @@ func made(t *testing.T, root string, env []string) []string {
 	out := runIn(t, root, env, "make")
 	t.Logf("make in %s: %.0f s\n%s", root, time.Since(start).Seconds(), out)
 	return binaries(product(t, root))
+}
+
+// optional builds the binaries of the product that make leaves out, and returns them.
+func optional(t *testing.T, root string, env []string) []string {
+	t.Helper()
+	b := product(t, root)
+	var files []string
+	for _, n := range b.OptionalNames() {
+		runIn(t, root, env, "_output/tools/holdfast", "build", n)
+		files = append(files, filepath.Join(b.BinDir(base.Ours), n))
+	}
+	return files
 }
 
 // binaries are the files of our drop-in binaries of b.
