@@ -8,6 +8,7 @@ import (
 	_ "holdfast/tools/labs/checks/conformance"
 	_ "holdfast/tools/labs/checks/kubelet-cpu"
 	_ "holdfast/tools/labs/checks/rbd-kill"
+	_ "holdfast/tools/labs/checks/rolling-updates"
 	_ "holdfast/tools/labs/checks/security-use"
 	_ "holdfast/tools/labs/checks/upgrade-runbook"
 	_ "holdfast/tools/labs/container-hash-compat"
