@@ -16,6 +16,7 @@ import (
 	_ "holdfast/tools/labs/predecessor"
 	_ "holdfast/tools/labs/rbd-attach"
 	_ "holdfast/tools/labs/rbd-detach"
+	_ "holdfast/tools/labs/rbd-legacy-lock"
 	_ "holdfast/tools/labs/rbd-output"
 	_ "holdfast/tools/labs/readiness-across-restart"
 	_ "holdfast/tools/labs/security"

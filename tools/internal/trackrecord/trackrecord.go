@@ -86,7 +86,7 @@ func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, b
 				off = "no gate"
 			}
 			stock, ours := verdicts(record, labs, base.Stock), verdicts(record, labs, base.Ours)
-			if len(f.Labs) == 0 {
+			if len(labs) == 0 {
 				stock, ours = noLab, noLab
 				if len(f.Gates) > 0 {
 					off = noLab

@@ -145,8 +145,10 @@ func (n *Node) PowerOff(ctx context.Context) error {
 	if err := freeLoops(ctx, n.state); err != nil {
 		return err
 	}
-	return n.Run(ctx, "bash", "-uc", `for m in "$1"/devices/*/mnt; do umount -l "$m" 2>/dev/null; done
-set -e; rm -rf "$1"/devices/* /sys/bus/rbd/devices/*`, "-", n.state)
+	// No pattern ends with mnt: a filesystem whose rbd-fuse is dead cannot be looked at.
+	return n.Run(ctx, "bash", "-euc", `shopt -s nullglob
+for d in "$1"/devices/*; do umount -l "$d/mnt"; done
+rm -rf "$1"/devices/* /sys/bus/rbd/devices/*`, "-", n.state)
 }
 
 // Reboot is PowerOff, and then dockerd and the kubelet start.
