@@ -94,7 +94,7 @@ func (p *pluginPath) write(ctx context.Context) error {
 }
 
 func (p *pluginPath) create(ctx context.Context) error {
-	if _, err := p.c.Client.CreateYAML(ctx, ns, pod("plugged", "", "")); err != nil {
+	if err := p.c.Client.Make(ctx, ns, pod("plugged", nil)); err != nil {
 		return err
 	}
 	var o plugged

@@ -9,9 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"holdfast/tools/labkit/node"
+	corev1 "k8s.io/api/core/v1"
+
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/wait"
 )
 
@@ -19,13 +20,17 @@ var credentials = row{
 	slug:    "log-credentials",
 	summary: "tokens and registry passwords stand in the log",
 	kcmArgs: []string{"--v=7"}, // from here on client-go logs headers
-	plan: []string{
-		"run the controller manager with --v=7 and a token for each controller; write a docker config file for the kubelet whose auth is no base64, and create a pod whose image must be pulled",
-		"oracle: tokens in the controller manager's log, the password in the kubelet's; absent: the masked header and the error are there",
-	},
-	start: startCredentials,
-	judge: judgeCredentials,
+	starts:  "write a docker config file for the kubelet whose auth is no base64, and create a pod whose image must be pulled; the controller manager runs with --v=7 and a token for each controller",
+	does:    "read both logs",
+	oracle:  "tokens in the controller manager's log, the password in the kubelet's; absent: the masked header and the error are there",
+	start:   startCredentials,
+	look:    lookCredentials,
+	judge:   judgeCredentials,
 }
+
+// logs is how often the controller manager's log has a token and a masked one, and the
+// kubelet's the password and the error about it.
+type logs struct{ Tokens, Masked, Passwords, Errors int }
 
 // registryPassword is no base64, so that the file cannot be read.
 const registryPassword = "lab-user:lab-registry-password"
@@ -36,12 +41,12 @@ func startCredentials(ctx context.Context, l *lab) error {
 	if err := os.WriteFile(file, []byte(fmt.Sprintf(`{"auths": {"registry.holdfast.test": {"auth": %q}}}`, registryPassword)), 0o600); err != nil {
 		return err
 	}
-	return l.pods(ctx, strings.Replace(pod("pull", "", ""), node.WebImage("v1"), "registry.holdfast.test/none:1", 1))
+	return l.pods(ctx, pod("pull", func(c *corev1.Container) { c.Image = "registry.holdfast.test/none:1" }))
 }
 
-func judgeCredentials(ctx context.Context, l *lab) (outcome, error) {
+func lookCredentials(ctx context.Context, l *lab) error {
 	var kcm, kubelet string
-	if err := wait.Until(ctx, "the logs have a request with a token and a docker config that cannot be read", 60*time.Second, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the logs have a request with a token and a docker config that cannot be read", patience, func(context.Context) (bool, error) {
 		var err error
 		if kcm, err = l.c.ControllerManager.LastRunLog(); err != nil {
 			return false, err
@@ -51,16 +56,22 @@ func judgeCredentials(ctx context.Context, l *lab) (outcome, error) {
 		}
 		return strings.Contains(kcm, "Authorization: Bearer ") && strings.Contains(kubelet, "while trying to parse "), nil
 	}); err != nil {
-		return outcome{}, err
+		return err
 	}
 	// A token of a service account is a JWT.
-	tokens, passwords := strings.Count(kcm, "Authorization: Bearer eyJ"), strings.Count(kubelet, registryPassword)
-	maskedTokens := strings.Count(kcm, "Authorization: Bearer <masked>")
-	if tokens+maskedTokens == 0 {
-		return outcome{}, fmt.Errorf("no header Authorization in the controller manager's log is a token of a service account")
+	l.e.Record(logs{Tokens: strings.Count(kcm, "Authorization: Bearer eyJ"), Masked: strings.Count(kcm, "Authorization: Bearer <masked>"),
+		Passwords: strings.Count(kubelet, registryPassword), Errors: strings.Count(kubelet, "while trying to parse ")})
+	return nil
+}
+
+func judgeCredentials(h *history.History) finding {
+	o := history.One[logs](h)
+	switch {
+	case o.Tokens+o.Masked == 0 || o.Errors == 0:
+		return cannotTell("%d headers with a token in the controller manager's log, %d errors about the docker config file in the kubelet's", o.Tokens+o.Masked, o.Errors)
+	case (o.Tokens > 0) != (o.Passwords > 0):
+		return cannotTell("%d tokens and %d passwords", o.Tokens, o.Passwords)
 	}
-	if (tokens > 0) != (passwords > 0) {
-		return outcome{}, fmt.Errorf("%d tokens and %d passwords", tokens, passwords)
-	}
-	return outcome{tokens > 0, fmt.Sprintf("%d tokens in the controller manager's log (%d masked), the registry's password %d times in the kubelet's", tokens, maskedTokens, passwords)}, nil
+	return finding{happened: o.Tokens > 0, saw: fmt.Sprintf("%d tokens in the controller manager's log (%d masked), the registry's password %d times in the kubelet's", o.Tokens, o.Masked, o.Passwords)}.
+		measure("tokens in the log", float64(o.Tokens), "").measure("passwords in the log", float64(o.Passwords), "")
 }

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
 	"holdfast/tools/labkit/wait"
@@ -23,48 +25,77 @@ var etcHosts = row{
 	slug:    "etc-hosts-eviction",
 	gate:    "CountEtcHosts",
 	summary: "what a pod writes into its /etc/hosts is counted nowhere",
-	plan: []string{
-		fmt.Sprintf("create a pod that writes %d MiB into its /etc/hosts", hostsMiB),
-		"oracle: the pod's ephemeral storage in /stats/summary is less, after the file has that size; absent: it is more, and that of another pod is not",
-	},
+	starts:  fmt.Sprintf("create a pod that writes %d MiB into its /etc/hosts, and one that does not", hostsMiB),
+	does:    "when the file has that size read the ephemeral storage of both pods in /stats/summary",
+	oracle:  "the pod's ephemeral storage is less than the file; absent: it is more, and that of the other pod is not",
 	start: func(ctx context.Context, l *lab) error {
-		return l.pods(ctx, pod("hosts-writer", fmt.Sprintf("    command: [/labpod, fill, /etc/hosts, '%d']\n", hostsMiB*mib), "")+pod("hosts-other", "", ""))
+		return l.pods(ctx, pod("hosts-writer", func(c *corev1.Container) {
+			c.Command = []string{"/labpod", "fill", "/etc/hosts", fmt.Sprint(hostsMiB * mib)}
+		}), pod("hosts-other", nil))
 	},
+	look:  lookEtcHosts,
 	judge: judgeEtcHosts,
 }
 
-func judgeEtcHosts(ctx context.Context, l *lab) (outcome, error) {
+// storage is the size of the pod's /etc/hosts and the used ephemeral storage of each pod,
+// in bytes.
+type storage struct {
+	File    int64
+	Used    map[string]uint64
+	Counted float64
+}
+
+func lookEtcHosts(ctx context.Context, l *lab) error {
+	var o storage
 	for _, name := range []string{"hosts-writer", "hosts-other"} {
-		if err := l.waitReady(ctx, name, 60*time.Second); err != nil {
-			return outcome{}, err
+		if err := l.waitReady(ctx, name, patience); err != nil {
+			return err
 		}
 	}
-	o, err := l.c.Client.Get(ctx, kube.Pods, ns, "hosts-writer")
+	writer, err := l.c.Client.Get(ctx, kube.Pods, ns, "hosts-writer")
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
-	file := filepath.Join(l.node.Dir, "kubelet", "pods", string(o.GetUID()), "etc-hosts")
-	if err := wait.Until(ctx, "the pod has written its /etc/hosts", 30*time.Second, func(context.Context) (bool, error) {
+	file := filepath.Join(l.node.Dir, "kubelet", "pods", string(writer.GetUID()), "etc-hosts")
+	if err := wait.Until(ctx, "the pod has written its /etc/hosts", patience, func(context.Context) (bool, error) {
 		info, err := os.Stat(file)
-		return err == nil && info.Size() >= hostsMiB*mib, err
+		if err != nil {
+			return false, err
+		}
+		o.File = info.Size()
+		return o.File >= hostsMiB*mib, nil
 	}); err != nil {
-		return outcome{}, err
+		return err
 	}
-	var used map[string]uint64
-	if err := wait.Until(ctx, "/stats/summary has both pods", 60*time.Second, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "/stats/summary has both pods", patience, func(ctx context.Context) (bool, error) {
 		var err error
-		used, err = l.ephemeral(ctx)
-		_, writer := used["hosts-writer"]
-		_, other := used["hosts-other"]
+		o.Used, err = l.ephemeral(ctx)
+		_, writer := o.Used["hosts-writer"]
+		_, other := o.Used["hosts-other"]
 		return writer && other, err
 	}); err != nil {
-		return outcome{}, err
+		return err
 	}
-	if used["hosts-other"] > mib {
-		return outcome{}, fmt.Errorf("the other pod uses %d bytes", used["hosts-other"])
+	if o.Counted, err = l.counted(ctx, "holdfast_etc_hosts_eviction_large_total"); err != nil {
+		return err
 	}
-	return outcome{used["hosts-writer"] < hostsMiB*mib, fmt.Sprintf("%d MiB in /etc/hosts, %d bytes of ephemeral storage in /stats/summary; another pod has %d", hostsMiB, used["hosts-writer"], used["hosts-other"])},
-		l.metric(ctx, "holdfast_etc_hosts_eviction_large_total", 1)
+	l.e.Record(o)
+	return nil
+}
+
+func judgeEtcHosts(h *history.History) finding {
+	o := history.One[storage](h)
+	writer, there := o.Used["hosts-writer"]
+	other, both := o.Used["hosts-other"]
+	switch {
+	case !there || !both || o.File < hostsMiB*mib:
+		return cannotTell("the file has %d bytes, /stats/summary has %v", o.File, o.Used)
+	case other > mib:
+		return cannotTell("the other pod uses %d bytes", other)
+	}
+	return finding{happened: writer < hostsMiB*mib, saw: fmt.Sprintf("%d MiB in /etc/hosts, %d bytes of ephemeral storage in /stats/summary; another pod has %d", hostsMiB, writer, other)}.
+		counting(h, "holdfast_etc_hosts_eviction_large_total", o.Counted, 1).
+		measure("ephemeral storage in /stats/summary", float64(writer), "bytes")
 }
 
 // ephemeral is the used ephemeral storage of each pod of the namespace, in bytes.

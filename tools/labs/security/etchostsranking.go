@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
@@ -99,8 +100,10 @@ func (r *ranking) start(ctx context.Context) error {
 }
 
 func (r *ranking) other(ctx context.Context) error {
-	text := pod("other", fmt.Sprintf("    command: [/labpod, fill, /data/file, '%d']\n    volumeMounts: [{name: data, mountPath: /data}]\n", otherMiB*mib), "  volumes: [{name: data, emptyDir: {}}]\n")
-	if _, err := r.c.Client.CreateYAML(ctx, ns, text); err != nil {
+	if err := r.c.Client.Make(ctx, ns, pod("other", func(c *corev1.Container) {
+		c.Command = []string{"/labpod", "fill", "/data/file", fmt.Sprint(otherMiB * mib)}
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	}, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})); err != nil {
 		return err
 	}
 	l := &lab{e: r.e, c: r.c, node: r.c.Nodes[0]}
@@ -111,7 +114,9 @@ func (r *ranking) other(ctx context.Context) error {
 }
 
 func (r *ranking) writer(ctx context.Context) error {
-	if _, err := r.c.Client.CreateYAML(ctx, ns, pod("writer", fmt.Sprintf("    command: [/labpod, fill, /etc/hosts, '%d']\n", writeMiB*mib), "")); err != nil {
+	if err := r.c.Client.Make(ctx, ns, pod("writer", func(c *corev1.Container) {
+		c.Command = []string{"/labpod", "fill", "/etc/hosts", fmt.Sprint(writeMiB * mib)}
+	})); err != nil {
 		return err
 	}
 	var o evictedFirst

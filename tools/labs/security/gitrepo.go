@@ -11,10 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
@@ -26,14 +29,23 @@ var gitRepo = row{
 	slug:    "gitrepo-hardening",
 	gate:    "GitRepoVolumeHardening",
 	summary: "a pod with a gitRepo volume runs commands on the node and reads its disk",
-	plan: []string{
-		"serve repositories by git daemon and HTTP; create two pods that clone them as they should",
-		"create three pods whose gitRepo volumes have an option for a repository, a clone below .git with a hook, and a path of the node",
-		"oracle: the files that option and hook write on the node, and the pod that has the node's repository; absent: the refusal stands in each pod's events",
-	},
-	start: startGitRepo,
-	judge: judgeGitRepo,
+	starts: "serve repositories by git daemon and HTTP; create two pods that clone them as they should, " +
+		"and three whose gitRepo volumes have an option for a repository, a clone below .git with a hook, and a path of the node",
+	does:   "wait until each of the three has reached the node or is refused",
+	oracle: "the files that option and hook write on the node, and the pod that has the node's repository; absent: each pod's events have the refusal",
+	start:  startGitRepo,
+	look:   lookGitRepo,
+	judge:  judgeGitRepo,
 }
+
+// clones are the pods that cloned as they should, and what became of the others.
+type clones struct {
+	Legitimate []string
+	Exploits   map[string]exploit
+	Counted    float64
+}
+
+type exploit struct{ Did, Refused bool }
 
 const gitPort = "9418"
 
@@ -61,23 +73,30 @@ func startGitRepo(ctx context.Context, l *lab) error {
 	l.e.OnStop("git over HTTP", func(context.Context) error { return server.Close() })
 
 	git := "git://" + machine.IP + ":" + gitPort
-	volume := func(name, repository, revision, directory, file string) string {
-		return pod(name,
-			fmt.Sprintf("    volumeMounts: [{name: git, mountPath: /git}]\n    readinessProbe: {exec: {command: [/labpod, probe, /git/%s]}, periodSeconds: 1}\n", file),
-			fmt.Sprintf("  volumes: [{name: git, gitRepo: {repository: %q, revision: %q, directory: %q}}]\n", repository, revision, directory))
+	volume := func(name, repository, revision, directory, file string) *corev1.Pod {
+		return pod(name, func(c *corev1.Container) {
+			c.VolumeMounts = []corev1.VolumeMount{{Name: "git", MountPath: "/git"}}
+			c.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.Exec("/labpod", "probe", "/git/"+file), PeriodSeconds: 1}
+		}, corev1.Volume{Name: "git", VolumeSource: corev1.VolumeSource{
+			GitRepo: &corev1.GitRepoVolumeSource{Repository: repository, Revision: revision, Directory: directory}}})
 	}
-	return l.pods(ctx, volume("git-http", "http://"+listener.Addr().String()+"/repo.git", first, "src", "src/one")+
-		volume("git-git", git+"/repo.git", "", ".", "two")+
-		volume("git-option", "--upload-pack=touch "+l.e.Path("marker-option")+";", "", "file:///nonexistent", "none")+
-		volume("git-hook", git+"/outer/.git", "HEAD", "g/.git", "none")+
+	return l.pods(ctx, volume("git-http", "http://"+listener.Addr().String()+"/repo.git", first, "src", "src/one"),
+		volume("git-git", git+"/repo.git", "", ".", "two"),
+		volume("git-option", "--upload-pack=touch "+l.e.Path("marker-option")+";", "", "file:///nonexistent", "none"),
+		volume("git-hook", git+"/outer/.git", "HEAD", "g/.git", "none"),
 		volume("git-path", filepath.Join(dir, "repo.git"), "", ".", "two"))
 }
 
-func judgeGitRepo(ctx context.Context, l *lab) (outcome, error) {
-	for _, name := range []string{"git-http", "git-git"} {
-		if err := l.waitReady(ctx, name, 60*time.Second); err != nil {
-			return outcome{}, fmt.Errorf("a legitimate volume: %w", err)
+// gitLegitimate are the pods that must get theirs.
+var gitLegitimate = []string{"git-http", "git-git"}
+
+func lookGitRepo(ctx context.Context, l *lab) error {
+	o := clones{Exploits: map[string]exploit{}}
+	for _, name := range gitLegitimate {
+		if err := l.waitReady(ctx, name, patience); err != nil {
+			return fmt.Errorf("a legitimate volume: %w", err)
 		}
+		o.Legitimate = append(o.Legitimate, name)
 	}
 	happened := map[string]func() bool{
 		"git-option": func() bool { return exists(l.e.Path("marker-option")) },
@@ -87,28 +106,48 @@ func judgeGitRepo(ctx context.Context, l *lab) (outcome, error) {
 			return err == nil && kubeletlab.PodReady(o)
 		},
 	}
-	var did []string
+	refused := func(name string) bool {
+		return strings.Contains(strings.Join(l.messages(name, "FailedMount"), "\n"), "is refused (feature gate GitRepoVolumeHardening)")
+	}
 	for _, name := range gitExploits {
-		refused := func() bool {
-			return strings.Contains(strings.Join(l.messages(name, "FailedMount"), "\n"), "is refused (feature gate GitRepoVolumeHardening)")
-		}
-		if err := wait.Until(ctx, "pod "+name+" has done its deed or is refused", 60*time.Second, func(context.Context) (bool, error) {
-			return happened[name]() || refused(), nil
+		if err := wait.Until(ctx, "pod "+name+" has reached the node or is refused", patience, func(context.Context) (bool, error) {
+			return happened[name]() || refused(name), nil
 		}); err != nil {
-			return outcome{}, err
+			return err
 		}
 	}
 	// A refusal is for good: look again after all of them.
 	for _, name := range gitExploits {
-		if happened[name]() {
+		o.Exploits[name] = exploit{Did: happened[name](), Refused: refused(name)}
+	}
+	var err error
+	if o.Counted, err = l.counted(ctx, "holdfast_gitrepo_hardening_refused_total"); err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+func judgeGitRepo(h *history.History) finding {
+	o := history.One[clones](h)
+	if !slices.Equal(o.Legitimate, gitLegitimate) {
+		return cannotTell("of the legitimate volumes only those of %v were set up", o.Legitimate)
+	}
+	var did []string
+	for _, name := range gitExploits {
+		switch e := o.Exploits[name]; {
+		case e.Did:
 			did = append(did, name)
+		case !e.Refused:
+			return cannotTell("pod %s has not reached the node and is not refused", name)
 		}
 	}
-	if n := len(did); n > 0 && n < len(gitExploits) && l.e.Variant == labkit.Stock {
-		return outcome{}, fmt.Errorf("of %v only %v worked", gitExploits, did)
+	if n := len(did); n > 0 && n < len(gitExploits) && h.Variant == string(labkit.Stock) {
+		return cannotTell("of %v only %v worked", gitExploits, did)
 	}
-	return outcome{len(did) > 0, fmt.Sprintf("%d of %d pods reached the node %v; both legitimate volumes were set up", len(did), len(gitExploits), did)},
-		l.metric(ctx, "holdfast_gitrepo_hardening_refused_total", len(gitExploits))
+	return finding{happened: len(did) > 0, saw: fmt.Sprintf("%d of %d pods reached the node %v; both legitimate volumes were set up", len(did), len(gitExploits), did)}.
+		counting(h, "holdfast_gitrepo_hardening_refused_total", o.Counted, float64(len(gitExploits))).
+		measure("pods that reached the node", float64(len(did)), "")
 }
 
 // repositories makes repo.git with two commits, and outer, whose files are a git

@@ -11,6 +11,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/wait"
@@ -19,31 +23,58 @@ import (
 var healthz = row{
 	slug:    "healthz-no-pprof",
 	gate:    "KubeletHealthzOwnMux",
-	summary: "the kubelet's healthz port gives profiles to everybody",
-	plan:    []string{"oracle: the answers of the healthz port to /debug/pprof/ and two profiles; /healthz must answer 200"},
+	summary: "the kubelet's healthz port gives profiles without authentication",
+	does:    "ask the healthz port for /healthz, /debug/pprof/ and two profiles",
+	oracle:  "a profile is answered; absent: all are refused, and /healthz says ok",
+	look:    lookHealthz,
 	judge:   judgeHealthz,
 }
 
-func judgeHealthz(ctx context.Context, l *lab) (outcome, error) {
+var profiles = []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=1"}
+
+// answers are those of the healthz port: the text of /healthz, and status by profile.
+type answers struct {
+	Healthz string
+	Status  map[string]int
+	Counted float64
+}
+
+func lookHealthz(ctx context.Context, l *lab) error {
+	o := answers{Status: map[string]int{}}
 	url := "http://" + l.node.IP + ":10248"
-	if ok, err := load.Get(ctx, url+"/healthz"); err != nil || ok != "ok" {
-		return outcome{}, fmt.Errorf("/healthz: %q, %w", ok, err)
+	var err error
+	if o.Healthz, err = load.Get(ctx, url+"/healthz"); err != nil {
+		return err
 	}
-	served := []string{}
-	paths := []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=1"}
-	for _, p := range paths {
-		code, err := status(ctx, url+p)
-		if err != nil {
-			return outcome{}, err
+	for _, p := range profiles {
+		if o.Status[p], err = status(ctx, url+p); err != nil {
+			return err
 		}
-		if code == http.StatusOK {
+	}
+	if o.Counted, err = l.counted(ctx, "holdfast_healthz_no_pprof_refused_total"); err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+func judgeHealthz(h *history.History) finding {
+	o, served := history.One[answers](h), []string{}
+	if o.Healthz != "ok" {
+		return cannotTell("/healthz answers %q", o.Healthz)
+	}
+	for _, p := range profiles {
+		switch o.Status[p] {
+		case http.StatusOK:
 			served = append(served, p)
-		} else if code != http.StatusNotFound {
-			return outcome{}, fmt.Errorf("%s answers %d", p, code)
+		case http.StatusNotFound:
+		default:
+			return cannotTell("%s answers %d", p, o.Status[p])
 		}
 	}
-	return outcome{len(served) > 0, fmt.Sprintf("served without authentication: %v of %v; /healthz answers ok", served, paths)},
-		l.metric(ctx, "holdfast_healthz_no_pprof_refused_total", len(paths))
+	return finding{happened: len(served) > 0, saw: fmt.Sprintf("served without authentication: %v of %v; /healthz answers ok", served, profiles)}.
+		counting(h, "holdfast_healthz_no_pprof_refused_total", o.Counted, float64(len(profiles))).
+		measure("profiles that were served", float64(len(served)), "")
 }
 
 // status is that of a GET, of any code.
@@ -68,65 +99,93 @@ var mountErrors = row{
 	slug:    "mount-error-secrets",
 	gate:    "MountErrorsWithoutSecrets",
 	summary: "a failed mount shows the storage password in an event and in the log",
-	plan: []string{
-		"create two pods with azureFile and cephfs volumes whose servers are not there",
-		"oracle: the passwords in the pods' FailedMount events and in the kubelet's log; absent: the events are there and name server and options",
-	},
-	start: startMountErrors,
-	judge: judgeMountErrors,
+	starts:  "create two pods with azureFile and cephfs volumes whose servers are not there",
+	does:    "read the pods' FailedMount events and the kubelet's log",
+	oracle:  "the passwords are in the events or the log; absent: the events name server and options",
+	start:   startMountErrors,
+	look:    lookMountErrors,
+	judge:   judgeMountErrors,
+}
+
+// mounts are the messages of the events FailedMount by pod, and what the kubelet's log
+// has: failed mount commands, and how often a password.
+type mounts struct {
+	Events           map[string]string
+	Logged, Password int
+	Counted          float64
 }
 
 // The passwords; azureFile wants base64.
 var azureKey, cephKey = base64.StdEncoding.EncodeToString([]byte("azure-lab-password")), "AQDcephLabPassword=="
 
 func startMountErrors(ctx context.Context, l *lab) error {
-	secret := func(name string, data map[string]string) string {
-		s := fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata: {name: %s}\nstringData:\n", name)
-		for k, v := range data {
-			s += fmt.Sprintf("  %s: %q\n", k, v)
-		}
-		return s
+	mounted := func(c *corev1.Container) {
+		c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
 	}
-	mounts := "    volumeMounts: [{name: data, mountPath: /data}]\n"
-	return l.pods(ctx, secret("azure", map[string]string{"azurestorageaccountname": "labaccount", "azurestorageaccountkey": azureKey})+
-		secret("ceph", map[string]string{"key": cephKey})+
-		pod("mount-azure", mounts, "  volumes: [{name: data, azureFile: {secretName: azure, shareName: labshare}}]\n")+
-		pod("mount-ceph", mounts, "  volumes: [{name: data, cephfs: {monitors: ['"+machine.IP+":1'], user: labuser, secretRef: {name: ceph}}}]\n"))
+	volume := func(s corev1.VolumeSource) corev1.Volume { return corev1.Volume{Name: "data", VolumeSource: s} }
+	return l.pods(ctx,
+		kube.Secret("azure", map[string]string{"azurestorageaccountname": "labaccount", "azurestorageaccountkey": azureKey}),
+		kube.Secret("ceph", map[string]string{"key": cephKey}),
+		pod("mount-azure", mounted, volume(corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{SecretName: "azure", ShareName: "labshare"}})),
+		pod("mount-ceph", mounted, volume(corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{
+			Monitors: []string{machine.IP + ":1"}, User: "labuser", SecretRef: &corev1.LocalObjectReference{Name: "ceph"}}})))
 }
 
-func judgeMountErrors(ctx context.Context, l *lab) (outcome, error) {
-	text := ""
-	for name, says := range map[string][]string{
-		"mount-azure": {"labaccount.file.core.windows.net/labshare", "username=labaccount", "vers=3.0"},
-		"mount-ceph":  {machine.IP + ":1:/", "name=labuser"},
-	} {
-		var got string
-		if err := wait.Until(ctx, "pod "+name+" has an event of a failed mount command", 90*time.Second, func(context.Context) (bool, error) {
-			got = strings.Join(l.messages(name, "FailedMount"), "\n")
-			if !strings.Contains(got, "Mounting arguments:") {
-				return false, fmt.Errorf("events: %q", got)
+// mountSays is what an operator looks for in the events of each pod.
+var mountSays = []struct {
+	pod  string
+	says []string
+}{
+	{"mount-azure", []string{"labaccount.file.core.windows.net/labshare", "username=labaccount", "vers=3.0"}},
+	{"mount-ceph", []string{machine.IP + ":1:/", "name=labuser"}},
+}
+
+const mountCommand = "Mounting arguments:"
+
+func lookMountErrors(ctx context.Context, l *lab) error {
+	o := mounts{Events: map[string]string{}}
+	for _, m := range mountSays {
+		if err := wait.Until(ctx, "pod "+m.pod+" has an event of a failed mount command", patience, func(context.Context) (bool, error) {
+			o.Events[m.pod] = strings.Join(l.messages(m.pod, "FailedMount"), "\n")
+			if !strings.Contains(o.Events[m.pod], mountCommand) {
+				return false, fmt.Errorf("events: %q", o.Events[m.pod])
 			}
 			return true, nil
 		}); err != nil {
-			return outcome{}, err
+			return err
 		}
-		// What an operator looks for.
-		for _, s := range says {
-			if !strings.Contains(got, s) {
-				return outcome{}, fmt.Errorf("the events of pod %s do not have %q: %s", name, s, got)
-			}
-		}
-		text += got
 	}
 	log, err := l.node.Kubelet.LastRunLog()
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
-	if !strings.Contains(log, "Mounting arguments:") {
-		return outcome{}, fmt.Errorf("no failed mount command in the kubelet's log")
+	o.Logged, o.Password = strings.Count(log, mountCommand), passwords(log)
+	if o.Counted, err = l.counted(ctx, "holdfast_mount_error_secrets_masked_total"); err != nil {
+		return err
 	}
-	count := func(in string) int { return strings.Count(in, azureKey) + strings.Count(in, cephKey) }
-	return outcome{count(text)+count(log) > 0, fmt.Sprintf("the passwords stand %d times in events and %d times in the kubelet's log (azure %v, ceph %v)",
-			count(text), count(log), strings.Contains(text, azureKey), strings.Contains(text, cephKey))},
-		l.metric(ctx, "holdfast_mount_error_secrets_masked_total", 2)
+	l.e.Record(o)
+	return nil
+}
+
+// passwords counts both.
+func passwords(in string) int { return strings.Count(in, azureKey) + strings.Count(in, cephKey) }
+
+func judgeMountErrors(h *history.History) finding {
+	o, text := history.One[mounts](h), ""
+	for _, m := range mountSays {
+		for _, s := range append([]string{mountCommand}, m.says...) {
+			if !strings.Contains(o.Events[m.pod], s) {
+				return cannotTell("the events of pod %s do not have %q: %s", m.pod, s, o.Events[m.pod])
+			}
+		}
+		text += o.Events[m.pod]
+	}
+	if o.Logged == 0 {
+		return cannotTell("no failed mount command in the kubelet's log")
+	}
+	n := passwords(text)
+	return finding{happened: n+o.Password > 0, saw: fmt.Sprintf("the passwords stand %d times in events and %d times in the kubelet's log (azure %v, ceph %v)",
+		n, o.Password, strings.Contains(text, azureKey), strings.Contains(text, cephKey))}.
+		counting(h, "holdfast_mount_error_secrets_masked_total", o.Counted, 2).
+		measure("passwords in events", float64(n), "").measure("passwords in the log", float64(o.Password), "")
 }

@@ -10,9 +10,9 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
@@ -23,12 +23,28 @@ var localnet = row{
 	slug:    "localnet-firewall",
 	gate:    "LocalnetFirewall",
 	summary: "pods reach what listens on the node's loopback only",
-	plan: []string{
-		"set route_localnet=1 on the node, as kube-proxy does, and listen on its loopback",
-		"oracle: a request to 127.0.0.1 that is sent to the node out of a pod's network; absent: it is dropped, while the node itself is answered and the pod is at another address of the node",
-	},
-	start: startLocalnet,
-	judge: judgeLocalnet,
+	starts:  "set route_localnet=1 on the node, as kube-proxy does, and listen on its loopback",
+	does:    "send a request to 127.0.0.1 to the node out of a pod's network; in the long profile let stock, ours with the gate off, and ours follow each other",
+	oracle:  "the request is answered; absent: it is dropped, while the node itself is answered, and so is the pod at another address of the node",
+	start:   startLocalnet,
+	look:    lookLocalnet,
+	judge:   judgeLocalnet,
+}
+
+// request is what became of the one to the node's loopback: answered, or timed out.
+// AtNode is the pod's to the node's address, AtItself the node's to its loopback. Dropped
+// is how many packets the rule of ours dropped.
+type request struct {
+	AtNode, AtItself   bool
+	Answered, TimedOut bool
+	Dropped            int
+	Counted            float64
+}
+
+// ruleAfter is how many rules of ours were there after a change of the kubelet.
+type ruleAfter struct {
+	Step        string
+	Rules, Want int
 }
 
 const localPort = "9999"
@@ -45,29 +61,29 @@ func startLocalnet(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	return l.pods(ctx, pod("neighbour", "", ""))
+	return l.pods(ctx, pod("neighbour", nil))
 }
 
 // labpod is the program of the images, here outside of a container.
 func (l *lab) labpod() string { return node.ToolPath(l.e.Root, "labpod") }
 
-func judgeLocalnet(ctx context.Context, l *lab) (outcome, error) {
-	if err := l.waitReady(ctx, "neighbour", 60*time.Second); err != nil {
-		return outcome{}, err
+func lookLocalnet(ctx context.Context, l *lab) error {
+	if err := l.waitReady(ctx, "neighbour", patience); err != nil {
+		return err
 	}
 	o, err := l.c.Client.Get(ctx, kube.Pods, ns, "neighbour")
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 	id := kube.ContainerIDs(o)["main"]
 	m, err := l.node.Docker.Inspect(ctx, id)
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 	state, _ := m["State"].(map[string]any)
 	pid, _ := state["Pid"].(float64)
 	if pid < 2 {
-		return outcome{}, fmt.Errorf("container %s has no process: %v", id, state)
+		return fmt.Errorf("container %s has no process: %v", id, state)
 	}
 	in := func(name string, args ...string) error {
 		out, err := exec.CommandContext(ctx, "nsenter", append([]string{"--target", strconv.Itoa(int(pid)), "--net", "--", name}, args...)...).CombinedOutput()
@@ -85,67 +101,98 @@ func judgeLocalnet(ctx context.Context, l *lab) (outcome, error) {
 		{"ip", "route", "add", "127.0.0.1/32", "via", gateway, "src", kube.String(o, "status", "podIP")},
 	} {
 		if err := in(c[0], c[1:]...); err != nil {
-			return outcome{}, err
+			return err
 		}
 	}
 	// The kubelet syncs its rules once a minute and at its start.
 	if l.e.Variant == labkit.Ours {
-		if err := wait.Until(ctx, "the rule on the node", 70*time.Second, func(ctx context.Context) (bool, error) {
+		if err := wait.Until(ctx, "the rule on the node", patience, func(ctx context.Context) (bool, error) {
 			rules, err := l.node.Output(ctx, "iptables-save", "-t", "filter")
 			return err == nil && strings.Contains(rules, "block incoming localnet connections"), err
 		}); err != nil {
-			return outcome{}, err
+			return err
 		}
 	}
 	probe := func(host string) error { return in(l.labpod(), "probe", "http://"+host+":"+localPort+"/") }
 	if err := probe(l.node.IP); err != nil {
-		return outcome{}, fmt.Errorf("the pod does not reach the node at its own address: %w", err)
+		return fmt.Errorf("the pod does not reach the node at its own address: %w", err)
 	}
 	if err := l.node.Run(ctx, l.labpod(), "probe", "http://127.0.0.1:"+localPort+"/"); err != nil {
-		return outcome{}, fmt.Errorf("the node does not reach its own loopback: %w", err)
+		return fmt.Errorf("the node does not reach its own loopback: %w", err)
 	}
-	reached := probe("127.0.0.1")
+	answered := probe("127.0.0.1")
 	var status *exec.ExitError
-	if reached != nil && (!errors.As(reached, &status) || !strings.Contains(reached.Error(), "deadline exceeded") && !strings.Contains(reached.Error(), "Timeout")) {
-		return outcome{}, fmt.Errorf("the request was not dropped, it failed: %w", reached)
+	if answered != nil && (!errors.As(answered, &status) || !strings.Contains(answered.Error(), "deadline exceeded") && !strings.Contains(answered.Error(), "Timeout")) {
+		return fmt.Errorf("the request was not dropped, it failed: %w", answered)
 	}
-	if reached == nil {
-		return outcome{true, "a pod was answered by a program that listens on 127.0.0.1 of its node"}, nil
-	}
+	seen := request{AtNode: true, AtItself: true, Answered: answered == nil, TimedOut: answered != nil}
 	if l.e.Variant == labkit.Ours {
-		if err := l.localnetRule(ctx); err != nil {
-			return outcome{}, err
+		if seen.Counted, err = l.counted(ctx, "holdfast_localnet_firewall_rules_added_total"); err != nil {
+			return err
+		}
+		if seen.Dropped, err = l.dropped(ctx); err != nil {
+			return err
 		}
 	}
-	return outcome{false, "the request timed out; the node itself is answered, and the pod at the node's own address"}, nil
+	l.e.Record(seen)
+	if l.e.Variant != labkit.Ours || l.e.Profile != labkit.Long {
+		return nil
+	}
+	return l.waysOut(ctx)
 }
 
-// localnetRule: it was the kubelet's rule that dropped the request. In the long
-// profile also the ways out: a stock kubelet leaves the rule, the gate takes it away.
-func (l *lab) localnetRule(ctx context.Context) error {
-	if err := l.metric(ctx, "holdfast_localnet_firewall_rules_added_total", 1); err != nil {
-		return err
-	}
+// dropped is how many packets the rule of ours has dropped.
+func (l *lab) dropped(ctx context.Context) (n int, err error) {
 	chain, err := l.node.Output(ctx, "iptables", "-nvxL", "KUBE-FIREWALL")
-	if err != nil {
-		return err
-	}
-	dropped := 0
 	for _, line := range strings.Split(chain, "\n") {
-		if f := strings.Fields(line); len(f) > 0 && strings.Contains(line, "block incoming localnet") {
-			if dropped, err = strconv.Atoi(f[0]); err != nil {
-				return fmt.Errorf("%q: %w", line, err)
+		if f := strings.Fields(line); err == nil && len(f) > 0 && strings.Contains(line, "block incoming localnet") {
+			if n, err = strconv.Atoi(f[0]); err != nil {
+				err = fmt.Errorf("%q: %w", line, err)
 			}
 		}
 	}
-	if dropped == 0 {
-		return fmt.Errorf("the rule has dropped nothing:\n%s", chain)
+	return n, err
+}
+
+func judgeLocalnet(h *history.History) finding {
+	o, ours := history.One[request](h), h.Variant == string(labkit.Ours)
+	switch {
+	case !o.AtNode || !o.AtItself || o.Answered == o.TimedOut:
+		return cannotTell("too little was seen: %+v", o)
+	case o.Answered:
+		return finding{happened: true, saw: "a pod was answered by a program that listens on 127.0.0.1 of its node"}
+	case ours && o.Dropped == 0:
+		return cannotTell("the request timed out, and the rule has dropped nothing")
 	}
-	l.e.Fact("the rule dropped %d packets", dropped)
-	if l.e.Profile != labkit.Long {
-		return nil
+	f := finding{saw: "the request timed out; the node itself is answered, and the pod at the node's own address"}.
+		counting(h, "holdfast_localnet_firewall_rules_added_total", o.Counted, 1)
+	if !ours {
+		return f
 	}
-	for _, step := range []struct {
+	f.saw += fmt.Sprintf("; the rule dropped %d packets", o.Dropped)
+	f = f.measure("packets that the rule dropped", float64(o.Dropped), "")
+	if h.Profile != string(labkit.Long) {
+		return f
+	}
+	steps := history.Of[ruleAfter](h)
+	if len(steps) != changes {
+		return cannotTell("the rules were counted after %d changes of the kubelet, want %d", len(steps), changes)
+	}
+	for _, s := range steps {
+		if s.Rules != s.Want {
+			return cannotTell("%s: %d rules, want %d", s.Step, s.Rules, s.Want)
+		}
+		f.saw += fmt.Sprintf("; %s: %d rules", s.Step, s.Rules)
+	}
+	return f
+}
+
+// changes is how often waysOut swaps the kubelet.
+const changes = 4
+
+// waysOut: a stock kubelet leaves the rule, the gate takes it away.
+func (l *lab) waysOut(ctx context.Context) error {
+	for _, step := range [changes]struct {
 		name    string
 		kubelet kube.Program
 		rules   int
@@ -163,9 +210,11 @@ func (l *lab) localnetRule(ctx context.Context) error {
 		if err := l.node.SwapKubelet(ctx, step.kubelet); err != nil {
 			return err
 		}
-		if err := wait.Until(ctx, fmt.Sprintf("%s: %d rules", step.name, step.rules), 70*time.Second, func(ctx context.Context) (bool, error) {
+		n := 0
+		if err := wait.Until(ctx, fmt.Sprintf("%s: %d rules", step.name, step.rules), patience, func(ctx context.Context) (bool, error) {
 			rules, err := l.node.Output(ctx, "iptables-save", "-t", "filter")
-			synced, n := strings.Contains(rules, "-A INPUT -j KUBE-FIREWALL\n"), strings.Count(rules, "block incoming localnet connections")
+			synced := strings.Contains(rules, "-A INPUT -j KUBE-FIREWALL\n")
+			n = strings.Count(rules, "block incoming localnet connections")
 			if err == nil && (!synced || n != step.rules) {
 				err = fmt.Errorf("there are %d; synced %v", n, synced)
 			}
@@ -173,7 +222,7 @@ func (l *lab) localnetRule(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		l.e.Fact("%s: %d rules", step.name, step.rules)
+		l.e.Record(ruleAfter{step.name, n, step.rules})
 	}
 	return nil
 }

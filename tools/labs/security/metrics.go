@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/load"
 	"holdfast/tools/labkit/wait"
 )
@@ -20,17 +20,23 @@ const invented = 100
 
 var metrics = row{
 	slug:    "metrics-method-label",
-	summary: "anybody who reaches /metrics makes series that stay",
-	plan: []string{
-		fmt.Sprintf("send %d requests with invented HTTP methods to /metrics of the kubelet's read-only port and of the controller manager", invented),
-		"oracle: by how many series http_requests_total grows, 1 at most for each; absent: every request was answered, and GET and PATCH have their series",
-	},
-	judge: judgeMetrics,
+	summary: "whoever reaches /metrics makes series that stay",
+	does:    fmt.Sprintf("send %d requests with invented HTTP methods to /metrics of the kubelet's read-only port and of the controller manager", invented),
+	oracle:  "http_requests_total of one grows by more than one series; absent: every request was answered, and GET and PATCH have their series",
+	look:    lookMetrics,
+	judge:   judgeMetrics,
 }
 
-func judgeMetrics(ctx context.Context, l *lab) (outcome, error) {
-	var grown []string
-	over := 0
+// methods is how many series http_requests_total had before and after the invented
+// methods, by component.
+type methods struct {
+	Before, After map[string]int
+	Counted       float64
+}
+
+func lookMetrics(ctx context.Context, l *lab) error {
+	o := methods{Before: map[string]int{}, After: map[string]int{}}
+	var err error
 	targets := []struct{ name, url string }{
 		{"kubelet", l.node.KubeletURL + "/metrics"},
 		{"controller manager", l.c.ControllerManager.URL + "/metrics"},
@@ -38,43 +44,59 @@ func judgeMetrics(ctx context.Context, l *lab) (outcome, error) {
 	for _, t := range targets {
 		for _, m := range []string{http.MethodGet, http.MethodPatch} {
 			if err := send(ctx, m, t.url); err != nil {
-				return outcome{}, err
+				return err
 			}
 			label := fmt.Sprintf(`http_requests_total{code="200",handler="prometheus",method=%q}`, strings.ToLower(m))
 			// A request is counted when it has been answered.
-			if err := wait.Until(ctx, t.name+" has a series for "+m, 10*time.Second, func(ctx context.Context) (bool, error) {
+			if err := wait.Until(ctx, t.name+" has a series for "+m, patience, func(ctx context.Context) (bool, error) {
 				n, err := series(ctx, t.url, label)
 				return n == 1, err
 			}); err != nil {
-				return outcome{}, err
+				return err
 			}
 		}
-		before, err := series(ctx, t.url, "http_requests_total{")
-		if err != nil {
-			return outcome{}, err
+		if o.Before[t.name], err = series(ctx, t.url, "http_requests_total{"); err != nil {
+			return err
 		}
 		for i := range invented {
 			if err := send(ctx, fmt.Sprintf("LAB%d", i), t.url); err != nil {
-				return outcome{}, err
+				return err
 			}
 		}
-		var after int
-		if err := wait.Until(ctx, t.name+" has counted the invented methods", 10*time.Second, func(ctx context.Context) (bool, error) {
-			after, err = series(ctx, t.url, "http_requests_total{")
-			return after > before, err
+		if err := wait.Until(ctx, t.name+" has counted the invented methods", patience, func(ctx context.Context) (bool, error) {
+			var err error
+			o.After[t.name], err = series(ctx, t.url, "http_requests_total{")
+			return o.After[t.name] > o.Before[t.name], err
 		}); err != nil {
-			return outcome{}, err
+			return err
 		}
-		grown = append(grown, fmt.Sprintf("%s %d", t.name, after-before))
-		if after-before > 1 {
+	}
+	if o.Counted, err = l.counted(ctx, "holdfast_metrics_method_label_unknown_total"); err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+func judgeMetrics(h *history.History) finding {
+	o, f, over := history.One[methods](h), finding{}, 0
+	var grown []string
+	for _, name := range []string{"kubelet", "controller manager"} {
+		n := o.After[name] - o.Before[name]
+		if n < 1 {
+			return cannotTell("%s has no new series", name)
+		}
+		grown = append(grown, fmt.Sprintf("%s %d", name, n))
+		f = f.measure("new series of the "+name, float64(n), "")
+		if n > 1 {
 			over++
 		}
 	}
-	saw := fmt.Sprintf("new series of %d invented methods: %s", invented, strings.Join(grown, ", "))
-	if over > 0 && over < len(targets) && l.e.Variant == labkit.Stock {
-		return outcome{}, fmt.Errorf("only one of them: %s", saw)
+	f.happened, f.saw = over > 0, fmt.Sprintf("new series of %d invented methods: %s", invented, strings.Join(grown, ", "))
+	if over == 1 && h.Variant == string(labkit.Stock) {
+		return cannotTell("only one of them: %s", f.saw)
 	}
-	return outcome{over > 0, saw}, l.metric(ctx, "holdfast_metrics_method_label_unknown_total", invented)
+	return f.counting(h, "holdfast_metrics_method_label_unknown_total", o.Counted, invented)
 }
 
 // send sends a request that must be answered with 200.

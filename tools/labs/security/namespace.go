@@ -6,10 +6,12 @@ package security
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 )
 
@@ -18,12 +20,19 @@ var namespaces = row{
 	gate:    "OrderedNamespaceDeletion",
 	off:     true,
 	summary: "the NetworkPolicies of a namespace that is deleted go before its pods",
-	plan: []string{
-		"create two namespaces, one with a NetworkPolicy and a pod that takes seconds to end, one with a ConfigMap only, and delete both",
-		"oracle: whether the NetworkPolicy is deleted before the pod is; both namespaces must go",
-	},
-	start: startNamespaces,
-	judge: judgeNamespaces,
+	starts:  "create two namespaces, one with a NetworkPolicy and a pod that takes seconds to end, one with a ConfigMap only",
+	does:    "delete both namespaces",
+	oracle:  "the NetworkPolicy is deleted before the pod is; absent: after it, and both namespaces go",
+	start:   startNamespaces,
+	look:    lookNamespaces,
+	judge:   judgeNamespaces,
+}
+
+// deletion is when watchers saw policy and pod deleted, and how long each namespace took.
+type deletion struct {
+	Policy, Pod time.Time
+	Took        map[string]time.Duration
+	Counted     int // series that say that one namespace was waited for
 }
 
 var networkPolicies = kube.GVR{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
@@ -32,76 +41,88 @@ const isolated, plain = "isolated", "plain"
 
 func startNamespaces(ctx context.Context, l *lab) error {
 	for _, name := range []string{isolated, plain} {
-		if _, err := l.c.Client.CreateYAML(ctx, "", fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n", name)); err != nil {
+		if err := l.c.Client.Make(ctx, "", kube.Namespace(name)); err != nil {
 			return err
 		}
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, isolated, "default", 60*time.Second, "has a token", func(o *kube.Object) (bool, error) {
+	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, isolated, "default", patience, "has a token", func(o *kube.Object) (bool, error) {
 		return len(kube.Slice(o, "secrets")) > 0, nil
 	}); err != nil {
 		return err
 	}
 	// The hook makes the pod take its time, as a server with connections does.
-	text := pod("server", "    lifecycle: {preStop: {exec: {command: [/labpod, sleep, 3s]}}}\n", "")
-	text = strings.Replace(text, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 6", 1)
-	if _, err := l.c.Client.CreateYAML(ctx, isolated, text+"---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: deny}\nspec: {podSelector: {}, policyTypes: [Ingress]}\n"); err != nil {
+	server := pod("server", func(c *corev1.Container) {
+		c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: kube.Exec("/labpod", "sleep", "3s").Exec}}
+	})
+	server.Spec.TerminationGracePeriodSeconds = new(int64(6))
+	if err := l.c.Client.Make(ctx, isolated, server); err != nil {
 		return err
 	}
-	_, err := l.c.Client.CreateYAML(ctx, plain, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n")
-	return err
+	if _, err := l.c.Client.CreateYAML(ctx, isolated, "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: deny}\nspec: {podSelector: {}, policyTypes: [Ingress]}\n"); err != nil {
+		return err
+	}
+	return l.c.Client.Make(ctx, plain, kube.ConfigMap("one", nil))
 }
 
-func judgeNamespaces(ctx context.Context, l *lab) (outcome, error) {
-	if _, err := l.c.Client.WaitFor(ctx, kube.Pods, isolated, "server", 60*time.Second, "runs", func(o *kube.Object) (bool, error) {
+func lookNamespaces(ctx context.Context, l *lab) error {
+	if _, err := l.c.Client.WaitFor(ctx, kube.Pods, isolated, "server", patience, "runs", func(o *kube.Object) (bool, error) {
 		return kube.String(o, "status", "phase") == "Running", nil
 	}); err != nil {
-		return outcome{}, err
+		return err
 	}
 	policies, err := l.c.Client.Record(ctx, networkPolicies, isolated)
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 	pods, err := l.c.Client.Record(ctx, kube.Pods, isolated)
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 	begin := time.Now()
 	for _, name := range []string{isolated, plain} {
 		if err := l.c.Client.Delete(ctx, kube.Namespaces, "", name); err != nil {
-			return outcome{}, err
+			return err
 		}
 	}
-	took := map[string]time.Duration{}
+	o := deletion{Took: map[string]time.Duration{}}
 	for _, name := range []string{plain, isolated} {
 		if err := l.c.Client.WaitGone(ctx, kube.Namespaces, "", name, 2*time.Minute); err != nil {
-			return outcome{}, err
+			return err
 		}
-		took[name] = time.Since(begin)
+		o.Took[name] = time.Since(begin)
 	}
 	deleted := func(ev kube.RecordedEvent) bool { return ev.Type == "DELETED" }
-	policy, err := policies.Wait(ctx, 10*time.Second, "the NetworkPolicy is deleted", deleted)
+	policy, err := policies.Wait(ctx, patience, "the NetworkPolicy is deleted", deleted)
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
-	pod, err := pods.Wait(ctx, 10*time.Second, "the pod is deleted", deleted)
+	pod, err := pods.Wait(ctx, patience, "the pod is deleted", deleted)
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
-	if took[plain] > 45*time.Second {
-		return outcome{}, fmt.Errorf("the namespace without pods took %v", took[plain])
+	o.Policy, o.Pod = policy.Time, pod.Time
+	if o.Counted, err = l.managerCounted(ctx, "holdfast_ordered_namespace_deletion_waited_total 1"); err != nil {
+		return err
 	}
-	ahead := pod.Time.Sub(policy.Time)
-	l.e.Fact("ordered-namespace-deletion: the namespace with a pod took %.1f s, the one without %.1f s", took[isolated].Seconds(), took[plain].Seconds())
-	o := outcome{ahead > 0, fmt.Sprintf("the NetworkPolicy went %.1f s before the pod", ahead.Seconds())}
-	if !o.happened {
-		o.saw = fmt.Sprintf("the NetworkPolicy went %.1f s after the pod", -ahead.Seconds())
+	l.e.Record(o)
+	return nil
+}
+
+func judgeNamespaces(h *history.History) finding {
+	o := history.One[deletion](h)
+	switch {
+	case o.Policy.IsZero() || o.Pod.IsZero() || o.Took[isolated] == 0 || o.Took[plain] == 0:
+		return cannotTell("too little was seen: %+v", o)
+	case o.Took[plain] > 45*time.Second:
+		return cannotTell("the namespace without pods took %v", o.Took[plain])
+	case h.Variant == string(labkit.Ours) && o.Counted != 1:
+		return cannotTell("the controller manager has not counted one namespace that it waited for")
 	}
-	if l.e.Variant == labkit.Ours {
-		n, err := series(ctx, l.c.ControllerManager.URL+"/metrics", "holdfast_ordered_namespace_deletion_waited_total 1")
-		if err == nil && n != 1 {
-			err = fmt.Errorf("the controller manager has not counted one namespace that it waited for")
-		}
-		return o, err
+	ahead, word := o.Pod.Sub(o.Policy), "before"
+	if ahead <= 0 {
+		word = "after"
 	}
-	return o, nil
+	return finding{happened: ahead > 0, saw: fmt.Sprintf("the NetworkPolicy went %.1f s %s the pod; the namespace with a pod took %.1f s, the one without %.1f s",
+		ahead.Abs().Seconds(), word, o.Took[isolated].Seconds(), o.Took[plain].Seconds())}.
+		measure("from the NetworkPolicy's deletion to the pod's", ahead.Seconds(), "s")
 }

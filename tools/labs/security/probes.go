@@ -12,9 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 )
@@ -35,18 +37,35 @@ var probes = row{
 	slug:    "probe-output-limits",
 	gate:    "ProbeOutputLimits",
 	summary: "a pod with a probe fills the node's memory through the kubelet",
-	plan: []string{
-		fmt.Sprintf("create a pod whose HTTP readiness probe gets %d MiB from a server, then one whose postStart hook prints %d MiB; in the long profile also one whose postStart hook gets the HTTP answer", bodyMiB, execMiB),
-		fmt.Sprintf("oracle: by how much the kubelet's peak of resident memory (VmHWM) grows, %d MiB at most for HTTP and %d MiB for exec; absent: the whole answer was fetched and the pods became ready", bodyBound/mib, execBound/mib),
-	},
-	judge: judgeProbes,
+	does:    fmt.Sprintf("create a pod whose HTTP readiness probe gets %d MiB from a server, then one whose postStart hook prints %d MiB; in the long profile also one whose postStart hook gets the HTTP answer", bodyMiB, execMiB),
+	oracle:  fmt.Sprintf("the kubelet's peak of resident memory (VmHWM) grows by more than %d MiB for HTTP or %d MiB for exec; absent: the whole answer was fetched and the pods became ready", bodyBound/mib, execBound/mib),
+	look:    lookProbes,
+	judge:   judgeProbes,
 }
 
-func judgeProbes(ctx context.Context, l *lab) (outcome, error) {
+// grown is the kubelet's peak of resident memory in bytes before a pod and after it was
+// ready. Whole says whether an answer was sent to it to its end.
+type grown struct {
+	Pod      string
+	From, To int
+	Whole    bool
+	Counted  float64
+}
+
+// probePods are the pods, those of the short profile first, with what each may cost.
+var probePods = []struct {
+	name  string
+	http  bool
+	bound int
+}{{"probe-http", true, bodyBound}, {"hook-exec", false, execBound}, {"hook-http", true, bodyBound}}
+
+func probed(p labkit.Profile) int { return labkit.Pick(p, 2, len(probePods)) }
+
+func lookProbes(ctx context.Context, l *lab) error {
 	var whole atomic.Int64 // answers that were sent to the end
 	listener, err := net.Listen("tcp", machine.IP+":0")
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		chunk := make([]byte, mib)
@@ -60,75 +79,78 @@ func judgeProbes(ctx context.Context, l *lab) (outcome, error) {
 	go func() { _ = server.Serve(listener) }()
 	l.e.OnStop("server of large answers", func(context.Context) error { return server.Close() })
 	port := listener.Addr().(*net.TCPAddr).Port
-	get := fmt.Sprintf("httpGet: {host: %s, port: %d, path: /x}", machine.IP, port)
-
-	var grown []string
-	over := 0
-	steps := []struct {
-		name, container string
-		bound           int
-		done            func(int64) error
-	}{
-		{"probe-http", "    readinessProbe: {" + get + ", timeoutSeconds: 60, periodSeconds: 2}\n", bodyBound,
-			func(before int64) error { return l.probed(ctx, "probe-http", &whole, before) }},
-		{"hook-exec", fmt.Sprintf("    lifecycle: {postStart: {exec: {command: [/labpod, print, '%d']}}}\n", execMiB*mib), execBound,
-			func(int64) error { return l.waitReady(ctx, "hook-exec", 90*time.Second) }},
-		{"hook-http", "    lifecycle: {postStart: {" + get + "}}\n", bodyBound,
-			func(before int64) error { return l.probed(ctx, "hook-http", &whole, before) }},
+	get := kube.HTTPGet("/x", port).HTTPGet
+	get.Host = machine.IP
+	change := map[string]func(*corev1.Container){
+		"probe-http": func(c *corev1.Container) {
+			c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: get}, TimeoutSeconds: 60, PeriodSeconds: 2}
+		},
+		"hook-exec": func(c *corev1.Container) {
+			c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: kube.Exec("/labpod", "print", fmt.Sprint(execMiB*mib)).Exec}}
+		},
+		"hook-http": func(c *corev1.Container) {
+			c.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{HTTPGet: get}}
+		},
 	}
-	if l.e.Profile != labkit.Long {
-		steps = steps[:2]
-	}
-	for i, s := range steps {
+	for i, p := range probePods[:probed(l.e.Profile)] {
 		if i > 0 {
 			// The memory of the step before is still this process's.
 			if err := l.restart(ctx); err != nil {
-				return outcome{}, err
+				return err
 			}
 		}
-		from, err := l.peak(true)
-		if err != nil {
-			return outcome{}, err
+		o := grown{Pod: p.name}
+		if o.From, err = l.peak(true); err != nil {
+			return err
 		}
 		before := whole.Load()
-		if err := l.pods(ctx, pod(s.name, s.container, "")); err != nil {
-			return outcome{}, err
+		if err := l.pods(ctx, pod(p.name, change[p.name])); err != nil {
+			return err
 		}
-		if err := s.done(before); err != nil {
-			return outcome{}, err
+		if err := l.waitReady(ctx, p.name, patience); err != nil {
+			return err
 		}
-		to, err := l.peak(false)
-		if err != nil {
-			return outcome{}, err
+		o.Whole = whole.Load() > before
+		if o.To, err = l.peak(false); err != nil {
+			return err
 		}
-		grown = append(grown, fmt.Sprintf("%s %d MiB", s.name, (to-from)/mib))
-		if to-from > s.bound {
-			over++
+		if o.Counted, err = l.counted(ctx, "holdfast_probe_output_limits_cut_total"); err != nil {
+			return err
 		}
-		if err := l.metric(ctx, "holdfast_probe_output_limits_cut_total", 1); err != nil {
-			return outcome{}, fmt.Errorf("%s: %w", s.name, err)
-		}
+		l.e.Record(o)
 		// Not again after the restart.
-		if err := l.c.Client.DeleteNow(ctx, kube.Pods, ns, s.name); err != nil {
-			return outcome{}, err
+		if err := l.c.Client.DeleteNow(ctx, kube.Pods, ns, p.name); err != nil {
+			return err
 		}
-	}
-	saw := "the kubelet's peak grew by " + strings.Join(grown, ", ")
-	if over > 0 && over < len(grown) && l.e.Variant != labkit.Ours {
-		return outcome{}, fmt.Errorf("only %d of %d: %s", over, len(grown), saw)
-	}
-	return outcome{over > 0, saw}, nil
-}
-
-// probed waits until the pod is ready by an answer that was sent whole.
-func (l *lab) probed(ctx context.Context, name string, whole *atomic.Int64, before int64) error {
-	if err := l.waitReady(ctx, name, 90*time.Second); err != nil {
-		return err
-	}
-	if whole.Load() <= before {
-		return fmt.Errorf("pod %s is ready, and the server has sent no answer to the end", name)
 	}
 	return nil
+}
+
+func judgeProbes(h *history.History) finding {
+	var f finding
+	var how []string
+	all, n, over := history.Of[grown](h), probed(labkit.Profile(h.Profile)), 0
+	if len(all) != n {
+		return cannotTell("%d pods with large answers were ready, want %d", len(all), n)
+	}
+	for i, o := range all {
+		p := probePods[i]
+		if o.Pod != p.name || o.From == 0 || p.http && !o.Whole {
+			return cannotTell("pod %s is ready, and the server has sent no answer to the end: %+v", p.name, o)
+		}
+		grew := o.To - o.From
+		how = append(how, fmt.Sprintf("%s %d MiB", o.Pod, grew/mib))
+		f = f.measure("the kubelet's peak grew by, "+o.Pod, float64(grew)/mib, "MiB").
+			counting(h, o.Pod+": holdfast_probe_output_limits_cut_total", o.Counted, 1)
+		if grew > p.bound {
+			over++
+		}
+	}
+	f.happened, f.saw = over > 0, "the kubelet's peak grew by "+strings.Join(how, ", ")
+	if over > 0 && over < n && h.Variant != string(labkit.Ours) && f.untold == "" {
+		f.untold = fmt.Sprintf("only %d of %d: %s", over, n, f.saw)
+	}
+	return f
 }
 
 // restart ends the kubelet and starts it again.

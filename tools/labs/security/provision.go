@@ -11,9 +11,15 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/wait"
@@ -23,13 +29,25 @@ var provision = row{
 	slug:    "provision-error-redaction",
 	gate:    "ProvisionErrorsWithoutResponse",
 	summary: "an event quotes what a server of the control plane's network answers",
-	plan: []string{
-		"serve a page on the loopback of the control plane and a redirect to it; create a StorageClass glusterfs whose resturl is the redirect, a claim of it, a volume of it whose claim is gone, and a claim of a StorageClass with a misspelt parameter",
-		"oracle: the page in the claim's and the volume's events or in the volume's status; absent: the page was asked for by both, the events say what failed and the log has the page; the misspelt parameter is named in any case",
-	},
-	start: startProvision,
-	judge: judgeProvision,
+	starts:  "serve a page on the loopback of the control plane and a redirect to it; create a StorageClass glusterfs whose resturl is the redirect, a claim of it, a volume of it whose claim is gone, and a claim of a StorageClass with a misspelt parameter",
+	does:    "read the events of claims and volume, the volume's status, and the controller manager's log",
+	oracle:  "the page in the claim's and the volume's events or in the volume's status; absent: the page was asked for by both, the events say what failed and the log has the page; the misspelt parameter is named in any case",
+	start:   startProvision,
+	look:    lookProvision,
+	judge:   judgeProvision,
 }
+
+// quotes are the texts that users see, by place; how often the page was asked for by
+// creations and deletions; and whether the controller manager's log has it.
+type quotes struct {
+	Shown          map[string]string
+	Posts, Deletes int
+	Logged         bool
+	Counted        int
+}
+
+// misspelt is what the event about the misspelt parameter says.
+const misspelt = `Failed to provision volume with StorageClass "misspelt": invalid option "resturi" for volume plugin kubernetes.io/glusterfs`
 
 // page is what only the loopback of the control plane has.
 const page = "internal-page-5f2e"
@@ -75,96 +93,91 @@ func startProvision(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	text := ""
+	typed := func(kind, api string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: api, Kind: kind} }
+	var all []runtime.Object
 	for name, parameter := range map[string]string{"ssrf": "resturl", "misspelt": "resturi"} {
-		text += fmt.Sprintf(`---
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: %[1]s}
-provisioner: kubernetes.io/glusterfs
-parameters: {%[2]s: %[3]q}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: %[1]s}
-spec: {storageClassName: %[1]s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
-`, name, parameter, redirect)
+		all = append(all, &storagev1.StorageClass{TypeMeta: typed("StorageClass", "storage.k8s.io/v1"), ObjectMeta: metav1.ObjectMeta{Name: name},
+			Provisioner: glusterfs, Parameters: map[string]string{parameter: redirect}},
+			&corev1.PersistentVolumeClaim{TypeMeta: typed("PersistentVolumeClaim", "v1"), ObjectMeta: metav1.ObjectMeta{Name: name},
+				Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new(name), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+					Resources: corev1.VolumeResourceRequirements{Requests: size}}})
 	}
-	return l.pods(ctx, text+`---
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: ssrf-volume, annotations: {pv.kubernetes.io/provisioned-by: kubernetes.io/glusterfs}}
-spec:
-  storageClassName: ssrf
-  capacity: {storage: 1Gi}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Delete
-  glusterfs: {endpoints: none, path: vol_none}
-  claimRef: {namespace: default, name: gone, uid: 00000000-0000-0000-0000-000000000000}
-`)
+	return l.pods(ctx, append(all, &corev1.PersistentVolume{TypeMeta: typed("PersistentVolume", "v1"),
+		ObjectMeta: metav1.ObjectMeta{Name: "ssrf-volume", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": glusterfs}},
+		Spec: corev1.PersistentVolumeSpec{StorageClassName: "ssrf", Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{Glusterfs: &corev1.GlusterfsPersistentVolumeSource{EndpointsName: "none", Path: "vol_none"}},
+			ClaimRef:                      &corev1.ObjectReference{Namespace: ns, Name: "gone", UID: "00000000-0000-0000-0000-000000000000"}}})...)
 }
 
-func judgeProvision(ctx context.Context, l *lab) (outcome, error) {
+const glusterfs = "kubernetes.io/glusterfs"
+
+var size = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+
+func lookProvision(ctx context.Context, l *lab) error {
 	shown := map[string]string{}
 	for _, w := range []struct{ name, reason, says string }{
 		{"ssrf", "ProvisioningFailed", `Failed to provision volume with StorageClass "ssrf": `},
-		{"misspelt", "ProvisioningFailed", `Failed to provision volume with StorageClass "misspelt": invalid option "resturi" for volume plugin kubernetes.io/glusterfs`},
+		{"misspelt", "ProvisioningFailed", misspelt},
 		{"ssrf-volume", "VolumeFailedDelete", ""},
 	} {
-		if err := wait.Until(ctx, w.name+" has an event "+w.reason, 60*time.Second, func(context.Context) (bool, error) {
+		if err := wait.Until(ctx, w.name+" has an event "+w.reason, patience, func(context.Context) (bool, error) {
 			shown[w.name] = strings.Join(l.messages(w.name, w.reason), "\n")
 			if shown[w.name] == "" || !strings.Contains(shown[w.name], w.says) {
 				return false, fmt.Errorf("events: %q", shown[w.name])
 			}
 			return true, nil
 		}); err != nil {
-			return outcome{}, err
+			return err
 		}
 	}
-	if _, err := l.c.Client.WaitFor(ctx, volumes, "", "ssrf-volume", 30*time.Second, "has a message", func(o *kube.Object) (bool, error) {
+	if _, err := l.c.Client.WaitFor(ctx, volumes, "", "ssrf-volume", patience, "has a message", func(o *kube.Object) (bool, error) {
 		shown["ssrf-volume's status"] = kube.String(o, "status", "message")
 		return shown["ssrf-volume's status"] != "", nil
 	}); err != nil {
-		return outcome{}, err
-	}
-	posts, deletes := l.asked.count(http.MethodPost), l.asked.count(http.MethodDelete)
-	if posts == 0 || deletes == 0 {
-		return outcome{}, fmt.Errorf("the page was asked for by %d creations and %d deletions", posts, deletes)
-	}
-	var quoted []string
-	places := []string{"ssrf", "ssrf-volume", "ssrf-volume's status"}
-	for _, place := range places {
-		if strings.Contains(shown[place], page) {
-			quoted = append(quoted, place)
-		}
-	}
-	saw := fmt.Sprintf("the page was asked for by %d creations and %d deletions and stands in %d of %d places %q", posts, deletes, len(quoted), len(places), quoted)
-	if l.e.Variant != labkit.Ours {
-		if n := len(quoted); n > 0 && n < len(places) {
-			return outcome{}, fmt.Errorf("%s: %v", saw, shown)
-		}
-		return outcome{len(quoted) > 0, saw}, nil
-	}
-	for place, verb := range map[string]string{"ssrf": "create", "ssrf-volume": "delete", "ssrf-volume's status": "delete"} {
-		if !strings.Contains(shown[place], "kubernetes.io/glusterfs failed to "+verb+" the volume") {
-			return outcome{}, fmt.Errorf("%s does not say what failed: %s", place, shown[place])
-		}
+		return err
 	}
 	log, err := l.c.ControllerManager.LastRunLog()
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
-	if !strings.Contains(log, page) {
-		return outcome{}, fmt.Errorf("the controller manager's log does not have the server's answer")
+	o := quotes{Shown: shown, Posts: l.asked.count(http.MethodPost), Deletes: l.asked.count(http.MethodDelete), Logged: strings.Contains(log, page)}
+	if o.Counted, err = l.managerCounted(ctx, "holdfast_provision_error_redaction_redacted_total"); err != nil {
+		return err
 	}
-	return outcome{len(quoted) > 0, saw}, l.managerMetric(ctx, "holdfast_provision_error_redaction_redacted_total", 2)
+	l.e.Record(o)
+	return nil
 }
 
-// managerMetric: the controller manager has at least so many series with the prefix.
-func (l *lab) managerMetric(ctx context.Context, prefix string, least int) error {
-	n, err := series(ctx, l.c.ControllerManager.URL+"/metrics", prefix)
-	if err == nil && n < least {
-		err = fmt.Errorf("%d series of %s, want at least %d", n, prefix, least)
+// places are those of quotes.Shown that may have the page, and what they say instead.
+var places = []struct{ name, verb string }{{"ssrf", "create"}, {"ssrf-volume", "delete"}, {"ssrf-volume's status", "delete"}}
+
+func judgeProvision(h *history.History) finding {
+	o := history.One[quotes](h)
+	if o.Posts == 0 || o.Deletes == 0 {
+		return cannotTell("the page was asked for by %d creations and %d deletions", o.Posts, o.Deletes)
 	}
-	return err
+	if !strings.Contains(o.Shown["misspelt"], misspelt) {
+		return cannotTell("the event about a misspelt parameter does not name it: %s", o.Shown["misspelt"])
+	}
+	ours := h.Variant == string(labkit.Ours)
+	var quoted []string
+	for _, p := range places {
+		if strings.Contains(o.Shown[p.name], page) {
+			quoted = append(quoted, p.name)
+		}
+		if o.Shown[p.name] == "" || ours && !strings.Contains(o.Shown[p.name], "kubernetes.io/glusterfs failed to "+p.verb+" the volume") {
+			return cannotTell("%s does not say what failed: %s", p.name, o.Shown[p.name])
+		}
+	}
+	saw := fmt.Sprintf("the page was asked for by %d creations and %d deletions and stands in %d of %d places %q", o.Posts, o.Deletes, len(quoted), len(places), quoted)
+	switch n := len(quoted); {
+	case !ours && n > 0 && n < len(places):
+		return cannotTell("%s: %v", saw, o.Shown)
+	case ours && !o.Logged:
+		return cannotTell("the controller manager's log does not have the server's answer")
+	}
+	return finding{happened: len(quoted) > 0, saw: saw}.
+		counting(h, "holdfast_provision_error_redaction_redacted_total", float64(o.Counted), 2).
+		measure("places that have the page", float64(len(quoted)), "")
 }

@@ -8,43 +8,46 @@ package security
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
 const (
 	base = "v1.9.11"
 	ns   = "default"
+	on   = "node1"
+	// patience is for a busy machine: what is waited for comes in seconds, or a kubelet's
+	// next minute.
+	patience = 2 * time.Minute
 )
 
-// row is one slug. start creates what takes its time, judge says whether the
-// vulnerability is there; an error if that cannot be told. A row without a gate must
-// be absent with the gates off too.
+// row is one slug. start creates what takes its time, look drives the vulnerability and
+// records what it sees, an error if nothing can be seen. A row without a gate must be
+// absent with the gates off too.
 type row struct {
-	slug, gate, summary string
-	plan                []string
-	needs               []labkit.Binary // besides those of the cluster
-	kcmArgs             []string        // of the controller manager, besides the kit's
-	off                 bool            // the gate is off by default: ours is run with it on
-	start               func(context.Context, *lab) error
-	judge               func(context.Context, *lab) (outcome, error)
+	slug, gate, summary  string
+	starts, does, oracle string          // the plan; starts is empty without start
+	needs                []labkit.Binary // besides those of the cluster
+	kcmArgs              []string        // of the controller manager, besides the kit's
+	off                  bool            // the gate is off by default: ours is run with it on
+	start, look          func(context.Context, *lab) error
+	judge                func(*history.History) finding
 }
 
-type outcome struct {
-	happened bool
-	saw      string
-}
-
-// rows in the order in which they are judged: the probes restart the kubelet, and /metrics is slow
-// to answer while pods start.
+// rows in the order in which they are looked at: the probes restart the kubelet, and /metrics is
+// slow to answer while pods start.
 var rows = []row{provision, mountErrors, gitRepo, subPath, credentials, etcHosts, namespaces, localnet, healthz, metrics, spdy, probes}
 
 // lab is a cluster of one node, whose kubelet and controller manager are under test.
@@ -64,21 +67,18 @@ func init() {
 }
 
 func register(name, summary string, rows []row, alone bool) {
+	var text []string
+	for _, r := range rows {
+		text = append(text, r.slug+": "+r.oracle)
+	}
 	labkit.Register(labkit.Lab{
 		Name: name, Folder: "security", Summary: summary,
 		LongOnly: alone, // the lab security has each row
 		Packages: []string{"git"},
-		Plan: func(labkit.Profile) []string {
-			plan := []string{"start etcd, apiserver v1.9.11, the controller manager under test, and a node with the kubelet under test"}
-			for _, r := range rows {
-				for _, p := range r.plan {
-					plan = append(plan, r.slug+": "+p)
-				}
-			}
-			return plan
-		},
-		Needs: needs(rows),
-		Run:   func(ctx context.Context, e *labkit.Env) (labkit.Result, error) { return run(ctx, e, rows) },
+		Needs:    needs(rows),
+		Timeout:  func(p labkit.Profile) time.Duration { return labkit.Pick(p, 10*time.Minute, 30*time.Minute) },
+		Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, rows) },
+		Oracle:   labkit.Oracle{Text: text, Judge: func(h *history.History) labkit.Result { return judge(h, rows) }},
 	})
 }
 
@@ -95,94 +95,74 @@ func needs(rows []row) []labkit.Binary {
 	return all
 }
 
-func run(ctx context.Context, e *labkit.Env, rows []row) (labkit.Result, error) {
-	kcm := kube.ControllerManagerConfig{Program: e.UnderTest(base, "kube-controller-manager")}
+func steps(e *labkit.Env, rows []row) []labkit.Step {
+	l := &lab{e: e, asked: asked{by: map[string]int{}}}
+	all := []labkit.Step{{Text: "start etcd, apiserver v1.9.11, the controller manager under test, and a node with the kubelet under test",
+		Do: func(ctx context.Context) error { return l.startCluster(ctx, rows) }}}
+	for _, r := range rows {
+		if r.start != nil {
+			all = append(all, labkit.Step{Text: r.slug + ": " + r.starts, Do: func(ctx context.Context) error {
+				if err := r.start(ctx, l); err != nil {
+					return fmt.Errorf("%s: %w", r.slug, err)
+				}
+				return nil
+			}})
+		}
+	}
+	for _, r := range rows {
+		all = append(all, labkit.Step{Text: r.slug + ": " + r.does, Do: func(ctx context.Context) error { return l.try(ctx, r) }})
+	}
+	return append(all, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+}
+
+func (l *lab) startCluster(ctx context.Context, rows []row) error {
+	kcm := kube.ControllerManagerConfig{Program: l.e.UnderTest(base, "kube-controller-manager")}
 	for _, r := range rows {
 		kcm.ExtraArgs = append(kcm.ExtraArgs, r.kcmArgs...)
-		if r.off && e.Variant == labkit.Ours {
+		if r.off && l.e.Variant == labkit.Ours {
 			kcm.Program = kcm.Program.WithGates(map[string]bool{r.gate: true})
 		}
 	}
-	c, err := e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
 		ControllerManager: &kcm,
-		Nodes:             []node.Config{{Name: "node1", Kubelet: e.UnderTest(base, "kubelet")}},
+		Nodes:             []node.Config{{Name: on, Kubelet: l.e.UnderTest(base, "kubelet")}},
 	})
 	if err != nil {
-		return labkit.Result{}, err
+		return err
 	}
-	l := &lab{e: e, c: c, node: c.Nodes[0], asked: asked{by: map[string]int{}}}
-	if l.events, err = c.Client.Record(ctx, kube.Events, ns); err != nil {
-		return labkit.Result{}, err
-	}
-	for _, r := range rows {
-		if r.start == nil {
-			continue
-		}
-		e.Step("%s: start", r.slug)
-		if err := r.start(ctx, l); err != nil {
-			return labkit.Result{}, fmt.Errorf("%s: %w", r.slug, err)
-		}
-	}
-	var there, gone []string
-	var errs error // of all rows: one that cannot tell does not hide what the others say
-	for _, r := range rows {
-		e.Step("%s: judge", r.slug)
-		o, err := r.judge(ctx, l)
-		if err != nil {
-			errs = errors.Join(errs, fmt.Errorf("%s: %w", r.slug, err))
-			if ctx.Err() != nil {
-				break
-			}
-			continue
-		}
-		e.Fact("%s: happened %v: %s", r.slug, o.happened, o.saw)
-		if r.gate == "" && e.Variant == labkit.GateOff {
-			if o.happened {
-				errs = errors.Join(errs, fmt.Errorf("%s has no gate, and it happened with the gates off: %s", r.slug, o.saw))
-			}
-			continue
-		}
-		if o.happened {
-			there = append(there, r.slug)
-		} else {
-			gone = append(gone, r.slug)
-		}
-	}
-	if errs != nil {
-		return labkit.Result{}, errs
-	}
-	switch {
-	case len(there) == 0:
-		return labkit.AbsentBecause("none of %s", strings.Join(gone, ", ")), nil
-	case len(gone) > 0 && (e.Variant == labkit.Stock || e.Variant == labkit.GateOff):
-		// Every row has to show what its patch is for.
-		return labkit.Result{}, fmt.Errorf("%s happened, %s did not", strings.Join(there, ", "), strings.Join(gone, ", "))
-	}
-	return labkit.ReproducedBecause("%s", strings.Join(there, ", ")), nil
-}
-
-// pods creates pods of the text on the node.
-func (l *lab) pods(ctx context.Context, text string) error {
-	_, err := l.c.Client.CreateYAML(ctx, ns, text)
+	l.c, l.node = c, c.Nodes[0]
+	l.events, err = c.Client.Record(ctx, kube.Events, ns)
 	return err
 }
 
-// pod is a pod on the node, so that no scheduler is needed. container is added to
-// its one container, spec to its spec, in YAML of that indentation.
-func pod(name, container, spec string) string {
-	return fmt.Sprintf(`---
-apiVersion: v1
-kind: Pod
-metadata: {name: %s}
-spec:
-  nodeName: node1
-  terminationGracePeriodSeconds: 1
-%s  containers:
-  - name: main
-    image: %s
-    imagePullPolicy: IfNotPresent
-%s`, name, spec, node.WebImage("v1"), container)
+// try looks at a row. One that cannot tell does not hide what the others say.
+func (l *lab) try(ctx context.Context, r row) error {
+	err := r.look(ctx, l)
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", r.slug, err)
+	}
+	if err != nil {
+		l.e.Step("%s: %v", r.slug, err)
+		l.e.Record(notSeen{r.slug, err.Error()})
+	}
+	return nil
+}
+
+// pods creates pods, and what they need.
+func (l *lab) pods(ctx context.Context, objects ...runtime.Object) error {
+	return l.c.Client.Make(ctx, ns, objects...)
+}
+
+// pod is a pod on the node with one container, which change may change, and volumes.
+func pod(name string, change func(*corev1.Container), volumes ...corev1.Volume) *corev1.Pod {
+	c := node.Web("main")
+	if change != nil {
+		change(&c)
+	}
+	p := node.Pod(name, on, c)
+	p.Spec.Volumes = volumes
+	return p
 }
 
 func (l *lab) waitReady(ctx context.Context, name string, bound time.Duration) error {
@@ -206,16 +186,27 @@ func (l *lab) messages(pod, reason string) []string {
 	return out
 }
 
-// metric is one of ours: ours must count what it did, the others cannot.
-func (l *lab) metric(ctx context.Context, name string, least int) error {
+// counted is a metric of the kubelet. Only ours is asked. The page may be slow while pods
+// start.
+func (l *lab) counted(ctx context.Context, name string) (n float64, err error) {
 	if l.e.Variant != labkit.Ours {
-		return nil
+		return 0, nil
 	}
-	n, err := kubeletlab.Metric(ctx, l.node, name)
-	if err == nil && int(n) < least {
-		err = fmt.Errorf("%s is %v, want at least %d", name, n, least)
+	err = wait.Until(ctx, "the kubelet's "+name, patience, func(ctx context.Context) (bool, error) {
+		var err error
+		n, err = kubeletlab.Metric(ctx, l.node, name)
+		return err == nil, err
+	})
+	return n, err
+}
+
+// managerCounted is how many series with that prefix the controller manager has. Only ours
+// is asked.
+func (l *lab) managerCounted(ctx context.Context, prefix string) (int, error) {
+	if l.e.Variant != labkit.Ours {
+		return 0, nil
 	}
-	return err
+	return series(ctx, l.c.ControllerManager.URL+"/metrics", prefix)
 }
 
 func exists(file string) bool {

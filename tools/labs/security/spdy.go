@@ -19,7 +19,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
@@ -36,32 +39,42 @@ var spdy = row{
 	slug:    "spdy-frame-limits",
 	summary: "whoever may exec into a pod fills the node's memory with a frame of 30 bytes",
 	needs:   []labkit.Binary{labkit.StockBinary(base, "kubectl")},
-	plan: []string{
-		"send data through kubectl exec and compare what comes back",
-		fmt.Sprintf("exec through the API server, and one SYN_STREAM that announces %d headers", announced),
-		fmt.Sprintf("oracle: by how much the kubelet's peak of resident memory (VmHWM) grows, %d MiB at most; absent: the kubelet has counted the frame", spdyBound/mib),
-		"kubectl exec once more",
-	},
+	starts:  "create a pod",
+	does:    fmt.Sprintf("send data through kubectl exec and compare what comes back, before and after an exec through the API server with one SYN_STREAM that announces %d headers", announced),
+	oracle:  fmt.Sprintf("the kubelet's peak of resident memory (VmHWM) grows by more than %d MiB; absent: the kubelet has counted the frame", spdyBound/mib),
 	start: func(ctx context.Context, l *lab) error {
-		return l.pods(ctx, pod("spdy", "    command: [/labpod, sleep]\n", ""))
+		return l.pods(ctx, pod("spdy", func(c *corev1.Container) { c.Command = []string{"/labpod", "sleep"} }))
 	},
+	look:  lookSpdy,
 	judge: judgeSpdy,
 }
 
-func judgeSpdy(ctx context.Context, l *lab) (outcome, error) {
-	if err := l.waitReady(ctx, "spdy", 60*time.Second); err != nil {
-		return outcome{}, err
+// frame is the kubelet's peak of resident memory in bytes before the frame and after it.
+type frame struct {
+	From, To int
+	Counted  float64
+}
+
+// echoed is data that came back through kubectl exec as it was sent.
+type echoed struct {
+	Bytes int
+	Took  time.Duration
+}
+
+func lookSpdy(ctx context.Context, l *lab) error {
+	if err := l.waitReady(ctx, "spdy", patience); err != nil {
+		return err
 	}
 	size := 10 * mib
 	if l.e.Profile == labkit.Long {
 		size = 100 * mib
 	}
 	if err := l.echo(ctx, size); err != nil {
-		return outcome{}, fmt.Errorf("a legitimate exec: %w", err)
+		return fmt.Errorf("a legitimate exec: %w", err)
 	}
 	from, err := l.peak(true)
 	if err != nil {
-		return outcome{}, err
+		return err
 	}
 	to := from
 	if err := l.announce(ctx, func(ctx context.Context) (bool, error) {
@@ -72,13 +85,30 @@ func judgeSpdy(ctx context.Context, l *lab) (outcome, error) {
 		n, err := kubeletlab.Metric(ctx, l.node, "holdfast_spdy_frame_limits_refused_total")
 		return err == nil && n > 0, err
 	}); err != nil {
-		return outcome{}, err
+		return err
 	}
 	if err := l.echo(ctx, mib); err != nil {
-		return outcome{}, fmt.Errorf("an exec afterwards: %w", err)
+		return fmt.Errorf("an exec afterwards: %w", err)
 	}
-	return outcome{to-from > spdyBound, fmt.Sprintf("the kubelet's peak grew by %d MiB for a frame that announces %d headers", (to-from)/mib, announced)},
-		l.metric(ctx, "holdfast_spdy_frame_limits_refused_total", 1)
+	counted, err := l.counted(ctx, "holdfast_spdy_frame_limits_refused_total")
+	if err == nil {
+		l.e.Record(frame{from, to, counted})
+	}
+	return err
+}
+
+func judgeSpdy(h *history.History) finding {
+	o, echoes := history.One[frame](h), history.Of[echoed](h)
+	if len(echoes) != 2 || o.From == 0 {
+		return cannotTell("%d legitimate execs, want 2; the kubelet's peak was %d bytes", len(echoes), o.From)
+	}
+	grew := o.To - o.From
+	f := finding{happened: grew > spdyBound, saw: fmt.Sprintf("the kubelet's peak grew by %d MiB for a frame that announces %d headers", grew/mib, announced)}
+	for _, e := range echoes {
+		f.saw += fmt.Sprintf("; %d MiB through exec and back in %.1f s", e.Bytes/mib, e.Took.Seconds())
+	}
+	return f.counting(h, "holdfast_spdy_frame_limits_refused_total", o.Counted, 1).
+		measure("the kubelet's peak grew by", float64(grew)/mib, "MiB")
 }
 
 // echo sends size bytes through kubectl exec to a program that sends them back.
@@ -98,14 +128,14 @@ func (l *lab) echo(ctx context.Context, size int) error {
 	if !bytes.Equal(got, data) {
 		return fmt.Errorf("of %d bytes that were sent through kubectl exec %d came back, or others", len(data), len(got))
 	}
-	l.e.Fact("spdy-frame-limits: %d MiB through exec and back in %.1f s", size/mib, time.Since(begin).Seconds())
+	l.e.Record(echoed{size, time.Since(begin)})
 	return nil
 }
 
 // announce opens an exec through the API server and sends the frame. It returns when read
 // says that the kubelet has read it; the connection itself stays, as the API server keeps it.
 func (l *lab) announce(ctx context.Context, read func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	api, err := url.Parse(l.c.APIServer.URL)
 	if err != nil {
@@ -158,7 +188,7 @@ func (l *lab) announce(ctx context.Context, read func(context.Context) (bool, er
 		return err
 	}
 	l.e.Step("sent a frame of %d bytes", frame.Len())
-	return wait.Until(ctx, "the kubelet has read the frame", 30*time.Second, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, "the kubelet has read the frame", patience, func(ctx context.Context) (bool, error) {
 		return read(ctx)
 	})
 }

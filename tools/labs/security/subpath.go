@@ -10,10 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 )
 
@@ -25,14 +30,29 @@ var subPath = row{
 	gate:    "SubpathMountByFD",
 	summary: "a container that exchanges a directory for a symlink gets files of the node mounted",
 	needs:   []labkit.Binary{labkit.BinaryUnderTest(base, "subpathrace")},
-	plan: []string{
-		"create a pod with subPaths that are a directory, a file, read-only, and behind a symlink inside the volume",
-		"bind a subPath by the kubelet's code, again and again, on a file system of its own, while a thread exchanges its parent directory and a symlink out of the volume",
-		fmt.Sprintf("oracle: binds that show the directory outside of the volume; absent: at least %d binds were made, and the pod is ready", leastBinds),
-	},
-	start: startSubPath,
-	judge: judgeSubPath,
+	starts:  "create a pod with subPaths that are a directory, a file, read-only, and behind a symlink inside the volume",
+	does:    "bind a subPath by the kubelet's code, again and again, on a file system of its own, while a thread exchanges its parent directory and a symlink out of the volume",
+	oracle:  fmt.Sprintf("binds that show the directory outside of the volume; absent: at least %d binds were made, and the pod is ready", leastBinds),
+	start:   startSubPath,
+	look:    lookSubPath,
+	judge:   judgeSubPath,
 }
+
+// raced is a run of tests/subpathrace: with subpath-rollback's check off, with it, or with
+// nothing exchanged.
+type raced struct {
+	How  string
+	Race race
+}
+
+const (
+	alone = "alone"
+	both  = "with the check of subpath-rollback"
+	still = "with nothing exchanged"
+)
+
+// subPathsReady: the pod has all of its subPaths.
+type subPathsReady struct{ Pod string }
 
 func startSubPath(ctx context.Context, l *lab) error {
 	dir := l.e.Path("subpath-volume")
@@ -46,22 +66,22 @@ func startSubPath(ctx context.Context, l *lab) error {
 		return err
 	}
 	// ready: all four are there. labpod looks at one file, so it is a container each.
-	containers := ""
-	for name, mount := range map[string]string{
-		"dir":  "mountPath: /m, subPath: dir",
-		"ro":   "mountPath: /m, subPath: dir, readOnly: true",
-		"file": "mountPath: /m/file, subPath: dir/file",
-		"link": "mountPath: /m/file, subPath: link/file",
+	var containers []corev1.Container
+	for _, m := range []corev1.VolumeMount{
+		{Name: "dir", MountPath: "/m", SubPath: "dir"},
+		{Name: "ro", MountPath: "/m", SubPath: "dir", ReadOnly: true},
+		{Name: "file", MountPath: "/m/file", SubPath: "dir/file"},
+		{Name: "link", MountPath: "/m/file", SubPath: "link/file"},
 	} {
-		containers += fmt.Sprintf(`  - name: %s
-    image: %s
-    imagePullPolicy: IfNotPresent
-    command: [/labpod, sleep]
-    readinessProbe: {exec: {command: [/labpod, probe, /m/file]}, periodSeconds: 1}
-    volumeMounts: [{name: data, %s}]
-`, name, node.WebImage("v1"), mount)
+		c := node.Web(m.Name, "sleep")
+		c.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.Exec("/labpod", "probe", "/m/file"), PeriodSeconds: 1}
+		m.Name = "data"
+		c.VolumeMounts = []corev1.VolumeMount{m}
+		containers = append(containers, c)
 	}
-	return l.pods(ctx, pod("subpaths", containers, fmt.Sprintf("  volumes: [{name: data, hostPath: {path: %s}}]\n", dir)))
+	p := pod("subpaths", nil, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}})
+	p.Spec.Containers = append(p.Spec.Containers, containers...)
+	return l.pods(ctx, p)
 }
 
 // race is what tests/subpathrace prints.
@@ -96,48 +116,59 @@ func (l *lab) race(ctx context.Context, args ...string) (race, error) {
 	return r, nil
 }
 
-func judgeSubPath(ctx context.Context, l *lab) (outcome, error) {
-	bound := 10 * time.Second
-	if l.e.Profile == labkit.Long {
-		bound = time.Minute
-	}
+func lookSubPath(ctx context.Context, l *lab) error {
+	bound := labkit.Pick(l.e.Profile, 10*time.Second, time.Minute)
 	limits := []string{fmt.Sprintf("--mounted=%d", leastBinds), "--escaped=3", "--tries=1000000", "--time=" + bound.String()}
+	runs := []struct {
+		how  string
+		args []string
+	}{{alone, append(limits, "--alone")}, {still, []string{"--still", "--tries=100"}}}
 	if l.e.Variant == labkit.Ours {
 		limits[1] = "--escaped=1" // there is none, so it goes on to the end
 		if l.e.Profile != labkit.Long {
 			limits[3] = "--time=4s"
 		}
+		runs[0].args = append(slices.Clone(limits), "--alone")
+		runs = append(runs, struct {
+			how  string
+			args []string
+		}{both, limits})
 	}
-	r, err := l.race(ctx, append(limits, "--alone")...)
-	if err != nil {
-		return outcome{}, err
-	}
-	if r.Mounted < leastBinds {
-		return outcome{}, fmt.Errorf("too few: %v; refused: %v", r, r.Errors)
-	}
-	if l.e.Variant == labkit.Ours {
-		if r.Counted < 1 {
-			return outcome{}, fmt.Errorf("holdfast_subpath_symlink_race_exchanged_total is %v: %v", r.Counted, r)
-		}
-		// Together with subpath-rollback's check, which must find nothing.
-		both, err := l.race(ctx, limits...)
+	for _, run := range runs {
+		r, err := l.race(ctx, run.args...)
 		if err != nil {
-			return outcome{}, err
+			return err
 		}
-		if n := both.Errors["the path was changed meanwhile"]; n > 0 || both.Escaped > 0 || both.Mounted < leastBinds {
-			return outcome{}, fmt.Errorf("with the check of subpath-rollback: %v; it refused %d", both, n)
-		}
+		l.e.Record(raced{run.how, r})
 	}
-	still, err := l.race(ctx, "--still", "--tries=100")
-	if err != nil {
-		return outcome{}, err
+	if err := l.waitReady(ctx, "subpaths", patience); err != nil {
+		return fmt.Errorf("legitimate subPaths: %w", err)
 	}
-	if still.Mounted != still.Tries {
-		return outcome{}, fmt.Errorf("with nothing exchanged: %v; refused: %v", still, still.Errors)
+	l.e.Record(subPathsReady{"subpaths"})
+	return nil
+}
+
+func judgeSubPath(h *history.History) finding {
+	history.One[subPathsReady](h)
+	runs := map[string]race{}
+	for _, r := range history.Of[raced](h) {
+		runs[r.How] = r.Race
 	}
-	l.e.Fact("subpath-symlink-race: %.2f ms for a bind and its removal", still.Seconds/float64(still.Tries)*1000)
-	if err := l.waitReady(ctx, "subpaths", 60*time.Second); err != nil {
-		return outcome{}, fmt.Errorf("legitimate subPaths: %w", err)
+	r, quiet, ours := runs[alone], runs[still], h.Variant == string(labkit.Ours)
+	switch with := runs[both]; {
+	case r.Mounted < leastBinds:
+		return cannotTell("too few: %v; refused: %v", r, r.Errors)
+	case quiet.Mounted != quiet.Tries || quiet.Tries == 0:
+		return cannotTell("with nothing exchanged: %v; refused: %v", quiet, quiet.Errors)
+	case ours && r.Counted < 1:
+		return cannotTell("holdfast_subpath_symlink_race_exchanged_total is %v: %v", r.Counted, r)
+	// The check of subpath-rollback must find nothing.
+	case ours && (with.Errors["the path was changed meanwhile"] > 0 || with.Escaped > 0 || with.Mounted < leastBinds):
+		return cannotTell("%s: %v; it refused %d", both, with, with.Errors["the path was changed meanwhile"])
 	}
-	return outcome{r.Escaped > 0, r.String()}, nil
+	bind := quiet.Seconds / float64(quiet.Tries) * 1000
+	return finding{happened: r.Escaped > 0, saw: fmt.Sprintf("%v; %.2f ms for a bind and its removal", r, bind)}.
+		measure("binds outside of the volume", float64(r.Escaped), "").
+		measure("binds", float64(r.Mounted), "").
+		measure("a bind and its removal", bind, "ms")
 }

@@ -1,0 +1,258 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
+)
+
+var noon = time.Date(2020, 1, 1, 12, 0, 0, 0, time.UTC)
+
+const (
+	azureEvent = mountCommand + " //labaccount.file.core.windows.net/labshare username=labaccount,vers=3.0"
+	cephEvent  = mountCommand + " 10.90.0.1:1:/ name=labuser"
+)
+
+// good are a row's observations where the vulnerability is not there, as ours makes them.
+func good(slug string, p labkit.Profile) []any {
+	switch slug {
+	case provision.slug:
+		return []any{quotes{Shown: map[string]string{"misspelt": misspelt, "ssrf": glusterfs + " failed to create the volume",
+			"ssrf-volume": glusterfs + " failed to delete the volume", "ssrf-volume's status": glusterfs + " failed to delete the volume"},
+			Posts: 1, Deletes: 1, Logged: true, Counted: 2}}
+	case mountErrors.slug:
+		return []any{mounts{Events: map[string]string{"mount-azure": azureEvent, "mount-ceph": cephEvent}, Logged: 2, Counted: 2}}
+	case gitRepo.slug:
+		return []any{clones{slices.Clone(gitLegitimate), map[string]exploit{"git-option": {false, true}, "git-hook": {false, true}, "git-path": {false, true}}, 3}}
+	case subPath.slug:
+		r := race{Tries: 100, Mounted: 100, Exchanged: 90, Counted: 3, Seconds: 1}
+		return []any{raced{alone, r}, raced{still, r}, raced{both, r}, subPathsReady{"subpaths"}}
+	case credentials.slug:
+		return []any{logs{Masked: 9, Errors: 1}}
+	case etcHosts.slug:
+		return []any{storage{hostsMiB * mib, map[string]uint64{"hosts-writer": hostsMiB * mib, "hosts-other": 4096}, 1}}
+	case namespaces.slug:
+		return []any{deletion{noon.Add(time.Second), noon, map[string]time.Duration{isolated: 9 * time.Second, plain: 6 * time.Second}, 1}}
+	case localnet.slug:
+		all := []any{request{AtNode: true, AtItself: true, TimedOut: true, Dropped: 3, Counted: 1}}
+		for i := range changes {
+			if p == labkit.Long {
+				all = append(all, ruleAfter{"a change", i % 2, i % 2})
+			}
+		}
+		return all
+	case healthz.slug:
+		o := answers{Healthz: "ok", Status: map[string]int{}, Counted: 3}
+		for _, p := range profiles {
+			o.Status[p] = http.StatusNotFound
+		}
+		return []any{o}
+	case metrics.slug:
+		return []any{methods{map[string]int{"kubelet": 5, "controller manager": 6}, map[string]int{"kubelet": 6, "controller manager": 7}, invented}}
+	case spdy.slug:
+		return []any{echoed{10 * mib, time.Second}, frame{100 * mib, 101 * mib, 1}, echoed{mib, time.Second}}
+	case probes.slug:
+		var all []any
+		for _, x := range probePods[:probed(p)] {
+			all = append(all, grown{x.name, 100 * mib, 110 * mib, x.http, 1})
+		}
+		return all
+	}
+	panic(slug)
+}
+
+// bad are those where it is there, as stock makes them: without counters.
+func bad(slug string, p labkit.Profile) []any {
+	all := good(slug, p)
+	for i, o := range all {
+		switch o := o.(type) {
+		case quotes:
+			for _, place := range places {
+				o.Shown[place.name] = page
+			}
+			o.Counted, o.Logged = 0, false
+			all[i] = o
+		case mounts:
+			o.Events["mount-azure"] += azureKey
+			o.Password, o.Counted = 1, 0
+			all[i] = o
+		case clones:
+			for _, name := range gitExploits {
+				o.Exploits[name] = exploit{Did: true}
+			}
+			o.Counted = 0
+			all[i] = o
+		case raced:
+			if o.How == alone {
+				o.Race.Escaped = 3
+			}
+			o.Race.Counted = 0
+			all[i] = o
+		case logs:
+			all[i] = logs{Tokens: 9, Passwords: 1, Errors: 1}
+		case storage:
+			o.Used["hosts-writer"], o.Counted = 4096, 0
+			all[i] = o
+		case deletion:
+			o.Policy, o.Counted = noon.Add(-time.Second), 0
+			all[i] = o
+		case request:
+			all[i] = request{AtNode: true, AtItself: true, Answered: true}
+		case answers:
+			for _, p := range profiles {
+				o.Status[p] = http.StatusOK
+			}
+			o.Counted = 0
+			all[i] = o
+		case methods:
+			o.After["kubelet"], o.After["controller manager"], o.Counted = 105, 106, 0
+			all[i] = o
+		case frame:
+			all[i] = frame{100 * mib, 300 * mib, 0}
+		case grown:
+			o.To, o.Counted = 500*mib, 0
+			all[i] = o
+		}
+	}
+	return slices.DeleteFunc(all, func(o any) bool { _, is := o.(ruleAfter); return is })
+}
+
+// made is a history of the lab security in which each row's observations are those of of.
+func made(v labkit.Variant, p labkit.Profile, of func(row) []any) *history.History {
+	var all []any
+	for _, r := range rows {
+		all = append(all, of(r)...)
+	}
+	return history.Make(history.Begin{Lab: "security", Variant: string(v), Profile: string(p)}, all...)
+}
+
+func TestJudge(t *testing.T) {
+	l := judgetest.Lab(t, "security")
+	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
+		fine, there := func(r row) []any { return good(r.slug, p) }, func(r row) []any { return bad(r.slug, p) }
+		judgetest.Cut(t, l, made(labkit.Ours, p, fine))
+		judgetest.Judge(t, l, made(labkit.Stock, p, there), labkit.Reproduced)
+		judgetest.Judge(t, l, made(labkit.Ours, p, there), labkit.Inconclusive) // nothing is counted
+		for _, one := range rows {
+			without := func(r row) []any { // all but one
+				if r.slug == one.slug {
+					return fine(r)
+				}
+				return there(r)
+			}
+			judgetest.Judge(t, l, made(labkit.Stock, p, without), labkit.Inconclusive)
+			want := labkit.Inconclusive // with the gates off, each row with a gate must be there
+			gated := func(r row) []any {
+				if r.gate == "" {
+					return fine(r)
+				}
+				return without(r)
+			}
+			if one.gate == "" {
+				want = labkit.Reproduced
+			}
+			judgetest.Judge(t, l, made(labkit.GateOff, p, gated), want)
+			only := func(r row) []any {
+				if r.slug == one.slug {
+					return there(r)
+				}
+				return fine(r)
+			}
+			// A build without the slug counts nothing for it; a single row is enough.
+			judgetest.Judge(t, l, made("ours -"+labkit.Variant(one.slug), p, only), labkit.Reproduced)
+			failed := func(r row) []any {
+				if r.slug == one.slug {
+					return []any{notSeen{r.slug, "no answer"}}
+				}
+				return fine(r)
+			}
+			if res := judgetest.Judge(t, l, made(labkit.Ours, p, failed), labkit.Inconclusive); !strings.Contains(res.Why, one.slug+": no answer") {
+				t.Error(res.Why)
+			}
+		}
+	}
+	// A row without a gate that is there with the gates off is a mistake somewhere.
+	judgetest.Judge(t, l, made(labkit.GateOff, labkit.Short, func(r row) []any { return bad(r.slug, labkit.Short) }), labkit.Inconclusive)
+}
+
+// TestJudgeRow: each row alone, and what proves too little.
+func TestJudgeRow(t *testing.T) {
+	of := func(slug string, v labkit.Variant, o ...any) *history.History {
+		return history.Make(history.Begin{Lab: slug, Variant: string(v), Profile: string(labkit.Short)}, o...)
+	}
+	for _, r := range rows {
+		l := judgetest.Lab(t, r.slug)
+		judgetest.Cut(t, l, of(r.slug, labkit.Ours, good(r.slug, labkit.Short)...))
+		judgetest.Judge(t, l, of(r.slug, labkit.Stock, bad(r.slug, labkit.Short)...), labkit.Reproduced)
+	}
+	for _, c := range []struct {
+		slug string
+		v    labkit.Variant
+		o    []any
+	}{
+		{provision.slug, labkit.Stock, changed(provision.slug, func(o *quotes) { o.Deletes = 0 })},
+		{provision.slug, labkit.Stock, changed(provision.slug, func(o *quotes) { o.Shown["misspelt"] = "no" })},
+		{provision.slug, labkit.Stock, changed(provision.slug, func(o *quotes) { o.Shown["ssrf"] = page })},
+		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.Shown["ssrf"] = "failed" })},
+		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.Logged = false })},
+		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.Counted = 1 })},
+		{mountErrors.slug, labkit.Ours, changed(mountErrors.slug, func(o *mounts) { o.Events["mount-ceph"] = mountCommand })},
+		{mountErrors.slug, labkit.Ours, changed(mountErrors.slug, func(o *mounts) { o.Logged = 0 })},
+		{gitRepo.slug, labkit.Ours, changed(gitRepo.slug, func(o *clones) { o.Legitimate = o.Legitimate[1:] })},
+		{gitRepo.slug, labkit.Ours, changed(gitRepo.slug, func(o *clones) { o.Exploits["git-path"] = exploit{} })},
+		{gitRepo.slug, labkit.Stock, changed(gitRepo.slug, func(o *clones) { o.Exploits["git-path"] = exploit{Did: true} })},
+		{subPath.slug, labkit.Ours, changed(subPath.slug, func(o *raced) { o.Race.Mounted = 9 })},
+		{subPath.slug, labkit.Ours, changed(subPath.slug, func(o *raced) { o.Race.Counted = 0 })},
+		{subPath.slug, labkit.Ours, changed(subPath.slug, func(o *raced) {
+			if o.How == both {
+				o.Race.Escaped = 1
+			}
+		})},
+		{credentials.slug, labkit.Ours, []any{logs{Masked: 9}}},
+		{credentials.slug, labkit.Ours, []any{logs{Errors: 9}}},
+		{credentials.slug, labkit.Ours, []any{logs{Tokens: 9, Errors: 9}}},
+		{etcHosts.slug, labkit.Ours, changed(etcHosts.slug, func(o *storage) { o.File = mib })},
+		{etcHosts.slug, labkit.Ours, changed(etcHosts.slug, func(o *storage) { o.Used["hosts-other"] = 2 * mib })},
+		{etcHosts.slug, labkit.Stock, changed(etcHosts.slug, func(o *storage) { delete(o.Used, "hosts-writer") })},
+		{namespaces.slug, labkit.Ours, changed(namespaces.slug, func(o *deletion) { o.Took[plain] = time.Minute })},
+		{namespaces.slug, labkit.Ours, changed(namespaces.slug, func(o *deletion) { o.Counted = 0 })},
+		{localnet.slug, labkit.Ours, changed(localnet.slug, func(o *request) { o.Dropped = 0 })},
+		{localnet.slug, labkit.Ours, changed(localnet.slug, func(o *request) { o.AtNode = false })},
+		{localnet.slug, labkit.Stock, changed(localnet.slug, func(o *request) { o.TimedOut = false })},
+		{healthz.slug, labkit.Ours, changed(healthz.slug, func(o *answers) { o.Healthz = "" })},
+		{healthz.slug, labkit.Ours, changed(healthz.slug, func(o *answers) { o.Status[profiles[1]] = 401 })},
+		{metrics.slug, labkit.Ours, changed(metrics.slug, func(o *methods) { o.After["kubelet"] = o.Before["kubelet"] })},
+		{metrics.slug, labkit.Stock, changed(metrics.slug, func(o *methods) { o.After["kubelet"] = 105 })},
+		{spdy.slug, labkit.Ours, changed(spdy.slug, func(o *frame) { o.Counted = 0 })},
+		{probes.slug, labkit.Ours, changed(probes.slug, func(o *grown) { o.Whole = false })},
+		{probes.slug, labkit.Ours, changed(probes.slug, func(o *grown) { o.Counted = 0 })},
+		{probes.slug, labkit.Stock, changed(probes.slug, func(o *grown) {
+			if o.Pod == "probe-http" {
+				o.To = 500 * mib
+			}
+		})},
+	} {
+		judgetest.Judge(t, judgetest.Lab(t, c.slug), of(c.slug, c.v, c.o...), labkit.Inconclusive)
+	}
+}
+
+// changed are the good observations of a row, those of one type changed.
+func changed[T any](slug string, f func(*T)) []any {
+	all := good(slug, labkit.Short)
+	for i, o := range all {
+		if o, ok := o.(T); ok {
+			f(&o)
+			all[i] = o
+		}
+	}
+	return all
+}
