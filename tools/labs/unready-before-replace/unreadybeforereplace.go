@@ -10,9 +10,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
@@ -21,35 +22,27 @@ import (
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
-	"holdfast/tools/labs/internal/violation"
+	"holdfast/tools/labs/internal/webset"
 )
 
 const (
 	base = "v1.9.11"
-	ns   = "default"
-	pods = 20
+	ns   = webset.NS
+	pods = webset.Pods
 
 	drainAnnotation  = "holdfast/drain-seconds"
 	optOutAnnotation = "holdfast/replace-at-once"
+	// drain is the value of the round with a drain, long that of the cases: no case
+	// waits for its end.
+	drain, long = "5", "120"
 )
 
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "unready-before-replace",
 		Summary: "in-place image updates kill containers that the API still has as ready",
-		Plan: func(p labkit.Profile) []string {
-			return []string{
-				"start etcd, kube-apiserver, kube-controller-manager, and two nodes with the kubelet under test",
-				fmt.Sprintf("%d pods of a Service, half of them without a readiness probe, that take 0 to 8 s to end", pods),
-				fmt.Sprintf("wait until the kubelets have requests to spare, change all images within 1 s; %d round(s)", labkit.Pick(p, 1, 10)),
-				"oracle K, for each container: docker's stream has no kill before the API's watch has the pod not ready, and the pod is not ready again before the new container is; each address leaves Endpoints once and comes once",
-				"stock: K must be broken for at least half, or the trigger was missing; requests to what Endpoints has must fail",
-				"ours: with " + drainAnnotation + " 5 no request to what Endpoints has fails",
-				"ours: put back, another image meanwhile, an image that is not there, deletion, a failed liveness probe, opt-out, each during the wait",
-				"ours: kill -9 of the kubelet between not ready and the kill; nothing is ready again; a stock kubelet in its place",
-				"ours: a static pod with a uid of its own is changed while the API server is stopped: replaced after 20 s",
-			}
-		},
+		Steps:   steps,
+		Oracle:  oracle,
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 10*time.Minute, 40*time.Minute)
 		},
@@ -59,88 +52,63 @@ func init() {
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-		Run: run,
 	})
 }
 
+// rounds is how often all images are changed, and how often the cases are repeated.
+func rounds(p labkit.Profile) int { return labkit.Pick(p, 1, 10) }
+
 type lab struct {
-	e         *labkit.Env
-	c         *node.Cluster
-	pods, eps *kube.Recorder
-	image     string // of all pods of the Service now
+	e     *labkit.Env
+	c     *node.Cluster
+	web   *webset.Set
+	pods  *kube.Recorder
+	image string // of all pods of the Service now
 
 	mu     sync.Mutex
 	killed map[string]time.Time // first kill by container ID
 	lost   error                // of docker's streams
 }
 
-func run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e, killed: map[string]time.Time{}, image: node.WebImage("v1")}
-	res, err := l.run(ctx)
-	// The kubelets are killed by the lab.
-	return violation.Result(ctx, res, err, func(context.Context) error { return process.AllAlive(l.c.APIServer.Proc, l.c.Etcd.Proc) })
+	all := []labkit.Step{
+		{Text: "start etcd, kube-apiserver, kube-controller-manager, and two nodes with the kubelet under test; record docker's events", Do: l.startCluster},
+		{Text: fmt.Sprintf("create a Service and %d pods that take 0 to 8 s to end, half of them without a readiness probe", pods), Do: l.start},
+	}
+	for i := range rounds(e.Profile) {
+		all = append(all, labkit.Step{
+			Text: fmt.Sprintf("round %d: wait until the kubelets have requests to spare, change all images at once, and send requests to what Endpoints has; a container that is killed while it is ready is enough", i+1),
+			Do:   func(ctx context.Context) error { return l.replaceAll(ctx, "") },
+		})
+	}
+	if e.Variant != labkit.Stock {
+		all = append(all, labkit.Step{Text: "the same with " + drainAnnotation + " " + drain, Do: func(ctx context.Context) error { return l.replaceAll(ctx, drain) }})
+		for i := range rounds(e.Profile) {
+			all = append(all,
+				labkit.Step{Text: fmt.Sprintf("cases, round %d: during the wait put the image back, set another, set one that is not there, delete the pod, let liveness fail; and a container that is opted out", i+1),
+					Do: func(ctx context.Context) error { return l.during(ctx, i) }},
+				labkit.Step{Text: fmt.Sprintf("cases, round %d: kill -9 of the kubelet between not ready and the kill", i+1),
+					Do: func(ctx context.Context) error { return l.restarted(ctx, i) }})
+		}
+		all = append(all,
+			labkit.Step{Text: "the stock kubelet takes over while a pod waits", Do: l.toStock},
+			labkit.Step{Text: "change a static pod, which has a uid of its own, while the API server is stopped", Do: l.away})
+	}
+	return append(all, labkit.Step{Text: "look whether etcd and kube-apiserver run, and no stream of events was lost", Always: true, Do: l.intact})
 }
 
-func (l *lab) run(ctx context.Context) (labkit.Result, error) {
-	if err := l.start(ctx); err != nil {
-		return labkit.Result{}, err
-	}
-	var last round
-	for i := range labkit.Pick(l.e.Profile, 1, 10) {
-		r, err := l.replaceAll(ctx, fmt.Sprintf("round %d", i+1), "")
-		if err != nil {
-			return labkit.Result{}, err
-		}
-		last = r
-		if len(r.broken) > 0 {
-			if len(r.broken) < pods/2 && l.e.Variant == labkit.Stock {
-				return labkit.Result{}, fmt.Errorf("stock killed only %d of %d containers before they were not ready: the trigger was missing", len(r.broken), pods)
-			}
-			if l.e.Variant == labkit.Stock && r.requests.Failed == r.requests.NoTarget {
-				return labkit.Result{}, fmt.Errorf("K was broken, and no request failed (%v): the load cannot see what it is for", r.requests)
-			}
-			return labkit.ReproducedBecause("%d of %d containers were killed while the API had them ready; %v; first: %s", len(r.broken), pods, r.requests, r.broken[0]), l.streams()
-		}
-	}
-	if l.e.Variant == labkit.Stock {
-		return labkit.AbsentBecause("no container of %d was killed while the API had it ready", pods), l.streams()
-	}
-	r, err := l.replaceAll(ctx, "with "+drainAnnotation+" 5", "5")
-	if err != nil {
-		return labkit.Result{}, err
-	}
-	if len(r.broken) > 0 {
-		return labkit.Result{}, violation.Of(fmt.Errorf("with drain-seconds: %s", r.broken[0]))
-	}
-	if r.requests.Failed > r.requests.NoTarget || r.requests.OK == 0 {
-		return labkit.Result{}, violation.Of(fmt.Errorf("with drain-seconds 5: %v", r.requests))
-	}
-	for range labkit.Pick(l.e.Profile, 1, 10) {
-		for _, step := range []func(context.Context) error{l.during, l.restarted} {
-			if err := step(ctx); err != nil {
-				return labkit.Result{}, err
-			}
-		}
-	}
-	for _, step := range []func(context.Context) error{l.toStock, l.away} {
-		if err := step(ctx); err != nil {
-			return labkit.Result{}, err
-		}
-	}
-	return labkit.AbsentBecause("%d containers were killed after the API had them not ready, at %v at the latest; with drain-seconds 5 %d requests, none failed",
-		pods, last.slowest.Round(10*time.Millisecond), r.requests.OK), l.streams()
-}
-
-func (l *lab) streams() error {
+// intact: the kubelets are killed by the lab.
+func (l *lab) intact(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := l.pods.Gaps() + l.eps.Gaps(); n > 0 {
+	if n := l.pods.Gaps() + l.web.Endpoints.Gaps(); n > 0 {
 		return fmt.Errorf("a watch was lost %d times: events may be missing", n)
 	}
-	return l.lost
+	return errors.Join(l.lost, process.AllAlive(l.c.APIServer.Proc, l.c.Etcd.Proc))
 }
 
-func (l *lab) start(ctx context.Context) error {
+func (l *lab) startCluster(ctx context.Context) error {
 	cfg := node.ClusterConfig{
 		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
 		// It must live through a stopped API server.
@@ -152,12 +120,6 @@ func (l *lab) start(ctx context.Context) error {
 	}
 	var err error
 	if l.c, err = l.e.StartCluster(ctx, cfg); err != nil {
-		return err
-	}
-	if l.pods, err = l.c.Client.Record(ctx, kube.Pods, ns); err != nil {
-		return err
-	}
-	if l.eps, err = l.c.Client.Record(ctx, kube.Endpoints, ns); err != nil {
 		return err
 	}
 	for _, n := range l.c.Nodes {
@@ -178,72 +140,44 @@ func (l *lab) start(ctx context.Context) error {
 			l.lost = errors.Join(l.lost, err)
 		}()
 	}
-	l.e.Step("create %d pods and a Service", pods)
-	var b strings.Builder
-	b.WriteString(`
-apiVersion: v1
-kind: Service
-metadata: {name: web}
-spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
-`)
-	for i := range pods {
-		probe := ""
-		if i%4 < 2 {
-			probe = "readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, failureThreshold: 10}"
-		}
-		b.WriteString(podYAML(pod(i), "web", fmt.Sprintf("node%d", i%2+1), l.e.Rand.IntN(9), probe, ""))
-	}
-	if _, err := l.c.Client.CreateYAML(ctx, ns, b.String()); err != nil {
+	return nil
+}
+
+func (l *lab) start(ctx context.Context) error {
+	var err error
+	if l.pods, err = l.c.Client.Record(ctx, kube.Pods, ns); err != nil {
 		return err
 	}
-	return l.allReady(ctx)
-}
-
-func pod(i int) string { return fmt.Sprintf("web-%02d", i) }
-
-// podYAML is a pod whose container takes delay seconds to end.
-func podYAML(name, app, on string, delay int, probe, annotations string) string {
-	return fmt.Sprintf(`---
-apiVersion: v1
-kind: Pod
-metadata: {name: %s, labels: {app: %s}, annotations: {%s}}
-spec:
-  nodeName: %s
-  terminationGracePeriodSeconds: 12
-  containers:
-  - name: web
-    image: %s
-    imagePullPolicy: IfNotPresent
-    env: [{name: LABPOD_TERM_DELAY, value: %ds}]
-    %s
-`, name, app, annotations, on, node.WebImage("v1"), delay, probe)
-}
-
-func (l *lab) allReady(ctx context.Context) error {
-	_, err := l.c.Client.WaitFor(ctx, kube.Endpoints, ns, "web", 3*time.Minute, "has all addresses", func(ep *kube.Object) (bool, error) {
-		if n := len(kube.ReadyAddresses(ep)); n < pods {
-			return false, fmt.Errorf("%d of %d", n, pods)
+	l.web, err = webset.Create(ctx, l.c.Client, func(i int) *corev1.Pod {
+		p := pod("", fmt.Sprintf("node%d", i%2+1), l.e.Rand.IntN(9))
+		if i%4 < 2 {
+			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 1, FailureThreshold: 10}
 		}
-		return true, nil
+		return p
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return l.web.WaitReady(ctx, pods, 3*time.Minute)
 }
 
-// round is what became of one change of all images.
-type round struct {
-	broken   []string
-	slowest  time.Duration // from the change to the last "not ready" in the API
-	requests load.Report
+// pod is a pod whose container takes delay seconds to end.
+func pod(name, on string, delay int) *corev1.Pod {
+	c := node.Web("web")
+	c.Env = []corev1.EnvVar{{Name: "LABPOD_TERM_DELAY", Value: fmt.Sprintf("%ds", delay)}}
+	p := node.Pod(name, on, c)
+	p.Spec.TerminationGracePeriodSeconds = new(int64(12))
+	return p
 }
 
-// replaceAll changes the images of all pods, with drain-seconds if that is not "".
-func (l *lab) replaceAll(ctx context.Context, what, drain string) (round, error) {
+// replaceAll changes the images of all pods, with drain-seconds if that is not "", and
+// records what became of it.
+func (l *lab) replaceAll(ctx context.Context, drain string) error {
 	l.image = node.WebImage(map[bool]string{true: "v2", false: "v1"}[l.image == node.WebImage("v1")])
-	l.e.Step("%s: all images to %s", what, l.image)
 	if drain != "" {
 		for i := range pods {
-			if err := l.annotate(ctx, pod(i), drainAnnotation, drain); err != nil {
-				return round{}, err
+			if err := l.annotate(ctx, webset.Name(i), drainAnnotation, drain); err != nil {
+				return err
 			}
 		}
 	}
@@ -254,27 +188,27 @@ func (l *lab) replaceAll(ctx context.Context, what, drain string) (round, error)
 		evs := l.pods.Events()
 		return time.Since(begin) > 5*time.Second && time.Since(evs[len(evs)-1].Time) > 5*time.Second, nil
 	}); err != nil {
-		return round{}, err
+		return err
 	}
 	old := map[string]string{}
 	for i := range pods {
-		id := containerID(l.pods.Latest(ns, pod(i)))
+		id := containerID(l.pods.Latest(ns, webset.Name(i)))
 		if id == "" {
-			return round{}, fmt.Errorf("pod %s has no container", pod(i))
+			return fmt.Errorf("pod %s has no container", webset.Name(i))
 		}
-		old[pod(i)] = id
+		old[webset.Name(i)] = id
 	}
 	requests := load.Start(ctx, load.Config{Interval: 25 * time.Millisecond, Targets: func() []string {
-		return kubeletlab.RecentAddresses(l.eps, ns, "web", time.Second, func(string) bool { return true })
+		return kubeletlab.RecentAddresses(l.web.Endpoints, ns, webset.Service, time.Second, func(string) bool { return true })
 	}})
 	begin = time.Now()
 	errs := make(chan error, pods)
 	for i := range pods {
-		go func() { errs <- l.setImage(ctx, pod(i), l.image) }()
+		go func() { errs <- l.web.SetImage(ctx, webset.Name(i), l.image) }()
 	}
 	for range pods {
 		if err := <-errs; err != nil {
-			return round{}, err
+			return err
 		}
 	}
 	l.e.Logf("all images changed after %v", time.Since(begin))
@@ -286,75 +220,44 @@ func (l *lab) replaceAll(ctx context.Context, what, drain string) (round, error)
 		}
 		return true, nil
 	}); err != nil {
-		return round{}, err
+		return err
 	}
-	if err := l.allReady(ctx); err != nil {
-		return round{}, err
+	if err := l.web.WaitReady(ctx, pods, 3*time.Minute); err != nil {
+		return err
 	}
-	r := round{requests: requests.Stop()}
+	r := round{Drain: drain, Began: begin, Requests: requests.Stop()}
 	for i := range pods {
-		why, took, err := l.judge(pod(i), old[pod(i)], begin)
-		if err != nil {
-			return r, err
-		}
-		if why != "" {
-			r.broken = append(r.broken, why)
-		}
-		r.slowest = max(r.slowest, took)
+		name := webset.Name(i)
+		r.Pods = append(r.Pods, replaced{Name: name, Was: old[name], Killed: l.killedAt(old[name]), Events: l.since(name, begin)})
 	}
-	l.e.Fact("%s: K broken for %d of %d; the last pod not ready in the API after %v; %v", what, len(r.broken), pods, r.slowest.Round(10*time.Millisecond), r.requests)
-	return r, nil
+	for _, ev := range l.web.Versions() {
+		if !ev.Time.Before(begin) {
+			r.Endpoints = append(r.Endpoints, version{ev.Time, kubeletlab.ReadyPods(ev.Object)})
+		}
+	}
+	l.e.Record(r)
+	if k := r.k(); len(k.broken) > 0 {
+		return labkit.Enough
+	}
+	return nil
 }
 
-// lag is what a watch may be late: the kubelet kills some milliseconds after the API
-// server's answer, and docker's event may be here before the watch's.
-const lag = 300 * time.Millisecond
-
-// judge is K for one container. why is "" if it holds. took is from begin to the first
-// "not ready" in the API.
-func (l *lab) judge(name, id string, begin time.Time) (why string, took time.Duration, err error) {
+// killedAt is when docker's stream has the first kill of that container, zero if it has none.
+func (l *lab) killedAt(id string) time.Time {
 	l.mu.Lock()
-	killed, ok := l.killed[strings.TrimPrefix(id, "docker://")]
-	l.mu.Unlock()
-	if !ok {
-		return "", 0, fmt.Errorf("docker's stream has no kill of %s of pod %s", id, name)
-	}
-	var unready time.Time
+	defer l.mu.Unlock()
+	return l.killed[id]
+}
+
+// since is what a watcher saw of a pod from begin on.
+func (l *lab) since(name string, begin time.Time) []podEvent {
+	var out []podEvent
 	for _, ev := range l.pods.Of(ns, name) {
-		switch ready := kubeletlab.PodReady(ev.Object); {
-		case ev.Time.Before(begin):
-		case !ready && unready.IsZero():
-			unready = ev.Time
-		case ready && !unready.IsZero() && containerID(ev.Object) == id:
-			return fmt.Sprintf("%s was ready again before its new container", name), 0, nil
+		if !ev.Time.Before(begin) && ev.Type != "DELETED" {
+			out = append(out, podEvent{ev.Time, kubeletlab.PodReady(ev.Object), containerID(ev.Object)})
 		}
 	}
-	switch {
-	case unready.IsZero():
-		return name + " was never seen not ready", 0, nil
-	case unready.After(killed.Add(lag)):
-		return fmt.Sprintf("%s was not ready %v after the kill", name, unready.Sub(killed).Round(10*time.Millisecond)), unready.Sub(begin), nil
-	}
-	off, on, was := 0, 0, true
-	for _, ev := range l.eps.Of(ns, "web") {
-		if ev.Time.Before(begin) {
-			continue
-		}
-		is := false
-		for _, p := range kubeletlab.ReadyPods(ev.Object) {
-			is = is || p == name
-		}
-		if was && !is {
-			off++
-		} else if !was && is {
-			on++
-		}
-		was = is
-	}
-	if off != 1 || on != 1 {
-		return fmt.Sprintf("the address of %s left Endpoints %d times and came %d times", name, off, on), unready.Sub(begin), nil
-	}
-	return "", unready.Sub(begin), nil
+	return out
 }
 
 func containerID(o *kube.Object) string {
@@ -362,11 +265,6 @@ func containerID(o *kube.Object) string {
 		return ""
 	}
 	return kube.ContainerIDs(o)["web"]
-}
-
-func (l *lab) setImage(ctx context.Context, name, image string) error {
-	_, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, name, fmt.Sprintf(`{"spec":{"containers":[{"name":"web","image":%q}]}}`, image))
-	return err
 }
 
 func (l *lab) annotate(ctx context.Context, name, key, value string) error {

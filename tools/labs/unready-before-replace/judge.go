@@ -1,0 +1,361 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package unreadybeforereplace
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/load"
+)
+
+// round is what became of one change of all images.
+type round struct {
+	Drain     string // the annotation's value, "" if there is none
+	Began     time.Time
+	Pods      []replaced
+	Endpoints []version // since Began, when all pods were in them
+	Requests  load.Report
+}
+
+// replaced is a pod, with its container when the images were changed.
+type replaced struct {
+	Name, Was string
+	Killed    time.Time // zero if docker's stream has no kill of Was
+	Events    []podEvent
+}
+
+// podEvent is a pod as a watcher saw it.
+type podEvent struct {
+	At        time.Time
+	Ready     bool
+	Container string
+}
+
+// version is the Endpoints as a watcher saw them, with the pods of the ready addresses.
+type version struct {
+	At    time.Time
+	Ready []string
+}
+
+// saw says of a pod in its drain whether something came within its bound, and whether
+// docker had a kill of its old container by then.
+type saw struct {
+	Case   string
+	Round  int
+	What   what
+	In     bool
+	Killed bool
+}
+
+type what string
+
+const (
+	unready what = "is not ready"
+	waits   what = "still waits"
+	held    what = "is held by the next process of the kubelet"
+	again   what = "is ready again with its old container"
+	anew    what = "is ready with a new container"
+	gone    what = "is gone"
+)
+
+// wrong says what is wrong with it, "" if nothing is.
+func (s saw) wrong() string {
+	switch {
+	case !s.In:
+		return fmt.Sprintf("%s: not seen that it %s", s.Case, s.What)
+	case s.Killed && slices.Contains([]what{unready, waits, held, again}, s.What):
+		return fmt.Sprintf("%s %s, and its container was killed before", s.Case, s.What)
+	}
+	return ""
+}
+
+// story is all that a watcher saw of the pod of a case.
+type story struct {
+	Case   string
+	Round  int
+	Was    string // its old container
+	Events []podEvent
+}
+
+// wrong: the pod was ready with its old container, then not ready, and never ready with
+// it again.
+func (s story) wrong() string {
+	was, off := false, false
+	for _, ev := range s.Events {
+		switch {
+		case ev.Container != s.Was:
+		case ev.Ready && off:
+			return s.Case + " was ready again before its container was replaced"
+		case ev.Ready:
+			was = true
+		case was:
+			off = true
+		}
+	}
+	if !off {
+		return s.Case + " was never seen not ready with its old container"
+	}
+	return ""
+}
+
+// alone is a static pod that was changed while the API server did not answer. KilledAfter
+// is 0 if it was not killed; TimeOuts is what the kubelet counted.
+type alone struct {
+	KilledAfter time.Duration
+	Replaced    bool
+	TimeOuts    float64
+}
+
+func (a alone) wrong() string {
+	switch {
+	case a.KilledAfter == 0:
+		return "the container was not killed without the API server"
+	case a.KilledAfter < 20*time.Second:
+		return fmt.Sprintf("killed after %v: it did not wait for the API server", a.KilledAfter)
+	case !a.Replaced:
+		return "the static pod is not ready with a new container"
+	case a.TimeOuts < 1:
+		return "the metric has no timeout"
+	}
+	return ""
+}
+
+// The cases, by the names of their pods.
+const (
+	putBack    = "put-back"
+	thirdImage = "third-image"
+	noImage    = "no-image"
+	deleted    = "deleted"
+	notLive    = "not-live"
+	optedOut   = "opted-out"
+	restarted  = "restarted"
+	toStock    = "to-stock"
+)
+
+var duringCases = []string{putBack, thirdImage, noImage, deleted, notLive, optedOut}
+
+// cases are what must be seen of each, in each round of the cases; of toStock once.
+var cases = map[string][]what{
+	putBack:    {unready, again},
+	thirdImage: {unready, waits, anew},
+	noImage:    {unready, waits, anew},
+	deleted:    {unready, gone},
+	notLive:    {unready, anew},
+	optedOut:   {anew},
+	restarted:  {unready, held, anew},
+	toStock:    {unready, anew},
+}
+
+// told are the cases that have a story.
+var told = []string{thirdImage, noImage, notLive, restarted}
+
+var oracle = labkit.Oracle{
+	Text: []string{
+		"K, for each container: docker's stream has no kill before the API's watch has the pod not ready, and the pod is not ready again before the new container is; each address leaves Endpoints once and comes once",
+		"stock: K must be broken for at least half, or the trigger was missing; requests to what Endpoints has must fail",
+		"ours: with " + drainAnnotation + " " + drain + " no request to what Endpoints has fails",
+		"ours: no container is killed during its drain, what ends the drain ends it, and nothing is ready again before it is replaced; a stock kubelet replaces what waits",
+		"ours: the static pod is replaced, and not before 20 s",
+	},
+	Judge: judge,
+}
+
+// k is what K says of a round.
+type k struct {
+	broken  []string
+	slowest time.Duration // from the change to the last "not ready" in the API
+	unseen  string        // a pod whose kill docker's stream does not have
+}
+
+func (k k) String() string {
+	return fmt.Sprintf("K broken for %d of %d; the last pod not ready in the API after %v", len(k.broken), pods, k.slowest.Round(10*time.Millisecond))
+}
+
+func (r round) k() k {
+	var out k
+	for _, p := range r.Pods {
+		if p.Killed.IsZero() {
+			out.unseen = p.Name
+			continue
+		}
+		why, took := r.of(p)
+		if why != "" {
+			out.broken = append(out.broken, why)
+		}
+		out.slowest = max(out.slowest, took)
+	}
+	return out
+}
+
+// lag is what a watch may be late: the kubelet kills some milliseconds after the API
+// server's answer, and docker's event may be here before the watch's.
+const lag = 300 * time.Millisecond
+
+// of is K for one container. why is "" if it holds. took is from the change to the first
+// "not ready" in the API.
+func (r round) of(p replaced) (why string, took time.Duration) {
+	var off time.Time
+	for _, ev := range p.Events {
+		switch {
+		case !ev.Ready && off.IsZero():
+			off = ev.At
+		case ev.Ready && !off.IsZero() && ev.Container == p.Was:
+			return p.Name + " was ready again before its new container", 0
+		}
+	}
+	switch {
+	case off.IsZero():
+		return p.Name + " was never seen not ready", 0
+	case off.After(p.Killed.Add(lag)):
+		return fmt.Sprintf("%s was not ready %v after the kill", p.Name, off.Sub(p.Killed).Round(10*time.Millisecond)), off.Sub(r.Began)
+	}
+	left, came, was := 0, 0, true
+	for _, v := range r.Endpoints {
+		is := slices.Contains(v.Ready, p.Name)
+		if was && !is {
+			left++
+		} else if !was && is {
+			came++
+		}
+		was = is
+	}
+	if left != 1 || came != 1 {
+		return fmt.Sprintf("the address of %s left Endpoints %d times and came %d times", p.Name, left, came), off.Sub(r.Began)
+	}
+	return "", off.Sub(r.Began)
+}
+
+func judge(h *history.History) labkit.Result {
+	var facts []string
+	all, stock := history.Of[round](h), h.Variant == string(labkit.Stock)
+	var plain, drained []round
+	for _, r := range all {
+		what := fmt.Sprintf("round %d", len(plain)+1)
+		if r.Drain != "" {
+			what = "with " + drainAnnotation + " " + r.Drain
+			drained = append(drained, r)
+		} else {
+			plain = append(plain, r)
+		}
+		facts = append(facts, fmt.Sprintf("%s: %v; %v", what, r.k(), r.Requests))
+	}
+	for _, o := range history.Of[alone](h) {
+		facts = append(facts, fmt.Sprintf("a static pod changed while the API server did not answer: killed after %v (20 s of it, at least, for the API server)", o.KilledAfter.Round(100*time.Millisecond)))
+	}
+	res := verdict(h, stock, plain, drained)
+	res.Facts = facts
+	if n := len(plain); n > 0 {
+		last := plain[n-1]
+		res.Measure("containers killed while the API had them ready", float64(len(last.k().broken)), "")
+		res.Measure("last pod not ready in the API after", last.k().slowest.Seconds(), "s")
+		res.Measure("requests that failed", float64(last.Requests.Failed-last.Requests.NoTarget), "")
+	}
+	for _, r := range drained {
+		res.Measure("requests that failed, with "+drainAnnotation+" "+r.Drain, float64(r.Requests.Failed-r.Requests.NoTarget), "")
+	}
+	for _, o := range history.Of[alone](h) {
+		res.Measure("a static pod is killed without the API server after", o.KilledAfter.Seconds(), "s")
+	}
+	return res
+}
+
+func verdict(h *history.History, stock bool, plain, drained []round) labkit.Result {
+	for _, r := range append(slices.Clone(plain), drained...) {
+		k := r.k()
+		switch {
+		case k.unseen != "" || len(r.Pods) != pods:
+			return labkit.InconclusiveBecause("%d of %d pods were changed; docker's stream has no kill of the old container of pod %q", len(r.Pods), pods, k.unseen)
+		case len(k.broken) == 0:
+		case r.Drain != "":
+			return labkit.ReproducedBecause("with drain-seconds: %s", k.broken[0])
+		case stock && len(k.broken) < pods/2:
+			return labkit.InconclusiveBecause("stock killed only %d of %d containers before they were not ready: the trigger was missing", len(k.broken), pods)
+		case stock && r.Requests.Failed == r.Requests.NoTarget:
+			return labkit.InconclusiveBecause("K was broken, and no request failed (%v): the load cannot see what it is for", r.Requests)
+		default:
+			return labkit.ReproducedBecause("%d of %d containers were killed while the API had them ready; %v; first: %s", len(k.broken), pods, r.Requests, k.broken[0])
+		}
+	}
+	n := rounds(labkit.Profile(h.Profile))
+	if len(plain) != n {
+		return labkit.InconclusiveBecause("%d rounds, want %d", len(plain), n)
+	}
+	if stock {
+		return labkit.AbsentBecause("no container of %d was killed while the API had it ready", pods)
+	}
+	for _, r := range drained {
+		if r.Requests.Failed > r.Requests.NoTarget || r.Requests.OK == 0 {
+			return labkit.ReproducedBecause("with drain-seconds %s: %v", r.Drain, r.Requests)
+		}
+	}
+	if why := wrongCase(h); why != "" {
+		return labkit.ReproducedBecause("%s", why)
+	}
+	if len(drained) != 1 {
+		return labkit.InconclusiveBecause("%d rounds with a drain, want 1", len(drained))
+	}
+	if why := missing(h, n); why != "" {
+		return labkit.InconclusiveBecause("%s", why)
+	}
+	return labkit.AbsentBecause("%d containers were killed after the API had them not ready, at %v at the latest; with drain-seconds %s %d requests, none failed",
+		pods, plain[n-1].k().slowest.Round(10*time.Millisecond), drain, drained[0].Requests.OK)
+}
+
+// wrongCase is the first case that went wrong.
+func wrongCase(h *history.History) string {
+	for _, o := range history.Of[saw](h) {
+		if why := o.wrong(); why != "" {
+			return why
+		}
+	}
+	for _, o := range history.Of[story](h) {
+		if why := o.wrong(); why != "" {
+			return why
+		}
+	}
+	for _, o := range history.Of[alone](h) {
+		if why := o.wrong(); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// missing says what was not seen of the cases, of which there are n rounds.
+func missing(h *history.History, n int) string {
+	type key struct {
+		name  string
+		round int
+		what  what
+	}
+	seen := map[key]int{}
+	for _, o := range history.Of[saw](h) {
+		seen[key{o.Case, o.Round, o.What}]++
+	}
+	for _, o := range history.Of[story](h) {
+		seen[key{o.Case, o.Round, "story"}]++
+	}
+	for name, whats := range cases {
+		if slices.Contains(told, name) {
+			whats = append(slices.Clone(whats), "story")
+		}
+		rounds := n
+		if name == toStock {
+			rounds = 1
+		}
+		for r := range rounds {
+			for _, w := range whats {
+				if seen[key{name, r, w}] != 1 {
+					return fmt.Sprintf("case %s, round %d, %q: seen %d times, want once", name, r+1, w, seen[key{name, r, w}])
+				}
+			}
+		}
+	}
+	history.One[alone](h)
+	return ""
+}

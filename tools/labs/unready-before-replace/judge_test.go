@@ -1,0 +1,181 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package unreadybeforereplace
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labs/internal/webset"
+)
+
+var began = time.Unix(1000, 0).UTC()
+
+func at(s float64) time.Time { return began.Add(time.Duration(s * float64(time.Second))) }
+
+// goodRound: every pod is not ready after 1 s, killed after 1.2 s and ready anew after 5 s.
+func goodRound(drain string) round {
+	r := round{Drain: drain, Began: began, Requests: load.Report{OK: 100, Failed: 3, NoTarget: 3}}
+	var all []string
+	for i := range pods {
+		name := webset.Name(i)
+		all = append(all, name)
+		r.Pods = append(r.Pods, replaced{name, "old", at(1.2), []podEvent{{at(1), false, "old"}, {at(2), false, "new"}, {at(5), true, "new"}}})
+	}
+	r.Endpoints = []version{{at(1.1), nil}, {at(5.1), all}}
+	return r
+}
+
+// badRound: the first n pods are killed half a second before they are not ready.
+func badRound(n, failed int) round {
+	r := goodRound("")
+	for i := range n {
+		r.Pods[i].Killed = at(0.5)
+	}
+	r.Requests.Failed += failed
+	return r
+}
+
+// made is a history in which all went well. change may replace an observation, and nil
+// takes it away.
+func made(p labkit.Profile, change func(o any) any) *history.History {
+	n := rounds(p)
+	var all []any
+	for range n {
+		all = append(all, goodRound(""))
+	}
+	all = append(all, goodRound(drain))
+	for _, name := range append(slices.Clone(duringCases), restarted, toStock) {
+		for r := range n {
+			if name == toStock && r > 0 {
+				continue
+			}
+			for _, w := range cases[name] {
+				all = append(all, saw{name, r, w, true, w == anew || w == gone})
+			}
+			if slices.Contains(told, name) {
+				all = append(all, story{name, r, "old", []podEvent{{at(-9), false, ""}, {at(-8), true, "old"}, {at(1), false, "old"}, {at(2), true, "new"}}})
+			}
+		}
+	}
+	all = append(all, alone{33 * time.Second, true, 1})
+	var changed []any
+	for _, o := range all {
+		if change != nil {
+			o = change(o)
+		}
+		if o != nil {
+			changed = append(changed, o)
+		}
+	}
+	return history.Make(history.Begin{Lab: "unready-before-replace", Variant: string(labkit.Ours), Profile: string(p)}, changed...)
+}
+
+func TestJudge(t *testing.T) {
+	l := judgetest.Lab(t, "unready-before-replace")
+	judgetest.Cut(t, l, made(labkit.Short, nil))
+	judgetest.Judge(t, l, made(labkit.Long, nil), labkit.Absent)
+	for why, c := range map[string]struct {
+		change func(any) any
+		want   labkit.Verdict
+	}{
+		"with drain-seconds: web-03 was":  {inRound(drain, func(r *round) { r.Pods[3].Killed = at(0.5) }), labkit.Reproduced},
+		"with drain-seconds 5: 101":       {inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 1} }), labkit.Reproduced},
+		"with drain-seconds 5: 0":         {inRound(drain, func(r *round) { r.Requests = load.Report{} }), labkit.Reproduced},
+		"web-03 was not ready 500ms":      {inRound("", func(r *round) { r.Pods[3].Killed = at(0.5) }), labkit.Reproduced},
+		"web-03 was never seen not ready": {inRound("", func(r *round) { r.Pods[3].Events = r.Pods[3].Events[2:] }), labkit.Reproduced},
+		"web-03 was ready again before its": {inRound("", func(r *round) {
+			r.Pods[3].Events = []podEvent{{at(1), false, "old"}, {at(2), true, "old"}, {at(3), true, "new"}}
+		}), labkit.Reproduced},
+		"web-00 left Endpoints 2 times": {inRound("", func(r *round) {
+			r.Endpoints = append(r.Endpoints, version{at(6), nil}, version{at(7), r.Endpoints[1].Ready})
+		}), labkit.Reproduced},
+		"web-00 left Endpoints 0 times":      {inRound("", func(r *round) { r.Endpoints = r.Endpoints[1:] }), labkit.Reproduced},
+		"old container of pod \"web-03\"":    {inRound("", func(r *round) { r.Pods[3].Killed = time.Time{} }), labkit.Inconclusive},
+		"19 of 20 pods were changed":         {inRound("", func(r *round) { r.Pods = r.Pods[1:] }), labkit.Inconclusive},
+		"not-live: not seen that":            {inCase(notLive, unready, func(s *saw) { s.In = false }), labkit.Reproduced},
+		"put-back is ready again with":       {inCase(putBack, again, func(s *saw) { s.Killed = true }), labkit.Reproduced},
+		"no-image still waits, and":          {inCase(noImage, waits, func(s *saw) { s.Killed = true }), labkit.Reproduced},
+		"restarted is held by":               {inCase(restarted, held, func(s *saw) { s.Killed = true }), labkit.Reproduced},
+		"to-stock: not seen that":            {inCase(toStock, anew, func(s *saw) { s.In = false }), labkit.Reproduced},
+		"deleted: not seen that":             {inCase(deleted, gone, func(s *saw) { s.In = false }), labkit.Reproduced},
+		"restarted was ready again":          {inStory(restarted, podEvent{at(1.5), true, "old"}), labkit.Reproduced},
+		"was not killed without":             {as(alone{}), labkit.Reproduced},
+		"it did not wait for the API server": {as(alone{9 * time.Second, true, 1}), labkit.Reproduced},
+		"the static pod is not ready":        {as(alone{33 * time.Second, false, 1}), labkit.Reproduced},
+		"the metric has no timeout":          {as(alone{33 * time.Second, true, 0}), labkit.Reproduced},
+	} {
+		if res := judgetest.Judge(t, l, made(labkit.Short, c.change), c.want); !strings.Contains(res.Why, why) {
+			t.Errorf("%q, want %q", res.Why, why)
+		}
+	}
+}
+
+// TestJudgeStock: one bad round is enough, if it is bad for half of the pods and seen by clients.
+func TestJudgeStock(t *testing.T) {
+	l := judgetest.Lab(t, "unready-before-replace")
+	of := func(v labkit.Variant, o ...any) *history.History {
+		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: string(labkit.Short)}, o...)
+	}
+	judgetest.Judge(t, l, of(labkit.Stock, badRound(pods/2, 1)), labkit.Reproduced)
+	judgetest.Judge(t, l, of(labkit.Stock, badRound(pods/2, 0)), labkit.Inconclusive)
+	judgetest.Judge(t, l, of(labkit.Stock, badRound(pods/2-1, 1)), labkit.Inconclusive)
+	judgetest.Judge(t, l, of(labkit.Stock, goodRound("")), labkit.Absent)
+	judgetest.Judge(t, l, of(labkit.Stock), labkit.Inconclusive)
+	judgetest.Judge(t, l, of(labkit.GateOff, badRound(1, 0)), labkit.Reproduced)
+	judgetest.Judge(t, l, of(labkit.GateOff, goodRound("")), labkit.Inconclusive)
+}
+
+func inRound(drain string, f func(*round)) func(any) any {
+	return func(o any) any {
+		if r, ok := o.(round); ok && r.Drain == drain {
+			f(&r)
+			return r
+		}
+		return o
+	}
+}
+
+// inCase changes what was seen first of a case, and takes away what comes after it.
+func inCase(name string, w what, f func(*saw)) func(any) any {
+	wrong := false
+	return func(o any) any {
+		if s, ok := o.(saw); ok && s.Case == name && s.What == w {
+			wrong = true
+			f(&s)
+			return s
+		}
+		if wrong {
+			return nil
+		}
+		return o
+	}
+}
+
+// inStory puts an event before the last.
+func inStory(name string, ev podEvent) func(any) any {
+	return func(o any) any {
+		if s, ok := o.(story); ok && s.Case == name {
+			s.Events = slices.Insert(s.Events, len(s.Events)-1, ev)
+			return s
+		}
+		return o
+	}
+}
+
+// as puts with in the place of the observation of its type.
+func as[T any](with T) func(any) any {
+	return func(o any) any {
+		if _, ok := o.(T); ok {
+			return with
+		}
+		return o
+	}
+}
