@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
 	"holdfast/tools/labkit/machine"
@@ -60,49 +62,50 @@ func (l *lab) gitRepo(ctx context.Context) error {
 		}
 	}
 	bare := filepath.Join(dir, "repo.git")
-	repositories := []struct{ name, url string }{
-		{"http", plain + "/repo.git"},
-		{"https", secure + "/repo.git"},
-		{"git", "git://" + machine.IP + ":" + gitPort + "/repo.git"},
-		{"ssh", "ssh://root@" + machine.IP + ":" + sshPort + bare},
-		{"scp", "root@" + machine.IP + ":" + bare}, // ssh's port is in its configuration
+	urls := map[string]string{
+		"http":  plain + "/repo.git",
+		"https": secure + "/repo.git",
+		"git":   "git://" + machine.IP + ":" + gitPort + "/repo.git",
+		"ssh":   "ssh://root@" + machine.IP + ":" + sshPort + bare,
+		"scp":   "root@" + machine.IP + ":" + bare, // ssh's port is in its configuration
 	}
-	volumes, mounts := "  volumes:\n", ""
+	main, volumes := node.Web("main"), []corev1.Volume{}
 	for _, r := range repositories {
-		volumes += fmt.Sprintf("  - {name: %s-revision, gitRepo: {repository: %q, revision: %q, directory: src}}\n", r.name, r.url, first)
-		volumes += fmt.Sprintf("  - {name: %s-dot, gitRepo: {repository: %q, directory: \".\"}}\n", r.name, r.url)
-		for _, v := range []string{"revision", "dot"} {
-			mounts += fmt.Sprintf("    - {name: %[1]s-%[2]s, mountPath: /git/%[1]s-%[2]s}\n", r.name, v)
+		for name, git := range map[string]*corev1.GitRepoVolumeSource{
+			r + "-revision": {Repository: urls[r], Revision: first, Directory: "src"},
+			r + "-dot":      {Repository: urls[r], Directory: "."},
+		} {
+			volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{GitRepo: git}})
+			main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/git/" + name})
 		}
 	}
-	if err := l.create(ctx, "git", true, func(*node.Node) string {
-		return volumes + "  containers:\n  - name: main\n    image: " + node.WebImage("v1") + "\n    imagePullPolicy: IfNotPresent\n    volumeMounts:\n" + mounts
+	if err := l.create(ctx, "git", true, func(*node.Node) ([]corev1.Container, []corev1.Volume) {
+		return []corev1.Container{main}, volumes
 	}); err != nil {
 		return err
 	}
-	took := map[string][]time.Duration{}
+	took := timed{What: gitMount}
 	for _, n := range l.nodes {
 		o, err := l.c.Client.Get(ctx, kube.Pods, ns, n.Name+"-git")
 		if err != nil {
 			return err
 		}
+		seen := files{Node: n.Name, There: map[string]bool{}}
 		for _, r := range repositories {
-			volume := filepath.Join(n.Dir, "kubelet", "pods", string(o.GetUID()), "volumes", "kubernetes.io~git-repo", r.name+"-")
-			// The second commit takes "one" away and brings "two".
-			for file, there := range map[string]bool{"revision/src/one": true, "revision/src/two": false, "dot/two": true, "dot/one": false} {
-				if _, err := os.Stat(volume + file); (err == nil) != there {
-					return &failure{n.Name, fmt.Errorf("%s: %s is there: %v, want %v", r.name, file, err == nil, there)}
-				}
+			for file := range gitFiles {
+				_, err := os.Stat(filepath.Join(n.Dir, "kubelet", "pods", string(o.GetUID()), "volumes", "kubernetes.io~git-repo", r+"-"+file))
+				seen.There[r+"-"+file] = err == nil
 			}
 		}
+		l.e.Record(seen)
 		mean, err := mountMean(ctx, n)
 		if err != nil {
 			return err
 		}
-		took[n.Name] = append(took[n.Name], mean)
+		took.add(n.Name, mean)
 	}
-	l.e.Fact("gitRepo: %d volumes on each node have the files of their revision", 2*len(repositories))
-	return l.cost("mount of a gitRepo volume", took["stock"], took["ours"])
+	l.e.Record(took)
+	return nil
 }
 
 // mountMean is the mean time of setting up a gitRepo volume, as the kubelet counts it.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
@@ -65,12 +67,12 @@ type boundSubPaths struct {
 type leftSubPaths struct{ Mounts []string }
 
 // subPathMounts are the containers of the pod and their mounts.
-var subPathMounts = map[string]string{
-	"dir":   "{name: data, mountPath: /m, subPath: dir}",
-	"ro":    "{name: data, mountPath: /m, subPath: dir, readOnly: true}",
-	"file":  "{name: data, mountPath: /m/file, subPath: dir/file}",
-	"link":  "{name: data, mountPath: /m/file, subPath: link/file}",
-	"empty": "{name: empty, mountPath: /m, subPath: made/by/kubelet}",
+var subPathMounts = map[string]corev1.VolumeMount{
+	"dir":   {Name: "data", MountPath: "/m", SubPath: "dir"},
+	"ro":    {Name: "data", MountPath: "/m", SubPath: "dir", ReadOnly: true},
+	"file":  {Name: "data", MountPath: "/m/file", SubPath: "dir/file"},
+	"link":  {Name: "data", MountPath: "/m/file", SubPath: "link/file"},
+	"empty": {Name: "empty", MountPath: "/m", SubPath: "made/by/kubelet"},
 }
 
 // inContainer becomes the kubelet in a root of its own: a folder into which the node's are
@@ -152,19 +154,25 @@ func (c *containerized) create(ctx context.Context) error {
 	if err := os.Symlink("dir", filepath.Join(dir, "link")); err != nil {
 		return err
 	}
-	spec := fmt.Sprintf("  volumes: [{name: data, hostPath: {path: %s}}, {name: empty, emptyDir: {}}]\n  containers:\n", dir)
+	p := node.Pod("node1-subpaths", "node1")
+	p.Spec.Volumes = []corev1.Volume{
+		{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: dir}}},
+		{Name: "empty", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	}
 	for name, mount := range subPathMounts {
-		look := "    readinessProbe: {exec: {command: [/labpod, probe, /m/file]}, periodSeconds: 1}\n    command: [/labpod, sleep]\n"
+		w := node.Web(name, "sleep")
 		if name == "empty" {
-			look = "    command: [/labpod, fill, /m/file, '10']\n    readinessProbe: {exec: {command: [/labpod, probe, /m/file]}, periodSeconds: 1}\n"
+			w = node.Web(name, "fill", "/m/file", "10")
 		}
-		spec += fmt.Sprintf("  - name: %s\n    image: %s\n    imagePullPolicy: IfNotPresent\n%s    volumeMounts: [%s]\n", name, node.WebImage("v1"), look, mount)
+		w.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.Exec("/labpod", "probe", "/m/file"), PeriodSeconds: 1}
+		w.VolumeMounts = []corev1.VolumeMount{mount}
+		p.Spec.Containers = append(p.Spec.Containers, w)
 	}
 	events, err := c.c.Client.Record(ctx, kube.Events, ns)
 	if err != nil {
 		return err
 	}
-	if _, err := c.c.Client.CreateYAML(ctx, ns, pod(c.c.Nodes[0], "subpaths", spec)); err != nil {
+	if err := c.c.Client.Make(ctx, ns, p); err != nil {
 		return err
 	}
 	var o boundSubPaths

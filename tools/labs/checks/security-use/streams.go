@@ -22,6 +22,9 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
@@ -98,21 +101,24 @@ func (l *lab) probes(ctx context.Context) error {
 	}
 	go func() { _ = s.Serve(listener) }()
 	l.e.OnStop("answers to probes", func(context.Context) error { return s.Close() })
-	_, port, _ := strings.Cut(listener.Addr().String(), ":")
-	container := func(n *node.Node, i int, query string) string {
-		return fmt.Sprintf("  - name: c%d\n    image: %s\n    imagePullPolicy: IfNotPresent\n    command: [/labpod, sleep]\n"+
-			"    readinessProbe: {httpGet: {host: %s, port: %s, path: \"/%s?%s\"}, periodSeconds: 1, timeoutSeconds: 10, successThreshold: 3}\n",
-			i, node.WebImage("v1"), machine.IP, port, n.Name, query)
+	port := listener.Addr().(*net.TCPAddr).Port
+	container := func(n *node.Node, i int, query string) corev1.Container {
+		c := node.Web(fmt.Sprintf("c%d", i), "sleep")
+		get := kube.HTTPGet("/"+n.Name+"?"+query, port)
+		get.HTTPGet.Host = machine.IP
+		c.ReadinessProbe = &corev1.Probe{ProbeHandler: get, PeriodSeconds: 1, TimeoutSeconds: 10, SuccessThreshold: 3}
+		return c
 	}
-	if err := l.create(ctx, "failing", false, func(n *node.Node) string { return "  containers:\n" + container(n, 0, failing) }); err != nil {
+	if err := l.create(ctx, "failing", false, func(n *node.Node) ([]corev1.Container, []corev1.Volume) {
+		return []corev1.Container{container(n, 0, failing)}, nil
+	}); err != nil {
 		return err
 	}
-	if err := l.create(ctx, "probes", true, func(n *node.Node) string {
-		spec := "  containers:\n"
+	if err := l.create(ctx, "probes", true, func(n *node.Node) (all []corev1.Container, _ []corev1.Volume) {
 		for i, a := range answers {
-			spec += container(n, i, a.query)
+			all = append(all, container(n, i, a.query))
 		}
-		return spec
+		return all, nil
 	}); err != nil {
 		return err
 	}
@@ -132,7 +138,7 @@ func (l *lab) probes(ctx context.Context) error {
 	want := 5 * rounds(l.e.Profile)
 	for _, a := range answers {
 		if err := wait.Until(ctx, fmt.Sprintf("%d answers of %s to each node", want, a.name), 2*time.Minute, func(context.Context) (bool, error) {
-			s, o := len(p.of("stock", a.query)), len(p.of("ours", a.query))
+			s, o := len(p.of(stock, a.query)), len(p.of(ours, a.query))
 			if s < want || o < want {
 				return false, fmt.Errorf("%d and %d", s, o)
 			}
@@ -143,33 +149,33 @@ func (l *lab) probes(ctx context.Context) error {
 		if a.size < mib { // what fits into the socket's buffers is written at once
 			continue
 		}
-		if err := l.cost("probe that gets "+a.name, p.of("stock", a.query), p.of("ours", a.query)); err != nil {
-			return err
-		}
+		l.e.Record(timed{probeOf(a.name), p.of(stock, a.query), p.of(ours, a.query)})
 	}
 	return nil
 }
 
 // streams runs exec, cp, attach and port-forward on both nodes.
 func (l *lab) streams(ctx context.Context) error {
-	if err := l.create(ctx, "streams", true, func(*node.Node) string {
-		return "  containers:\n  - {name: main, image: '" + image + "', imagePullPolicy: IfNotPresent}\n" +
-			"  - {name: echo, image: '" + image + "', imagePullPolicy: IfNotPresent, command: [/bin/tar, echo], stdin: true, stdinOnce: true}\n"
+	if err := l.create(ctx, "streams", true, func(*node.Node) ([]corev1.Container, []corev1.Volume) {
+		main, echo := node.Web("main"), node.Web("echo")
+		main.Image, echo.Image = image, image
+		echo.Command, echo.Stdin, echo.StdinOnce = []string{"/bin/tar", "echo"}, true, true
+		return []corev1.Container{main, echo}, nil
 	}); err != nil {
 		return err
 	}
-	took := map[string][]time.Duration{}
-	timed := func(what string, n *node.Node, do func() error) error {
+	took := timed{What: execOf}
+	run := func(n *node.Node, do func() error) error {
 		began := time.Now()
 		if err := do(); err != nil {
-			return &failure{n.Name, fmt.Errorf("%s: %w", what, err)}
+			return &failure{n.Name, fmt.Errorf("%s: %w", took.What, err)}
 		}
-		took[n.Name] = append(took[n.Name], time.Since(began))
+		took.add(n.Name, time.Since(began))
 		return nil
 	}
 	for range rounds(l.e.Profile) {
 		for _, n := range l.nodes {
-			if err := timed("exec", n, func() error {
+			if err := run(n, func() error {
 				var got counter
 				if err := l.kubectl(ctx, nil, &got, "exec", n.Name+"-streams", "-c", "main", "--", "/bin/tar", "print", fmt.Sprint(execSize)); err != nil {
 					return err
@@ -183,20 +189,18 @@ func (l *lab) streams(ctx context.Context) error {
 			}
 		}
 	}
-	if err := l.cost(fmt.Sprintf("exec of %d MiB", execSize>>20), took["stock"], took["ours"]); err != nil {
-		return err
-	}
+	l.e.Record(took)
 	for _, part := range []struct {
 		name string
 		do   func(context.Context, *node.Node) error
-	}{{"cp of 100 MB both ways", l.copies}, {"attach of 1 MB both ways", l.attach}, {"port-forward of 100 MB", l.forward}} {
-		clear(took)
+	}{{copyOf, l.copies}, {attachOf, l.attach}, {forwardOf, l.forward}} {
+		took = timed{What: part.name}
 		for _, n := range l.nodes {
-			if err := timed(part.name, n, func() error { return part.do(ctx, n) }); err != nil {
+			if err := run(n, func() error { return part.do(ctx, n) }); err != nil {
 				return err
 			}
 		}
-		l.e.Fact("%s: stock %v, ours %v", part.name, took["stock"][0], took["ours"][0])
+		l.e.Record(took)
 	}
 	return nil
 }
