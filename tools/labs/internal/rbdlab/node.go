@@ -37,8 +37,11 @@ func (n *Node) setUp(ctx context.Context) error {
 	}
 	if err := n.Run(ctx, "bash", "-euc", `cp /usr/bin/rbd "$1/rbd"; mount --bind "$2" /usr/bin/rbd
 mount -t overlay -o "lowerdir=/sys/bus,upperdir=$3,workdir=$1/work" none /sys/bus
-# The kit binds it from the run's folder, where each mount would be seen a second time.
-mount --make-rprivate /var/lib/kubelet`,
+# The kit binds it from the run's folder, where each mount would be seen a second time. It is
+# shared again, with nothing else: where it is not, as on a host without systemd, a kubelet from
+# 1.8 on binds it over itself, and the mounts of the 1.7 before it are hidden and busy for ever.
+mount --make-rprivate /var/lib/kubelet
+mount --make-rshared /var/lib/kubelet`,
 		"-", n.state, node.ToolPath(n.rig.e.Root, "rbdshim"), filepath.Join(n.state, "sysfs")); err != nil {
 		return err
 	}
