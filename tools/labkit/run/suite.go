@@ -5,7 +5,6 @@ package run
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,21 +22,6 @@ import (
 // most of a lab's time is spent waiting for timers of the components, so that
 // more of them than cores is right.
 const atOnce = 4
-
-// longestFirst orders labs by how long all of their variants may take, so that none that
-// is long begins when the others are done.
-func longestFirst(names []string) []string {
-	bound := func(name string) time.Duration {
-		l, err := labkit.Find(name)
-		if err != nil {
-			return 0
-		}
-		return l.Bound(labkit.Short) * time.Duration(len(l.Runs()))
-	}
-	names = slices.Clone(names)
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(bound(b), bound(a)) })
-	return names
-}
 
 // retries is how often a lab that could not tell is run again, alone.
 const retries = 2
@@ -101,7 +85,7 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	}
 	var g errgroup.Group
 	g.SetLimit(atOnce)
-	for _, name := range longestFirst(names) {
+	for _, name := range names {
 		g.Go(func() error { one(name); return nil })
 	}
 	_ = g.Wait() // one keeps the errors
