@@ -27,6 +27,14 @@ type finding struct {
 // cannotTell is a finding of none.
 func cannotTell(format string, a ...any) finding { return finding{untold: fmt.Sprintf(format, a...)} }
 
+// answer is what the row alone would answer.
+func (f finding) answer() labkit.Verdict {
+	if f.happened {
+		return labkit.Reproduced
+	}
+	return labkit.Absent
+}
+
 // measure adds a number.
 func (f finding) measure(name string, value float64, unit string) finding {
 	f.numbers = append(f.numbers, journal.Number{Name: name, Value: value, Unit: unit})
@@ -62,7 +70,7 @@ func judge(h *history.History, rows []row) labkit.Result {
 			why = append(why, r.slug+": "+f.untold)
 			continue
 		}
-		res.Facts = append(res.Facts, fmt.Sprintf("%s: happened %v: %s", r.slug, f.happened, f.saw))
+		res.Facts = append(res.Facts, fmt.Sprintf("%s: %s: %s", r.slug, f.answer(), f.saw))
 		for _, n := range f.numbers {
 			res.Measure(r.slug+": "+n.Name, n.Value, n.Unit)
 		}

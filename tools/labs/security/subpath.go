@@ -117,7 +117,7 @@ func (l *lab) race(ctx context.Context, args ...string) (race, error) {
 }
 
 func lookSubPath(ctx context.Context, l *lab) error {
-	bound := labkit.Pick(l.e.Profile, 10*time.Second, time.Minute)
+	bound := labkit.Pick(l.e.Profile, 20*time.Second, time.Minute)
 	limits := []string{fmt.Sprintf("--mounted=%d", leastBinds), "--escaped=3", "--tries=1000000", "--time=" + bound.String()}
 	runs := []struct {
 		how  string
@@ -126,7 +126,7 @@ func lookSubPath(ctx context.Context, l *lab) error {
 	if l.e.Variant == labkit.Ours {
 		limits[1] = "--escaped=1" // there is none, so it goes on to the end
 		if l.e.Profile != labkit.Long {
-			limits[3] = "--time=4s"
+			limits[3] = "--time=8s"
 		}
 		runs[0].args = append(slices.Clone(limits), "--alone")
 		runs = append(runs, struct {
