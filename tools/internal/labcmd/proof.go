@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,9 +66,13 @@ right, or is missing.`,
 			if err != nil {
 				return err
 			}
+			asked, err := proof.Rows(table, only, labkit.Profile(profile), seed)
+			if err != nil {
+				return err
+			}
 			ctx, cancel := signalled()
 			defer cancel()
-			return runProof(ctx, c, root, rows, only, proof.Options{Root: root, AtOnce: atOnce, Out: c.OutOrStdout()}, list)
+			return runProof(ctx, c, root, rows, asked, proof.Options{Root: root, AtOnce: atOnce, Out: c.OutOrStdout()}, list)
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "short", "short or long")
@@ -79,9 +82,8 @@ right, or is missing.`,
 	return c
 }
 
-// runProof runs what is due of the rows of the slugs only (empty: all), then
-// writes the page of all rows.
-func runProof(ctx context.Context, c *cobra.Command, root string, rows []proof.Row, only []string, o proof.Options, list bool) error {
+// runProof runs what is due of the rows asked for, then writes the page of all rows.
+func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []proof.Row, o proof.Options, list bool) error {
 	k, err := proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(ctx, root, b) })
 	if err != nil {
 		return err
@@ -92,13 +94,10 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows []proof.R
 			return err
 		}
 	}
-	asked := rows
-	if len(only) > 0 {
-		asked = slices.DeleteFunc(slices.Clone(rows), func(r proof.Row) bool { return !slices.Contains(only, r.Slug) })
-	}
 	store := proof.Store{Root: root}
 	var due []proof.Cell
-	for _, cell := range proof.Cells(asked) {
+	cells := proof.Cells(asked)
+	for _, cell := range cells {
 		r, err := store.Load(cell)
 		if err != nil {
 			return err
@@ -117,7 +116,7 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows []proof.R
 	if list {
 		return nil
 	}
-	fmt.Fprintf(o.Out, "proof: %d of %d runs are due\n", len(due), len(proof.Cells(asked)))
+	fmt.Fprintf(o.Out, "proof: %d of %d runs are due\n", len(due), len(cells))
 	o.Build = func(ctx context.Context, needs []labkit.Binary) error { return build(ctx, c, needs, nil) }
 	o.Clean = func(v labkit.Variant) error { return cleanVariant(root, v) }
 	ran := proof.Run(ctx, due, keys, o)

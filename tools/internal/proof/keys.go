@@ -18,6 +18,7 @@ import (
 	"holdfast/tools/internal/digest"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
 )
 
 // Keys tells what cells are made from.
@@ -82,7 +83,11 @@ func (k *Keys) Key(c Cell) (string, error) {
 		}
 		d.Line("%s %s", need, key)
 	}
-	if err := k.addPackages(d, toolsModule+"/labs/"+l.Home(), runPackage, toolsModule+"/cmd/labpod", toolsModule+"/cmd/runcclamp", toolsModule+"/cmd/rbdshim"); err != nil {
+	packages := []string{toolsModule + "/labs/" + l.Home(), runPackage}
+	for _, tool := range run.OwnTools {
+		packages = append(packages, toolsModule+"/cmd/"+tool)
+	}
+	if err := k.addPackages(d, packages...); err != nil {
 		return "", err
 	}
 	for _, m := range l.Modules {

@@ -14,9 +14,9 @@ import (
 	"holdfast/tools/labkit/node"
 )
 
-// ownTools are static programs of ours that run in containers or under
+// OwnTools are static programs of ours that run in containers or under
 // dockerd; their source is tools/cmd/<name>.
-var ownTools = []string{"labpod", "runcclamp", "rbdshim"}
+var OwnTools = []string{"labpod", "runcclamp", "rbdshim"}
 
 // buildTools builds them; the Go build cache makes a second time quick.
 func buildTools(ctx context.Context, root string) error {
@@ -25,14 +25,14 @@ func buildTools(ctx context.Context, root string) error {
 		return err
 	}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", dir + "/"}
-	for _, t := range ownTools {
+	for _, t := range OwnTools {
 		args = append(args, "./cmd/"+t)
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = filepath.Join(root, "tools")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s in %s: %w\n%s", strings.Join(ownTools, ", "), cmd.Dir, err, out)
+		return fmt.Errorf("build %s in %s: %w\n%s", strings.Join(OwnTools, ", "), cmd.Dir, err, out)
 	}
 	return nil
 }
