@@ -60,7 +60,7 @@ var oracle = labkit.Oracle{
 func judge(h *history.History) labkit.Result {
 	total := kubeletlab.Published{NotReady: map[string]int{}, Lowest: probed}
 	var facts []string
-	rounds, want := history.Of[restarted](h), restarts(labkit.Profile(h.Profile))+1
+	rounds, want := history.Of[restarted](h), restarts(labkit.Variant(h.Variant), labkit.Profile(h.Profile))+1
 	ours := h.Variant == string(labkit.Ours)
 	for i, r := range rounds {
 		if r.Round != i {

@@ -17,7 +17,7 @@ import (
 // made is a history in which all went well, with the i-th observation another one.
 func made(v labkit.Variant, p labkit.Profile, at int, o any) *history.History {
 	var all []any
-	for i := range restarts(p) + 1 {
+	for i := range restarts(v, p) + 1 {
 		all = append(all, restarted{Round: i, What: "restart", Kept: probed, MustKeep: probed, Seen: kubeletlab.Published{Lowest: probed}})
 	}
 	all = append(all, requests{load.Report{OK: 9}, load.Report{OK: 1, Failed: 1}}, everReady{Events: 1})
@@ -47,11 +47,11 @@ func TestJudge(t *testing.T) {
 	for _, v := range []labkit.Variant{labkit.Stock, labkit.Ours} {
 		judgetest.Judge(t, l, made(v, labkit.Short, 1, round(probed, kubeletlab.Published{NotReady: map[string]int{"web-01": 1}})), labkit.Reproduced)
 		judgetest.Judge(t, l, made(v, labkit.Short, 1, round(probed, kubeletlab.Published{Removed: 1})), labkit.Reproduced)
-		judgetest.Judge(t, l, made(v, labkit.Short, restarts(labkit.Short)+1, requests{load.Report{OK: 9, Failed: 1}, load.Report{Failed: 1}}), labkit.Reproduced)
-		judgetest.Judge(t, l, made(v, labkit.Short, restarts(labkit.Short)+2, everReady{Events: 2, At: []string{"10:00:00.000"}}), labkit.Reproduced)
-		judgetest.Judge(t, l, made(v, labkit.Short, restarts(labkit.Short)+2, everReady{}), labkit.Inconclusive)
-		judgetest.Judge(t, l, made(v, labkit.Short, restarts(labkit.Short)+1, requests{load.Report{}, load.Report{Failed: 1}}), labkit.Inconclusive)
-		judgetest.Judge(t, l, made(v, labkit.Short, restarts(labkit.Short)+1, requests{load.Report{OK: 9}, load.Report{Failed: 2, NoTarget: 2}}), labkit.Inconclusive)
+		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+1, requests{load.Report{OK: 9, Failed: 1}, load.Report{Failed: 1}}), labkit.Reproduced)
+		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+2, everReady{Events: 2, At: []string{"10:00:00.000"}}), labkit.Reproduced)
+		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+2, everReady{}), labkit.Inconclusive)
+		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+1, requests{load.Report{}, load.Report{Failed: 1}}), labkit.Inconclusive)
+		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+1, requests{load.Report{OK: 9}, load.Report{Failed: 2, NoTarget: 2}}), labkit.Inconclusive)
 	}
 	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, 1, round(probed-1, kubeletlab.Published{})), labkit.Inconclusive)
 	judgetest.Judge(t, l, made(labkit.Stock, labkit.Short, 1, round(0, kubeletlab.Published{})), labkit.Absent)

@@ -13,6 +13,9 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
@@ -48,68 +51,59 @@ func init() {
 	})
 }
 
-func restarts(p labkit.Profile) int {
+// restarts is how often the kubelet is restarted after the first swap. Any restart shows
+// the incident where nothing is done about it, so in the short profile one is enough there.
+func restarts(v labkit.Variant, p labkit.Profile) int {
+	if v != labkit.Ours && p == labkit.Short {
+		return 1
+	}
 	return labkit.Pick(p, 5, 10)
 }
 
-// pods are bound to the node, so that no scheduler is needed. Kinds of probe:
-// http, exec, tcp; thresholds; two containers.
-func pods() string {
-	var b strings.Builder
-	b.WriteString(`
-apiVersion: v1
-kind: Service
-metadata: {name: web}
-spec:
-  selector: {app: web}
-  ports: [{port: 80, targetPort: 8080}]
-`)
-	pod := func(name, env, probe, more string) {
-		fmt.Fprintf(&b, `---
-apiVersion: v1
-kind: Pod
-metadata: {name: %s, labels: {app: web}}
-spec:
-  nodeName: node1
-  terminationGracePeriodSeconds: 2
-  containers:
-  - name: web
-    image: %s
-    imagePullPolicy: IfNotPresent
-    env: [{name: LABPOD_READY_FILE, value: /tmp/ready}%s]
-%s%s`, name, node.WebImage("v1"), env, probe, more)
+// objects are the Service and its pods. Kinds of probe: http, exec, tcp; thresholds; two
+// containers.
+func objects() []runtime.Object {
+	all := []runtime.Object{kube.Service("web", "web", 8080)}
+	pod := func(name string, web corev1.Container, more ...corev1.Container) {
+		p := node.Pod(name, "node1", append([]corev1.Container{web}, more...)...)
+		p.Labels, p.Spec.TerminationGracePeriodSeconds = map[string]string{"app": "web"}, new(int64(2))
+		all = append(all, p)
+	}
+	container := func(probe *corev1.Probe, env ...corev1.EnvVar) corev1.Container {
+		c := node.Web("web")
+		c.Env, c.ReadinessProbe = append([]corev1.EnvVar{{Name: "LABPOD_READY_FILE", Value: "/tmp/ready"}}, env...), probe
+		return c
 	}
 	// What is kept ends after failureThreshold periods and one more. On a busy machine
 	// a probe that works may take a few periods; the pods that fail have less time.
-	threshold := 6
-	probe := func(handler, more string) string {
-		return fmt.Sprintf("    readinessProbe: {%s, periodSeconds: %d, failureThreshold: %d%s}\n", handler, int(period.Seconds()), threshold, more)
+	probe := func(h corev1.ProbeHandler) *corev1.Probe {
+		return &corev1.Probe{ProbeHandler: h, PeriodSeconds: int32(period.Seconds()), FailureThreshold: 6}
 	}
-	http := "httpGet: {path: /ready, port: 8080}"
-	second := fmt.Sprintf("  - name: second\n    image: %s\n    imagePullPolicy: IfNotPresent\n    env: [{name: LABPOD_LISTEN, value: ':8081'}]\n", node.WebImage("v1"))
+	http := kube.HTTPGet("/ready", 8080)
 	for i := range probed {
-		if threshold = 6; i%5 == 0 {
-			threshold = stuckThreshold
-		}
-		p, more := probe(http, ""), ""
+		p, more := probe(http), []corev1.Container(nil)
 		switch i % 5 {
+		case 0:
+			p.FailureThreshold = stuckThreshold
 		case 1:
-			p = probe("exec: {command: [/labpod, probe, /tmp/ready]}", "")
+			p = probe(kube.Exec("/labpod", "probe", "/tmp/ready"))
 		case 2:
-			p = probe("tcpSocket: {port: 8080}", "")
+			p = probe(kube.TCP(8080))
 		case 3:
-			p = probe(http, ", successThreshold: 2, initialDelaySeconds: 2")
+			p.SuccessThreshold, p.InitialDelaySeconds = 2, 2
 		case 4:
-			more = second + probe("httpGet: {path: /ready, port: 8081}", "")
+			second := node.Web("second")
+			second.Env, second.ReadinessProbe = []corev1.EnvVar{{Name: "LABPOD_LISTEN", Value: ":8081"}}, probe(kube.HTTPGet("/ready", 8081))
+			more = append(more, second)
 		}
-		pod(fmt.Sprintf("web-%02d", i), "", p, more)
+		pod(fmt.Sprintf("web-%02d", i), container(p), more...)
 	}
-	pod("never-ready", ", {name: LABPOD_READY_AFTER, value: 10h}", probe(http, ""), "")
-	pod("no-probe", "", "", "")
-	return b.String()
+	pod("never-ready", container(probe(http), corev1.EnvVar{Name: "LABPOD_READY_AFTER", Value: "10h"}))
+	pod("no-probe", container(nil))
+	return all
 }
 
-// allPods is what pods creates.
+// allPods is how many pods there are.
 const allPods = probed + 2
 
 type lab struct {
@@ -129,7 +123,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.9.11", Do: l.startCluster},
 		{Text: fmt.Sprintf("create %d probed pods of several kinds behind a Service, one that is never ready, and one without a probe; record every event of pods and Endpoints, and send requests to the addresses that were in Endpoints within the last second", probed), Do: l.start},
 	}
-	n := restarts(e.Profile)
+	n := restarts(e.Variant, e.Profile)
 	for i := 0; i <= n; i++ {
 		r := restart{round: i, what: fmt.Sprintf("restart %d of %d", i, n), kill: e.Rand.IntN(2) == 0, down: time.Duration(e.Rand.IntN(3000)) * time.Millisecond}
 		if i == 0 {
@@ -181,7 +175,7 @@ func (l *lab) end(ctx context.Context) error {
 
 // start creates the pods and waits until all but one are ready.
 func (l *lab) start(ctx context.Context) error {
-	if _, err := l.c.Client.CreateYAML(ctx, ns, pods()); err != nil {
+	if err := l.c.Client.Make(ctx, ns, objects()...); err != nil {
 		return err
 	}
 	if _, err := l.c.Client.WaitFor(ctx, kube.Endpoints, ns, "web", 3*time.Minute, "has all addresses", func(ep *kube.Object) (bool, error) {
