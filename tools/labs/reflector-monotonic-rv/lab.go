@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -174,6 +175,8 @@ func (l *lab) startControllerManager(ctx context.Context, name string, program k
 			"--kube-api-qps=500", "--kube-api-burst=1000",
 			// It must live through a restart of the only API server, longer than any lease.
 			"--leader-elect=false",
+			// What this controller decides of each Service: see skipped.
+			"--vmodule=endpoints_controller=5",
 		}})
 	if err != nil {
 		return err
@@ -577,8 +580,8 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 		return err
 	}
 	type name struct {
-		alive bool
-		since time.Time
+		alive       bool
+		made, since time.Time // before and after its creation
 	}
 	names := map[string]*name{}
 	for i := range l.churnServices {
@@ -606,6 +609,7 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 			s.alive = false
 			removed++
 		case !s.alive && l.eps.Latest(ns, n) == nil:
+			s.made = time.Now()
 			if err := l.createService(ctx, n); err != nil {
 				return err
 			}
@@ -621,6 +625,16 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 	l.p.CutWatches(0)
 	cuts := l.p.Cuts()
 	o := churned{Made: made, Removed: removed, Cuts: cuts - cutsBefore}
+	born := map[string]time.Time{}
+	for n, s := range names {
+		if s.alive {
+			born[n] = s.made
+		}
+	}
+	var err error
+	if o.Skipped, err = l.touchSkipped(ctx, born); err != nil {
+		return err
+	}
 	converged := l.converged(ctx, phaseChurn)
 	if converged != nil && !errors.Is(converged, labkit.Enough) {
 		return converged
@@ -638,4 +652,44 @@ func (l *lab) churnAndCut(ctx context.Context) error {
 	}
 	l.e.Record(o)
 	return converged
+}
+
+// touchSkipped changes the Services that still have no Endpoints because the controller
+// says that it skipped them, and returns their names. Stock does so too: a Service is made
+// again while the controller's cache still has the Endpoints of the one before (their watch
+// was cut), so nothing seems to be left to do, and no event of Endpoints wakes it later. born
+// are the Services that live, with the time before their creation.
+func (l *lab) touchSkipped(ctx context.Context, born map[string]time.Time) ([]string, error) {
+	missing := func() []string {
+		var names []string
+		for n := range born {
+			if l.eps.Latest(ns, n) == nil {
+				names = append(names, n)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	for end := time.Now().Add(15 * time.Second); len(missing()) > 0 && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+	log, err := os.ReadFile(l.c.ControllerManager.LogPath)
+	if err != nil {
+		return nil, err
+	}
+	var touched []string
+	for _, n := range missing() {
+		if !skipped(string(log), ns+"/"+n, born[n]) {
+			continue
+		}
+		if _, err := l.c.Client.PatchMerge(ctx, kube.Services, ns, n, `{"metadata":{"annotations":{"touched":"true"}}}`); err != nil {
+			return nil, err
+		}
+		touched = append(touched, n)
+	}
+	return touched, nil
 }
