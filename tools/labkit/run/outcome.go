@@ -23,14 +23,16 @@ type Outcome struct {
 	Seed    uint64         `json:"seed"`
 	// Commit is the checkout's, with "-dirty" where a file that is committed was
 	// changed since; empty outside of git.
-	Commit   string           `json:"commit,omitempty"`
-	Began    time.Time        `json:"began"`
-	Seconds  float64          `json:"seconds"` // that the run took
-	Expected labkit.Verdict   `json:"expected"`
-	Verdict  labkit.Verdict   `json:"verdict"`
-	Why      string           `json:"why"`
-	Facts    []string         `json:"facts,omitempty"`
-	Numbers  []journal.Number `json:"numbers,omitempty"`
+	Commit  string    `json:"commit,omitempty"`
+	Began   time.Time `json:"began"`
+	Seconds float64   `json:"seconds"` // that the run took
+	// CPUSeconds is the time of the processors that it took, of all processes together.
+	CPUSeconds float64          `json:"cpuSeconds,omitempty"`
+	Expected   labkit.Verdict   `json:"expected"`
+	Verdict    labkit.Verdict   `json:"verdict"`
+	Why        string           `json:"why"`
+	Facts      []string         `json:"facts,omitempty"`
+	Numbers    []journal.Number `json:"numbers,omitempty"`
 	// Artefacts is the folder that was kept, relative to the checkout; "" if it
 	// was removed.
 	Artefacts string `json:"artefacts,omitempty"`
@@ -77,17 +79,7 @@ func keepOutcomes(root, lab string, p labkit.Profile, outcomes []Outcome) error 
 	if err != nil {
 		return err
 	}
-	var all []Outcome
-	for _, o := range old {
-		again := false
-		for _, n := range outcomes {
-			again = again || n.Variant == o.Variant
-		}
-		if !again {
-			all = append(all, o)
-		}
-	}
-	return WriteOutcomes(file, append(all, outcomes...))
+	return WriteOutcomes(file, replace(old, outcomes))
 }
 
 // commitOf names the checkout's commit.

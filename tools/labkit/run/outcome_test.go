@@ -63,20 +63,3 @@ func TestOutcomesAreKept(t *testing.T) {
 }
 
 // TestAgain: only a lab that could not tell runs once more.
-func TestAgain(t *testing.T) {
-	for _, tc := range []struct {
-		verdicts string // of stock, ours and ours with its gates off; r, a or i
-		want     bool
-	}{
-		{"rar", false}, {"iar", true}, {"rai", true}, {"iii", true}, {"aar", false}, {"iaa", false}, {"rri", false}, {"", false},
-	} {
-		var outcomes []Outcome
-		for i, v := range tc.verdicts {
-			outcomes = append(outcomes, Outcome{Expected: []labkit.Verdict{labkit.Reproduced, labkit.Absent, labkit.Reproduced}[i],
-				Verdict: map[rune]labkit.Verdict{'r': labkit.Reproduced, 'a': labkit.Absent, 'i': labkit.Inconclusive}[v]})
-		}
-		if got := again(outcomes); got != tc.want {
-			t.Errorf("%q: %v", tc.verdicts, got)
-		}
-	}
-}

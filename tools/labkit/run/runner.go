@@ -250,9 +250,9 @@ func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string
 		req := request{Lab: l.Name, Gates: l.Gates(), Slugs: l.Slugs(), ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 			Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins}
 		began := time.Now()
-		res, numbers := runMachine(ctx, req, o.Out)
+		res, numbers, cpu := runMachine(ctx, req, o.Out)
 		out := Outcome{Lab: l.Name, Variant: v, Profile: o.Profile, Seed: o.Seed, Commit: commit, Began: began.UTC().Truncate(time.Second),
-			Seconds: time.Since(began).Round(100 * time.Millisecond).Seconds(), Expected: l.Expected(v),
+			Seconds: time.Since(began).Round(100 * time.Millisecond).Seconds(), CPUSeconds: cpu.Round(100 * time.Millisecond).Seconds(), Expected: l.Expected(v),
 			Verdict: res.Verdict, Why: res.Why, Facts: res.Facts, Numbers: numbers}
 		if r, err := filepath.Rel(root, req.Dir); err == nil {
 			out.Artefacts = r
@@ -306,14 +306,14 @@ func dropBulk(dir string) {
 func printTable(w io.Writer, l *labkit.Lab, outs []Outcome) {
 	fmt.Fprintf(w, "verdict of %s:\n", l.Name)
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  variant\tverdict\texpected\t\ttook\twhy")
+	fmt.Fprintln(t, "  variant\tverdict\texpected\t\ttook\tCPU\twhy")
 	for _, o := range outs {
 		mark := "ok"
 		if !o.AsExpected() {
 			mark = "WRONG"
 		}
 		why, _, _ := strings.Cut(o.Why, "\n")
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%s\n", o.Variant, o.Verdict, o.Expected, mark, o.Seconds, why)
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%.0fs\t%s\n", o.Variant, o.Verdict, o.Expected, mark, o.Seconds, o.CPUSeconds, why)
 	}
 	t.Flush()
 	for _, o := range outs {
@@ -330,23 +330,24 @@ func printTable(w io.Writer, l *labkit.Lab, outs []Outcome) {
 }
 
 // runMachine starts a machine for one variant, waits, and checks from the
-// outside that nothing is left. Whatever goes wrong is Inconclusive.
-func runMachine(ctx context.Context, req request, out io.Writer) (labkit.Result, []journal.Number) {
+// outside that nothing is left. Whatever goes wrong is Inconclusive. The time is that of the
+// processors, of all that ran in the machine.
+func runMachine(ctx context.Context, req request, out io.Writer) (labkit.Result, []journal.Number, time.Duration) {
 	b, err := json.Marshal(req)
 	if err != nil {
-		return labkit.InconclusiveBecause("%v", err), nil
+		return labkit.InconclusiveBecause("%v", err), nil, 0
 	}
 	if err := os.MkdirAll(req.Dir, 0o755); err != nil {
-		return labkit.InconclusiveBecause("%v", err), nil
+		return labkit.InconclusiveBecause("%v", err), nil, 0
 	}
 	file := filepath.Join(req.Dir, "request.json")
 	if err := os.WriteFile(file, b, 0o644); err != nil {
-		return labkit.InconclusiveBecause("%v", err), nil
+		return labkit.InconclusiveBecause("%v", err), nil, 0
 	}
 	cmd := machine.Command(req.ID, InnerCommand, file)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := process.StartCmd(cmd, ""); err != nil {
-		return labkit.InconclusiveBecause("make the machine's namespaces: %v", err), nil
+		return labkit.InconclusiveBecause("make the machine's namespaces: %v", err), nil, 0
 	}
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -368,12 +369,13 @@ wait:
 			_ = cmd.Process.Kill()
 		}
 	}
+	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	var numbers []journal.Number
 	res := labkit.InconclusiveBecause("the lab's process ended without an answer: %s", process.DescribeExit(ended))
 	if b, err := os.ReadFile(filepath.Join(req.Dir, "result.json")); err == nil {
 		var r response
 		if err := json.Unmarshal(b, &r); err != nil {
-			return labkit.InconclusiveBecause("result.json: %v", err), nil
+			return labkit.InconclusiveBecause("result.json: %v", err), nil, 0
 		}
 		res, numbers = r.Result, r.Numbers
 	}
@@ -384,5 +386,5 @@ wait:
 		res = labkit.Result{Verdict: labkit.Inconclusive, Facts: res.Facts,
 			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", machine.Few(leaks), res.Verdict, res.Why)}
 	}
-	return res, numbers
+	return res, numbers, cpu
 }

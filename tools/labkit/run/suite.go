@@ -38,9 +38,9 @@ func SuiteNames() []string {
 }
 
 // Suite runs the labs of make test side by side and returns their outcomes.
-// A lab of which no variant answered wrongly and one was inconclusive gets
-// another chance alone, and is reported either way: beside others a machine may
-// be too slow for it. A wrong answer stands. The error is a *Failed, or says why
+// If no variant of a lab answered wrongly, those that were inconclusive get
+// another chance alone, and are reported either way: beside others a machine may
+// be too slow for them. A wrong answer stands. The error is a *Failed, or says why
 // a lab could not be run.
 func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	if o.Out == nil {
@@ -66,17 +66,22 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	var mu sync.Mutex
 	outcomes := map[string][]Outcome{}
 	broken := map[string]error{} // labs that could not be run
-	one := func(name string) {
+	// one runs a lab, or only those variants of it.
+	one := func(name string, only []labkit.Variant) {
 		start := time.Now()
 		var out bytes.Buffer
 		own := o
-		own.Out = &out
+		own.Out, own.Only = &out, only
 		got, err := runLabs(ctx, root, []string{name}, own)
 		mu.Lock()
 		defer mu.Unlock()
 		_, _ = o.Out.Write(out.Bytes())
-		fmt.Fprintf(o.Out, "lab %s took %.0f s\n\n", name, time.Since(start).Seconds())
-		outcomes[name] = got
+		cpu := 0.0
+		for _, out := range got {
+			cpu += out.CPUSeconds
+		}
+		fmt.Fprintf(o.Out, "lab %s took %.0f s, %.0f s of the processors\n\n", name, time.Since(start).Seconds(), cpu)
+		outcomes[name] = replace(outcomes[name], got)
 		delete(broken, name)
 		if f := (*Failed)(nil); err != nil && !errors.As(err, &f) {
 			broken[name] = err
@@ -86,16 +91,18 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for _, name := range names {
-		g.Go(func() error { one(name); return nil })
+		g.Go(func() error { one(name, nil); return nil })
 	}
 	_ = g.Wait() // one keeps the errors
 	for range retries {
 		for _, name := range names {
-			if ctx.Err() == nil && again(outcomes[name]) {
-				fmt.Fprintf(o.Out, "lab %s was inconclusive: again, alone\n", name)
-				if one(name); !again(outcomes[name]) {
-					fmt.Fprintf(o.Out, "flaky: lab %s answered only when it ran again, alone\n", name)
-				}
+			only := again(outcomes[name])
+			if ctx.Err() != nil || len(only) == 0 {
+				continue
+			}
+			fmt.Fprintf(o.Out, "lab %s (%s) was inconclusive: again, alone\n", name, words(only))
+			if one(name, only); len(again(outcomes[name])) == 0 {
+				fmt.Fprintf(o.Out, "flaky: lab %s (%s) answered only when it ran again, alone\n", name, words(only))
 			}
 		}
 	}
@@ -117,18 +124,31 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	return all, errors.Join(errs...)
 }
 
-// again reports whether a lab may run once more: it could not tell, and nothing
-// that it did tell was wrong.
-func again(outcomes []Outcome) bool {
-	inconclusive := false
+// again lists the variants of a lab that may run once more: they could not tell, and
+// no variant told anything wrong.
+func again(outcomes []Outcome) []labkit.Variant {
+	var only []labkit.Variant
 	for _, o := range outcomes {
 		if o.AsExpected() {
 			continue
 		}
 		if o.Verdict != labkit.Inconclusive {
-			return false
+			return nil
 		}
-		inconclusive = true
+		only = append(only, o.Variant)
 	}
-	return inconclusive
+	return only
+}
+
+// replace puts outcomes into the places of those of the same variants, or at the end.
+func replace(old, outcomes []Outcome) []Outcome {
+	all := slices.Clone(old)
+	for _, o := range outcomes {
+		if i := slices.IndexFunc(all, func(p Outcome) bool { return p.Variant == o.Variant }); i >= 0 {
+			all[i] = o
+		} else {
+			all = append(all, o)
+		}
+	}
+	return all
 }

@@ -181,7 +181,7 @@ func UpServe(ctx context.Context, file string) error {
 	defer l.Close()
 	go forward(l, "unix", upSocket(req.Machine.ID))
 	defer os.Remove(upSocket(req.Machine.ID))
-	res, _ := runMachine(ctx, req.Machine, os.Stdout)
+	res, _, _ := runMachine(ctx, req.Machine, os.Stdout)
 	if res.Verdict != labkit.Absent {
 		return fmt.Errorf("%s", res.Why)
 	}

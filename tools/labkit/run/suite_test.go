@@ -1,0 +1,53 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"fmt"
+	"testing"
+
+	"holdfast/tools/labkit"
+)
+
+// made is what a lab with three variants answered.
+func made(stock, ours, off labkit.Verdict) []Outcome {
+	return []Outcome{
+		{Variant: labkit.Stock, Expected: labkit.Reproduced, Verdict: stock},
+		{Variant: labkit.Ours, Expected: labkit.Absent, Verdict: ours},
+		{Variant: labkit.GateOff, Expected: labkit.Reproduced, Verdict: off},
+	}
+}
+
+func TestAgain(t *testing.T) {
+	verdicts := map[rune]labkit.Verdict{'r': labkit.Reproduced, 'a': labkit.Absent, 'i': labkit.Inconclusive}
+	for _, c := range []struct {
+		verdicts, want string // of stock, ours and ours with its gates off: r, a or i
+	}{
+		{"rar", "[]"}, {"iar", "[stock]"}, {"rai", "[ours-gate-off]"}, {"iii", "[stock ours ours-gate-off]"},
+		{"aar", "[]"}, {"iaa", "[]"}, {"rri", "[]"}, // a wrong answer stands
+	} {
+		of := []rune(c.verdicts)
+		if got := fmt.Sprint(again(made(verdicts[of[0]], verdicts[of[1]], verdicts[of[2]]))); got != c.want {
+			t.Errorf("%s: again %s, want %s", c.verdicts, got, c.want)
+		}
+	}
+	if got := again(nil); got != nil {
+		t.Errorf("a lab that never ran: again %v", got)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	first := made(labkit.Reproduced, labkit.Inconclusive, labkit.Inconclusive)
+	second := []Outcome{{Variant: labkit.GateOff, Verdict: labkit.Reproduced}, {Variant: labkit.Ours, Verdict: labkit.Absent}, {Variant: "ours -slug", Verdict: labkit.Reproduced}}
+	var got []string
+	for _, o := range replace(first, second) {
+		got = append(got, fmt.Sprintf("%s %s", o.Variant, o.Verdict))
+	}
+	if want := "[stock reproduced ours absent ours-gate-off reproduced ours -slug reproduced]"; fmt.Sprint(got) != want {
+		t.Errorf("replace gives %v, want %s", got, want)
+	}
+	if first[1].Verdict != labkit.Inconclusive {
+		t.Error("replace changed what it was given")
+	}
+}
