@@ -4,7 +4,6 @@
 package endpointsbatching
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -24,8 +23,8 @@ func some(n int, first, last time.Duration) []time.Duration {
 
 const took = 2 * time.Second
 
-// made is a history in which all went well. change may replace an observation.
-func made(p labkit.Profile, change func(o any) any) *history.History {
+// made is a history in which all went well, but for the change.
+func made(p labkit.Profile, change judgetest.Change) *history.History {
 	all := []any{program{HasFlag: true}}
 	for round := range rounds(p) {
 		all = append(all, batch{"", round, took, some(pods, 100*time.Millisecond, took), pods, 0},
@@ -36,12 +35,7 @@ func made(p labkit.Profile, change func(o any) any) *history.History {
 	}
 	all = append(all, configz{`{"ConcurrentEndpointSyncs":5}`}, serviceChanged{20 * time.Millisecond}, podDeleted{5050 * time.Millisecond},
 		negative{2, "the period -1s is negative"})
-	if change != nil {
-		for i := range all {
-			all[i] = change(all[i])
-		}
-	}
-	return history.Make(history.Begin{Lab: "endpoints-batching", Variant: string(labkit.Ours), Profile: string(p)}, all...)
+	return history.Make(history.Begin{Lab: "endpoints-batching", Variant: string(labkit.Ours), Profile: string(p)}, change.Of(all)...)
 }
 
 func TestJudge(t *testing.T) {
@@ -49,34 +43,30 @@ func TestJudge(t *testing.T) {
 	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 		judgetest.Cut(t, l, made(p, nil))
 	}
-	for why, c := range map[string]struct {
-		change func(any) any
-		want   labkit.Verdict
-	}{
-		"period 0 batches":                 {inBatch("0", func(b *batch) { b.Updates = b.Updates[:2] }), labkit.Reproduced},
-		"metrics without a period":         {inBatch("0", func(b *batch) { b.Retries = pods }), labkit.Reproduced},
-		"expected at most":                 {inBatch("1s", func(b *batch) { b.Updates = some(pods, 1100*time.Millisecond, took) }), labkit.Reproduced},
-		"the first after 500ms":            {inBatch("1s", func(b *batch) { b.Updates[0] = 500 * time.Millisecond }), labkit.Reproduced},
-		"the last after 9s":                {inBatch("1s", func(b *batch) { b.Updates[2] = 9 * time.Second }), labkit.Reproduced},
-		"0 updates":                        {inBatch("5s", func(b *batch) { b.Updates = nil }), labkit.Reproduced},
-		"the first after 4.9s":             {inBatch("5s", func(b *batch) { b.Updates[0] = 4900 * time.Millisecond }), labkit.Reproduced},
-		"each wait counts as a retry":      {inBatch("5s", func(b *batch) { b.Retries = 0 }), labkit.Reproduced},
-		"the trigger is missing":           {inBatch("", func(b *batch) { b.Updates = b.Updates[:pods/2] }), labkit.Inconclusive},
-		"too slow to judge":                {inBatch("5s", func(b *batch) { b.Took = slow + 1 }), labkit.Inconclusive},
-		"a field that stock's has not":     {as(configz{`{"ConcurrentEndpointSyncs":5,"EndpointUpdatesBatchPeriod":5}`}), labkit.Reproduced},
-		"/configz does not show":           {as(configz{"{}"}), labkit.Inconclusive},
-		"while a pod's change waited":      {as(serviceChanged{4 * time.Second}), labkit.Reproduced},
-		"a deleted pod left after 100ms":   {as(podDeleted{100 * time.Millisecond}), labkit.Reproduced},
-		"a change that waited is lost":     {as(killed{0, pods, pods}), labkit.Reproduced},
-		"no change waited":                 {as(killed{0, pods - 1, pods / 2}), labkit.Inconclusive},
-		"ends with status 0":               {as(negative{0, "the period -1s is negative"}), labkit.Reproduced},
-		"ends with status 2: unknown flag": {as(negative{2, "unknown flag"}), labkit.Reproduced},
-		"no flag that changes it":          {as(program{}), labkit.Reproduced},
-	} {
-		if res := judgetest.Judge(t, l, made(labkit.Short, c.change), c.want); !strings.Contains(res.Why, why) {
-			t.Errorf("%q, want %q", res.Why, why)
-		}
-	}
+	short := func(c judgetest.Change) *history.History { return made(labkit.Short, c) }
+	judgetest.Judged(t, l, labkit.Reproduced, short, map[string]judgetest.Change{
+		"period 0 batches":                 inBatch("0", func(b *batch) { b.Updates = b.Updates[:2] }),
+		"metrics without a period":         inBatch("0", func(b *batch) { b.Retries = pods }),
+		"expected at most":                 inBatch("1s", func(b *batch) { b.Updates = some(pods, 1100*time.Millisecond, took) }),
+		"the first after 500ms":            inBatch("1s", func(b *batch) { b.Updates[0] = 500 * time.Millisecond }),
+		"the last after 9s":                inBatch("1s", func(b *batch) { b.Updates[2] = 9 * time.Second }),
+		"0 updates":                        inBatch("5s", func(b *batch) { b.Updates = nil }),
+		"the first after 4.9s":             inBatch("5s", func(b *batch) { b.Updates[0] = 4900 * time.Millisecond }),
+		"each wait counts as a retry":      inBatch("5s", func(b *batch) { b.Retries = 0 }),
+		"a field that stock's has not":     judgetest.As(configz{`{"ConcurrentEndpointSyncs":5,"EndpointUpdatesBatchPeriod":5}`}),
+		"while a pod's change waited":      judgetest.As(serviceChanged{4 * time.Second}),
+		"a deleted pod left after 100ms":   judgetest.As(podDeleted{100 * time.Millisecond}),
+		"a change that waited is lost":     judgetest.As(killed{0, pods, pods}),
+		"ends with status 0":               judgetest.As(negative{0, "the period -1s is negative"}),
+		"ends with status 2: unknown flag": judgetest.As(negative{2, "unknown flag"}),
+		"no flag that changes it":          judgetest.As(program{}),
+	})
+	judgetest.Judged(t, l, labkit.Inconclusive, short, map[string]judgetest.Change{
+		"the trigger is missing": inBatch("", func(b *batch) { b.Updates = b.Updates[:pods/2] }),
+		"too slow to judge":      inBatch("5s", func(b *batch) { b.Took = slow + 1 }),
+		"/configz does not show": judgetest.As(configz{"{}"}),
+		"no change waited":       judgetest.As(killed{0, pods - 1, pods / 2}),
+	})
 	// A program without the flag needs no more than that; nor is it enough without updates.
 	b := batch{"", 0, took, some(pods, 100*time.Millisecond, took), pods, 0}
 	begin := history.Begin{Lab: l.Name, Variant: string(labkit.Stock), Profile: string(labkit.Short)}
@@ -86,22 +76,6 @@ func TestJudge(t *testing.T) {
 }
 
 // inBatch changes the batches with that period.
-func inBatch(period string, f func(*batch)) func(any) any {
-	return func(o any) any {
-		if b, ok := o.(batch); ok && b.Period == period {
-			f(&b)
-			return b
-		}
-		return o
-	}
-}
-
-// as puts with in the place of the observation of its type.
-func as[T any](with T) func(any) any {
-	return func(o any) any {
-		if _, ok := o.(T); ok {
-			return with
-		}
-		return o
-	}
+func inBatch(period string, f func(*batch)) judgetest.Change {
+	return judgetest.Where(func(b batch) bool { return b.Period == period }, f)
 }

@@ -5,7 +5,6 @@ package unreadybeforereplace
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,9 +42,8 @@ func badRound(n, failed int) round {
 	return r
 }
 
-// made is a history in which all went well. change may replace an observation, and nil
-// takes it away.
-func made(p labkit.Profile, change func(o any) any) *history.History {
+// made is a history in which all went well, but for the change.
+func made(p labkit.Profile, change judgetest.Change) *history.History {
 	n := rounds(p)
 	var all []any
 	for range n {
@@ -66,56 +64,43 @@ func made(p labkit.Profile, change func(o any) any) *history.History {
 		}
 	}
 	all = append(all, alone{33 * time.Second, true, 1})
-	var changed []any
-	for _, o := range all {
-		if change != nil {
-			o = change(o)
-		}
-		if o != nil {
-			changed = append(changed, o)
-		}
-	}
-	return history.Make(history.Begin{Lab: "unready-before-replace", Variant: string(labkit.Ours), Profile: string(p)}, changed...)
+	return history.Make(history.Begin{Lab: "unready-before-replace", Variant: string(labkit.Ours), Profile: string(p)}, change.Of(all)...)
 }
 
 func TestJudge(t *testing.T) {
 	l := judgetest.Lab(t, "unready-before-replace")
 	judgetest.Cut(t, l, made(labkit.Short, nil))
 	judgetest.Judge(t, l, made(labkit.Long, nil), labkit.Absent)
-	for why, c := range map[string]struct {
-		change func(any) any
-		want   labkit.Verdict
-	}{
-		"with drain-seconds: web-03 was":  {inRound(drain, func(r *round) { r.Pods[3].Killed = at(0.5) }), labkit.Reproduced},
-		"with drain-seconds 5: 101":       {inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 1} }), labkit.Reproduced},
-		"with drain-seconds 5: 0":         {inRound(drain, func(r *round) { r.Requests = load.Report{} }), labkit.Reproduced},
-		"web-03 was not ready 500ms":      {inRound("", func(r *round) { r.Pods[3].Killed = at(0.5) }), labkit.Reproduced},
-		"web-03 was never seen not ready": {inRound("", func(r *round) { r.Pods[3].Events = r.Pods[3].Events[2:] }), labkit.Reproduced},
-		"web-03 was ready again before its": {inRound("", func(r *round) {
+	short := func(c judgetest.Change) *history.History { return made(labkit.Short, c) }
+	judgetest.Judged(t, l, labkit.Reproduced, short, map[string]judgetest.Change{
+		"with drain-seconds: web-03 was":  inRound(drain, func(r *round) { r.Pods[3].Killed = at(0.5) }),
+		"with drain-seconds 5: 101":       inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 1} }),
+		"with drain-seconds 5: 0":         inRound(drain, func(r *round) { r.Requests = load.Report{} }),
+		"web-03 was not ready 500ms":      inRound("", func(r *round) { r.Pods[3].Killed = at(0.5) }),
+		"web-03 was never seen not ready": inRound("", func(r *round) { r.Pods[3].Events = r.Pods[3].Events[2:] }),
+		"web-03 was ready again before its": inRound("", func(r *round) {
 			r.Pods[3].Events = []podEvent{{at(1), false, "old"}, {at(2), true, "old"}, {at(3), true, "new"}}
-		}), labkit.Reproduced},
-		"web-00 left Endpoints 2 times": {inRound("", func(r *round) {
+		}),
+		"web-00 left Endpoints 2 times": inRound("", func(r *round) {
 			r.Endpoints = append(r.Endpoints, version{at(6), nil}, version{at(7), r.Endpoints[1].Ready})
-		}), labkit.Reproduced},
-		"web-00 left Endpoints 0 times":      {inRound("", func(r *round) { r.Endpoints = r.Endpoints[1:] }), labkit.Reproduced},
-		"old container of pod \"web-03\"":    {inRound("", func(r *round) { r.Pods[3].Killed = time.Time{} }), labkit.Inconclusive},
-		"19 of 20 pods were changed":         {inRound("", func(r *round) { r.Pods = r.Pods[1:] }), labkit.Inconclusive},
-		"not-live: not seen that":            {inCase(notLive, unready, func(s *saw) { s.In = false }), labkit.Reproduced},
-		"put-back is ready again with":       {inCase(putBack, again, func(s *saw) { s.Killed = true }), labkit.Reproduced},
-		"no-image still waits, and":          {inCase(noImage, waits, func(s *saw) { s.Killed = true }), labkit.Reproduced},
-		"restarted is held by":               {inCase(restarted, held, func(s *saw) { s.Killed = true }), labkit.Reproduced},
-		"to-stock: not seen that":            {inCase(toStock, anew, func(s *saw) { s.In = false }), labkit.Reproduced},
-		"deleted: not seen that":             {inCase(deleted, gone, func(s *saw) { s.In = false }), labkit.Reproduced},
-		"restarted was ready again":          {inStory(restarted, podEvent{at(1.5), true, "old"}), labkit.Reproduced},
-		"was not killed without":             {as(alone{}), labkit.Reproduced},
-		"it did not wait for the API server": {as(alone{9 * time.Second, true, 1}), labkit.Reproduced},
-		"the static pod is not ready":        {as(alone{33 * time.Second, false, 1}), labkit.Reproduced},
-		"the metric has no timeout":          {as(alone{33 * time.Second, true, 0}), labkit.Reproduced},
-	} {
-		if res := judgetest.Judge(t, l, made(labkit.Short, c.change), c.want); !strings.Contains(res.Why, why) {
-			t.Errorf("%q, want %q", res.Why, why)
-		}
-	}
+		}),
+		"web-00 left Endpoints 0 times":      inRound("", func(r *round) { r.Endpoints = r.Endpoints[1:] }),
+		"not-live: not seen that":            inCase(notLive, unready, func(s *saw) { s.In = false }),
+		"put-back is ready again with":       inCase(putBack, again, func(s *saw) { s.Killed = true }),
+		"no-image still waits, and":          inCase(noImage, waits, func(s *saw) { s.Killed = true }),
+		"restarted is held by":               inCase(restarted, held, func(s *saw) { s.Killed = true }),
+		"to-stock: not seen that":            inCase(toStock, anew, func(s *saw) { s.In = false }),
+		"deleted: not seen that":             inCase(deleted, gone, func(s *saw) { s.In = false }),
+		"restarted was ready again":          inStory(restarted, podEvent{at(1.5), true, "old"}),
+		"was not killed without":             judgetest.As(alone{}),
+		"it did not wait for the API server": judgetest.As(alone{9 * time.Second, true, 1}),
+		"the static pod is not ready":        judgetest.As(alone{33 * time.Second, false, 1}),
+		"the metric has no timeout":          judgetest.As(alone{33 * time.Second, true, 0}),
+	})
+	judgetest.Judged(t, l, labkit.Inconclusive, short, map[string]judgetest.Change{
+		"old container of pod \"web-03\"": inRound("", func(r *round) { r.Pods[3].Killed = time.Time{} }),
+		"19 of 20 pods were changed":      inRound("", func(r *round) { r.Pods = r.Pods[1:] }),
+	})
 }
 
 // TestJudgeStock: one bad round is enough, if it is bad for half of the pods and seen by clients.
@@ -133,18 +118,12 @@ func TestJudgeStock(t *testing.T) {
 	judgetest.Judge(t, l, of(labkit.GateOff, goodRound("")), labkit.Inconclusive)
 }
 
-func inRound(drain string, f func(*round)) func(any) any {
-	return func(o any) any {
-		if r, ok := o.(round); ok && r.Drain == drain {
-			f(&r)
-			return r
-		}
-		return o
-	}
+func inRound(drain string, f func(*round)) judgetest.Change {
+	return judgetest.Where(func(r round) bool { return r.Drain == drain }, f)
 }
 
 // inCase changes what was seen first of a case, and takes away what comes after it.
-func inCase(name string, w what, f func(*saw)) func(any) any {
+func inCase(name string, w what, f func(*saw)) judgetest.Change {
 	wrong := false
 	return func(o any) any {
 		if s, ok := o.(saw); ok && s.Case == name && s.What == w {
@@ -160,22 +139,6 @@ func inCase(name string, w what, f func(*saw)) func(any) any {
 }
 
 // inStory puts an event before the last.
-func inStory(name string, ev podEvent) func(any) any {
-	return func(o any) any {
-		if s, ok := o.(story); ok && s.Case == name {
-			s.Events = slices.Insert(s.Events, len(s.Events)-1, ev)
-			return s
-		}
-		return o
-	}
-}
-
-// as puts with in the place of the observation of its type.
-func as[T any](with T) func(any) any {
-	return func(o any) any {
-		if _, ok := o.(T); ok {
-			return with
-		}
-		return o
-	}
+func inStory(name string, ev podEvent) judgetest.Change {
+	return judgetest.Where(func(s story) bool { return s.Case == name }, func(s *story) { s.Events = slices.Insert(s.Events, len(s.Events)-1, ev) })
 }
