@@ -10,8 +10,8 @@ import (
 
 // update is one version of the Endpoints as a watcher saw it.
 type update struct {
-	at    time.Time
-	ready map[string]bool // by pods
+	At    time.Duration // since the first image changed
+	Ready []string      // by pods
 }
 
 // window is how the report's client gathers updates.
@@ -28,37 +28,34 @@ const (
 const gather = 2 * time.Second
 
 // switchedOn is when the client of the incident switches each pod on at the load
-// balancer, several times perhaps. At the start, off, the release platform has
-// switched all pods off there; after that the client makes the load balancer equal
-// to the Endpoints. updates are sorted; those before off are of no interest but
-// the last.
-func switchedOn(updates []update, off time.Time, w window) map[string][]time.Time {
-	var acts []time.Time
-	var due time.Time
+// balancer, several times perhaps. At the start the release platform has switched all
+// pods off there; after that the client makes the load balancer equal to the Endpoints.
+// updates are sorted.
+func switchedOn(updates []update, w window) map[string][]time.Duration {
+	var acts []time.Duration
+	due, waits := time.Duration(0), false
 	for _, u := range updates {
-		if u.at.Before(off) {
-			continue
-		}
-		if !due.IsZero() && !due.After(u.at) {
+		if waits && due <= u.At {
 			acts = append(acts, due)
-			due = time.Time{}
+			waits = false
 		}
-		if due.IsZero() || w == trailing {
-			due = u.at.Add(gather)
+		if !waits || w == trailing {
+			due, waits = u.At+gather, true
 		}
 	}
-	if !due.IsZero() {
+	if waits {
 		acts = append(acts, due)
 	}
-	on, out := map[string]bool{}, map[string][]time.Time{}
+	var on []string
+	out := map[string][]time.Duration{}
 	for _, at := range acts {
-		i := slices.IndexFunc(updates, func(u update) bool { return u.at.After(at) })
+		i := slices.IndexFunc(updates, func(u update) bool { return u.At > at })
 		if i < 0 {
 			i = len(updates)
 		}
-		now := updates[i-1].ready
-		for pod := range now {
-			if !on[pod] {
+		now := updates[i-1].Ready
+		for _, pod := range now {
+			if !slices.Contains(on, pod) {
 				out[pod] = append(out[pod], at)
 			}
 		}
@@ -67,12 +64,12 @@ func switchedOn(updates []update, off time.Time, w window) map[string][]time.Tim
 	return out
 }
 
-// broken are the pods that the client switches on while their old container is
-// there: until gone.
-func broken(updates []update, off time.Time, w window, gone map[string]time.Time) []string {
+// broken are the pods that the client switches on while their old container is there:
+// until gone.
+func broken(updates []update, w window, gone map[string]time.Duration) []string {
 	var out []string
-	for pod, times := range switchedOn(updates, off, w) {
-		if slices.ContainsFunc(times, func(t time.Time) bool { return t.Before(gone[pod]) }) {
+	for pod, times := range switchedOn(updates, w) {
+		if slices.ContainsFunc(times, func(t time.Duration) bool { return t < gone[pod] }) {
 			out = append(out, pod)
 		}
 	}

@@ -4,29 +4,25 @@
 package endpointsrules
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
 
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
-	"holdfast/tools/labs/internal/violation"
+	"holdfast/tools/labs/internal/webset"
 )
 
 const address = "127.0.0.1:9943"
@@ -42,12 +38,13 @@ func (l *lab) install(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, file, "manifests", "--image=none", "--rule-set=image-pending", "--output="+dir).CombinedOutput(); err != nil {
 		return fmt.Errorf("endpoints-rules manifests: %w\n%s", err, out)
 	}
-	names, err := sortedFiles(dir)
+	files, err := os.ReadDir(dir) // in the order to apply them in
 	if err != nil {
 		return err
 	}
 	var webhook string
-	for _, n := range names {
+	for _, f := range files {
+		n := f.Name()
 		text, err := os.ReadFile(filepath.Join(dir, n))
 		if err != nil {
 			return err
@@ -90,7 +87,9 @@ func (l *lab) install(ctx context.Context) error {
 	l.spec = process.Process{Name: "endpoints-rules", Path: file, HealthURL: "https://" + address + "/readyz", HealthTLS: tc,
 		Args: []string{"serve", "--kubeconfig=" + conf, "--namespace=endpoints-rules", "--rules-configmap=endpoints-rules/endpoints-rules", "--listen=" + address,
 			"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key"), "--log-level=debug"}}
-	l.metrics = metricsOf(tc)
+	l.metrics = func(ctx context.Context) (metrics.Page, error) {
+		return metrics.GetTLS(ctx, "https://"+address+"/metrics", tc)
+	}
 	if err := l.serve(ctx); err != nil {
 		return err
 	}
@@ -133,61 +132,14 @@ func (l *lab) certificate(dir string, text []byte) error {
 // within seconds.
 func (l *lab) called(ctx context.Context) error {
 	return wait.Until(ctx, "the API server calls the webhook", time.Minute, func(ctx context.Context) (bool, error) {
-		if _, err := l.c.Client.PatchMerge(ctx, kube.Endpoints, ns, "web", fmt.Sprintf(`{"metadata":{"labels":{"lab":"n%d"}}}`, time.Now().UnixNano())); err != nil {
+		if _, err := l.c.Client.PatchMerge(ctx, kube.Endpoints, ns, webset.Service, fmt.Sprintf(`{"metadata":{"labels":{"lab":"n%d"}}}`, time.Now().UnixNano())); err != nil {
 			return false, err
 		}
-		n, err := l.metric(ctx, "endpoints_rules_requests_total")
-		return n > 0, err
-	})
-}
-
-// settled: the program says that nothing is misplaced.
-func (l *lab) settled(ctx context.Context) error {
-	err := wait.Until(ctx, "no address is misplaced", stuck, func(ctx context.Context) (bool, error) {
-		n, err := l.metric(ctx, "endpoints_rules_misplaced_addresses")
-		if err == nil && n > 0 {
-			err = fmt.Errorf("%v are", n)
-		}
-		return err == nil, err
-	})
-	if err != nil && ctx.Err() == nil {
-		return violation.Of(err)
-	}
-	return err
-}
-
-func metricsOf(tc *tls.Config) func(context.Context) (string, error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{TLSClientConfig: tc, DisableKeepAlives: true}}
-	return func(ctx context.Context) (string, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
+		page, err := l.metrics(ctx)
 		if err != nil {
-			return "", err
+			return false, err
 		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return "", err
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		return string(body), err
-	}
-}
-
-// metric sums the samples of a metric.
-func (l *lab) metric(ctx context.Context, name string) (float64, error) {
-	text, err := l.metrics(ctx)
-	if err != nil {
-		return 0, err
-	}
-	sum := 0.0
-	for s := bufio.NewScanner(strings.NewReader(text)); s.Scan(); {
-		if f := strings.Fields(s.Text()); len(f) == 2 && (f[0] == name || strings.HasPrefix(f[0], name+"{")) {
-			v, err := strconv.ParseFloat(f[1], 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += v
-		}
-	}
-	return sum, nil
+		asked, _ := page.Sum("endpoints_rules_requests_total")
+		return asked > 0, nil
+	})
 }
