@@ -4,7 +4,6 @@
 package labkit
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"regexp"
@@ -74,7 +73,7 @@ func buildOf(v Variant) Variant {
 	return v
 }
 
-// Result is what a lab's Run answers.
+// Result is what a lab answers for one variant.
 type Result struct {
 	Verdict Verdict
 	Why     string   // one line: what the oracle saw
@@ -154,11 +153,8 @@ type Lab struct {
 	// starts. It is called for that, with an Env that has Lab, Variant, Profile,
 	// Seed and Rand only, and again for the run: it may look at these and must not do anything.
 	Steps func(e *Env) []Step
-	// Oracle judges what the steps recorded. It comes with Steps.
+	// Oracle judges what the steps recorded.
 	Oracle Oracle
-	// Plan and Run stand for Steps and Oracle in a lab whose verdict cannot be told
-	// from records alone. Plan is printed before anything starts, a line per step.
-	Plan func(Profile) []string
 	// Needs are the binaries, checked before anything starts.
 	Needs []Binary
 	// Expect overrides what a variant must answer (see DefaultExpect).
@@ -176,9 +172,6 @@ type Lab struct {
 	Modules []string
 	// Packages are Debian packages beyond the kit's own (DebianPackages).
 	Packages []string
-	// Run drives the incident and judges it. It must honour ctx. An error is
-	// Inconclusive.
-	Run func(ctx context.Context, e *Env) (Result, error)
 
 	// What slugs.json says of the lab (see UseTable): the feature gates that the
 	// variant ours-gate-off sets to false, without which it is not run, and the
@@ -263,14 +256,10 @@ func (l *Lab) validate() error {
 		return fmt.Errorf("lab %q: Name must be lower-case words joined by dashes or dots", l.Name)
 	case l.Summary == "" || strings.Contains(l.Summary, "\n"):
 		return fmt.Errorf("lab %s: Summary must be one line", l.Name)
-	case l.Steps != nil && (l.Plan != nil || l.Run != nil):
-		return fmt.Errorf("lab %s: Steps stand for Plan and Run, it cannot have both", l.Name)
-	case l.Steps != nil && (len(l.Oracle.Text) == 0 || l.Oracle.Judge == nil):
+	case l.Steps == nil:
+		return fmt.Errorf("lab %s: Steps are missing", l.Name)
+	case len(l.Oracle.Text) == 0 || l.Oracle.Judge == nil:
 		return fmt.Errorf("lab %s: Oracle is missing", l.Name)
-	case l.Steps == nil && l.Plan == nil:
-		return fmt.Errorf("lab %s: Plan is missing", l.Name)
-	case l.Steps == nil && l.Run == nil:
-		return fmt.Errorf("lab %s: Run is missing", l.Name)
 	}
 	for _, v := range l.Runs() {
 		if l.Expected(v) == "" {

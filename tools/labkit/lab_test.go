@@ -78,6 +78,7 @@ func TestValidate(t *testing.T) {
 	for want, f := range map[string]func(*Lab){
 		"Name must be":      func(l *Lab) { l.Name = "A" },
 		"Summary must be":   func(l *Lab) { l.Summary = "a\nb" },
+		"Steps are missing": func(l *Lab) { l.Steps = nil },
 		"Oracle is missing": func(l *Lab) { l.Oracle.Judge = nil },
 		"has no Expect":     func(l *Lab) { l.Variants = []Variant{"x"} },
 	} {

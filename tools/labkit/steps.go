@@ -38,9 +38,6 @@ type Oracle struct {
 
 // PlanOf is what is printed before a run of v.
 func (l *Lab) PlanOf(v Variant, p Profile, seed uint64) []string {
-	if l.Steps == nil {
-		return l.Plan(p)
-	}
 	var lines []string
 	for _, s := range l.Steps(&Env{Lab: l, Variant: v, Profile: p, Seed: seed, Rand: NewRand(l.Name, seed)}) {
 		lines = append(lines, s.Text)
@@ -53,9 +50,6 @@ func (l *Lab) PlanOf(v Variant, p Profile, seed uint64) []string {
 
 // Drive runs the lab in e and judges it.
 func (l *Lab) Drive(ctx context.Context, e *Env) (Result, error) {
-	if l.Steps == nil {
-		return l.Run(ctx, e)
-	}
 	steps, enough := l.Steps(e), false
 	for i, s := range steps {
 		if enough && !s.Always {
@@ -101,9 +95,6 @@ func ReadHistory(file string) (*history.History, error) {
 // Judge is the lab's oracle, asked about a history that is whole. Of any other, and
 // of one that the oracle could not read, nothing can be told.
 func (l *Lab) Judge(h *history.History) Result {
-	if l.Steps == nil {
-		return InconclusiveBecause("lab %s does not judge by its history", l.Name)
-	}
 	if h.Lab != l.Name && h.Whole() == nil {
 		return InconclusiveBecause("the history is of lab %s, not of %s", h.Lab, l.Name)
 	}

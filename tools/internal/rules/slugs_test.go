@@ -59,15 +59,10 @@ func TestSlugs(t *testing.T) {
 }
 
 // TestRooms: a lab's code is in the room that has its page. The function that
-// makes its steps, or runs it, tells its package; the linker escapes dots in a path's
-// last element.
+// makes its steps tells its package; the linker escapes dots in a path's last element.
 func TestRooms(t *testing.T) {
 	for _, l := range labkit.Labs() {
-		code := reflect.ValueOf(l.Run)
-		if l.Steps != nil {
-			code = reflect.ValueOf(l.Steps)
-		}
-		name, err := url.PathUnescape(runtime.FuncForPC(code.Pointer()).Name())
+		name, err := url.PathUnescape(runtime.FuncForPC(reflect.ValueOf(l.Steps).Pointer()).Name())
 		if want := "holdfast/" + rooms + "/" + l.Home(); err != nil || !strings.HasPrefix(name, want+".") {
 			t.Errorf("lab %s: its code is %s, its room is %s (Lab.Folder): they are one folder", l.Name, name, want)
 		}

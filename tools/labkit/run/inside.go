@@ -80,7 +80,7 @@ func (r request) lab() (*labkit.Lab, error) {
 	return l, nil
 }
 
-// runVariant is the lab's Run with everything around it.
+// runVariant is Lab.Drive with everything around it.
 func runVariant(signalled context.Context, e *labkit.Env, req request) (res labkit.Result) {
 	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's bound of %v is over", req.Timeout))
 	defer cancel()

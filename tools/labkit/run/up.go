@@ -23,6 +23,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/node"
@@ -223,10 +224,32 @@ func forward(l net.Listener, network, addr string) {
 // lab starts the cluster and waits to be asked to end. It is in no list.
 func (up upCluster) lab() *labkit.Lab {
 	return &labkit.Lab{Name: upLab, Summary: "a cluster for a person", Needs: upNeeds(up.Base),
-		Expect: map[labkit.Variant]labkit.Verdict{labkit.Stock: labkit.Absent, labkit.Ours: labkit.Absent}, Run: up.run}
+		Expect: map[labkit.Variant]labkit.Verdict{labkit.Stock: labkit.Absent, labkit.Ours: labkit.Absent},
+		Steps: func(e *labkit.Env) []labkit.Step {
+			var c *node.Cluster
+			return []labkit.Step{
+				{Text: "start the cluster, and forward to its apiserver", Do: func(ctx context.Context) (err error) {
+					c, err = up.start(ctx, e)
+					return err
+				}},
+				{Text: "keep it until asked to end", Do: func(ctx context.Context) error {
+					say(ctx, e, c)
+					<-ctx.Done()
+					e.Record(asked{})
+					return nil
+				}},
+			}
+		},
+		Oracle: labkit.Oracle{Text: []string{"it was asked to end"}, Judge: func(h *history.History) labkit.Result {
+			history.One[asked](h)
+			return labkit.AbsentBecause("asked to end")
+		}}}
 }
 
-func (up upCluster) run(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+// asked is that the cluster was asked to end.
+type asked struct{}
+
+func (up upCluster) start(ctx context.Context, e *labkit.Env) (*node.Cluster, error) {
 	cc := node.ClusterConfig{
 		APIServer:         &kube.APIServerConfig{Program: e.Stock(up.Base, "kube-apiserver"), Audit: true},
 		ControllerManager: &kube.ControllerManagerConfig{Program: e.UnderTest(up.Base, "kube-controller-manager")},
@@ -237,27 +260,28 @@ func (up upCluster) run(ctx context.Context, e *labkit.Env) (labkit.Result, erro
 	}
 	c, err := e.StartCluster(ctx, cc)
 	if err != nil {
-		return labkit.Result{}, err
+		return nil, err
 	}
-	sock := upSocket(e.ID)
-	l, err := net.Listen("unix", sock)
+	l, err := net.Listen("unix", upSocket(e.ID))
 	if err != nil {
-		return labkit.Result{}, err
+		return nil, err
 	}
-	defer l.Close()
+	e.OnStop("the forwarding to the apiserver", func(context.Context) error { return l.Close() })
 	go forward(l, "tcp", strings.TrimPrefix(c.APIServer.URL, "https://"))
 	pki, err := e.GetPKI()
 	if err != nil {
-		return labkit.Result{}, err
+		return nil, err
 	}
 	base := strings.TrimSuffix(c.APIServer.AdminKubeconfig, ".conf")
 	conf := kube.Kubeconfig(fmt.Sprintf("https://127.0.0.1:%d", up.Port), pki.CAFile, base+".crt", base+".key")
 	if err := os.WriteFile(e.Path("kubeconfig"), []byte(conf), 0o600); err != nil {
-		return labkit.Result{}, err
+		return nil, err
 	}
-	if err := os.WriteFile(e.Path("ready"), nil, 0o644); err != nil {
-		return labkit.Result{}, err
-	}
+	return c, os.WriteFile(e.Path("ready"), nil, 0o644)
+}
+
+// say has the log name each process of the cluster that ends by itself.
+func say(ctx context.Context, e *labkit.Env, c *node.Cluster) {
 	procs := []*process.Proc{c.Etcd.Proc, c.APIServer.Proc, c.ControllerManager.Proc, c.Scheduler}
 	for _, n := range c.Nodes {
 		procs = append(procs, n.Dockerd, n.Kubelet)
@@ -270,8 +294,6 @@ func (up upCluster) run(ctx context.Context, e *labkit.Env) (labkit.Result, erro
 			}
 		}()
 	}
-	<-ctx.Done()
-	return labkit.AbsentBecause("asked to end"), nil
 }
 
 // Down ends what Up started, proves that nothing is left and removes the
