@@ -87,6 +87,7 @@
 //		}
 //	}
 //
+//	// Env.StartStockCluster is shorter where the control plane is stock's.
 //	func (l *lab) start(ctx context.Context) (err error) {
 //		l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
 //			APIServer:         &kube.APIServerConfig{Program: l.e.Stock("v1.9.11", "kube-apiserver")},

@@ -4,6 +4,7 @@
 package labkit
 
 import (
+	"context"
 	"hash/fnv"
 	"math/rand/v2"
 
@@ -48,6 +49,16 @@ func (e *Env) UnderTest(base, name string) kube.Program {
 
 // Stock is name of base as upstream has it.
 func (e *Env) Stock(base, name string) kube.Program { return e.Program(StockBinary(base, name)) }
+
+// StartStockCluster starts etcd, and kube-apiserver and kube-controller-manager of base as
+// upstream has them, and nodes with the kubelets that they name.
+func (e *Env) StartStockCluster(ctx context.Context, base string, nodes ...node.Config) (*node.Cluster, error) {
+	return e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
+		Nodes:             nodes,
+	})
+}
 
 // Ours is name of base from our build, whatever variant runs.
 func (e *Env) Ours(base, name string) kube.Program { return e.Program(Binary{base, Ours, name}) }

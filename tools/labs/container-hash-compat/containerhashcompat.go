@@ -115,11 +115,7 @@ func steps(e *labkit.Env) []labkit.Step {
 }
 
 func (l *lab) start(ctx context.Context) error {
-	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager")},
-		Nodes:             []node.Config{{Name: "node1", Kubelet: l.e.Stock("v1.7.0", "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}}},
-	})
+	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock("v1.7.0", "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}})
 	if err == nil {
 		l.c, l.node = c, c.Nodes[0]
 	}

@@ -152,11 +152,7 @@ func steps(e *labkit.Env) []labkit.Step {
 }
 
 func (l *lab) startCluster(ctx context.Context) error {
-	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager")},
-		Nodes:             []node.Config{{Name: "node1", Kubelet: l.e.Stock(base, "kubelet")}},
-	})
+	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(base, "kubelet")})
 	if err == nil {
 		l.c, l.node = c, c.Nodes[0]
 	}

@@ -64,11 +64,7 @@ type plugged struct {
 
 func (p *pluginPath) start(ctx context.Context) error {
 	var err error
-	p.c, err = p.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: p.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: p.e.Stock(base, "kube-controller-manager")},
-		Nodes:             []node.Config{{Name: "node1", Kubelet: p.e.UnderTest(base, "kubelet"), CNI: true}},
-	})
+	p.c, err = p.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: p.e.UnderTest(base, "kubelet"), CNI: true})
 	return err
 }
 

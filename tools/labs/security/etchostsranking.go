@@ -90,12 +90,8 @@ func (r *ranking) start(ctx context.Context) error {
 	}
 	r.e.OnStop("the node's disk", func(context.Context) error { return unix.Unmount(dir, unix.MNT_DETACH) })
 	var err error
-	r.c, err = r.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: r.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: r.e.Stock(base, "kube-controller-manager")},
-		Nodes: []node.Config{{Name: "node1", Kubelet: r.e.UnderTest(base, "kubelet"), KubeletArgs: []string{
-			fmt.Sprintf("--eviction-hard=nodefs.available<%dMi", keepMiB), "--eviction-pressure-transition-period=5s", "--volume-stats-agg-period=5s"}}},
-	})
+	r.c, err = r.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: r.e.UnderTest(base, "kubelet"), KubeletArgs: []string{
+		fmt.Sprintf("--eviction-hard=nodefs.available<%dMi", keepMiB), "--eviction-pressure-transition-period=5s", "--volume-stats-agg-period=5s"}})
 	return err
 }
 

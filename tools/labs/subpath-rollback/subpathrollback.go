@@ -103,12 +103,8 @@ func (l *lab) tos() []string {
 }
 
 func (l *lab) startCluster(ctx context.Context) error {
-	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager")},
-		// At 3 the kubelet says which orphans it removes.
-		Nodes: []node.Config{{Name: "node1", Kubelet: l.e.Stock(old, "kubelet"), KubeletArgs: []string{"--v=3"}}},
-	})
+	// At 3 the kubelet says which orphans it removes.
+	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(old, "kubelet"), KubeletArgs: []string{"--v=3"}})
 	if err == nil {
 		l.c, l.node = c, c.Nodes[0]
 	}

@@ -1,7 +1,9 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command line of endpoints-rules.
+// Package cli is the command line of endpoints-rules. Command and Main are much like those
+// of cmd/internal/cli, and package exit is too. That is another module, which builds alone
+// with libraries of its own releases: one package for both would tie their builds together.
 package cli
 
 import (

@@ -92,11 +92,7 @@ type turn struct {
 
 func (l *lab) start(ctx context.Context) error {
 	var err error
-	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager")},
-		Nodes:             []node.Config{{Name: "node1", Kubelet: l.e.Stock(base, "kubelet")}},
-	})
+	l.c, err = l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(base, "kubelet")})
 	return err
 }
 

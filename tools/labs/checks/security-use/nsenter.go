@@ -112,11 +112,7 @@ exec chroot "$root" %[2]s "$@"
 
 func (c *containerized) start(ctx context.Context) error {
 	var err error
-	if c.c, err = c.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: c.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: c.e.Stock(base, "kube-controller-manager")},
-		Nodes:             []node.Config{{Name: "node1"}},
-	}); err != nil {
+	if c.c, err = c.e.StartStockCluster(ctx, base, node.Config{Name: "node1"}); err != nil {
 		return err
 	}
 	p := c.e.UnderTest(base, "kubelet")

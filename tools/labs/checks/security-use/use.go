@@ -103,14 +103,9 @@ func (l *lab) part(name string, do func(context.Context) error) func(context.Con
 
 func (l *lab) start(ctx context.Context) error {
 	tar := node.Image{Ref: image, Program: node.ToolPath(l.e.Root, "labpod"), Path: "/bin/tar", Args: []string{"serve"}, Env: []string{"PATH=/bin"}}
-	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager")},
-		Nodes: []node.Config{
-			{Name: stock, Kubelet: l.e.Stock(base, "kubelet"), Images: []node.Image{tar}},
-			{Name: ours, Kubelet: l.e.UnderTest(base, "kubelet"), Images: []node.Image{tar}},
-		},
-	})
+	c, err := l.e.StartStockCluster(ctx, base,
+		node.Config{Name: stock, Kubelet: l.e.Stock(base, "kubelet"), Images: []node.Image{tar}},
+		node.Config{Name: ours, Kubelet: l.e.UnderTest(base, "kubelet"), Images: []node.Image{tar}})
 	if err != nil {
 		return err
 	}

@@ -133,12 +133,8 @@ func runbookSteps(e *labkit.Env) []labkit.Step {
 }
 
 func (r *runbook) start(ctx context.Context) error {
-	c, err := r.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: r.e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: r.e.Stock(base, "kube-controller-manager")},
-		// One unit file for both kubelets, as the page tells to have before the swap.
-		Nodes: []node.Config{{Name: "node1", Kubelet: r.e.Stock(old, "kubelet"), Unit: recommended}},
-	})
+	// One unit file for both kubelets, as the page tells to have before the swap.
+	c, err := r.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: r.e.Stock(old, "kubelet"), Unit: recommended})
 	if err != nil {
 		return err
 	}

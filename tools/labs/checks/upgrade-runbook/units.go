@@ -103,10 +103,7 @@ func (r unitRow) want() string {
 // startUnits is a cluster of one node with three ready pods.
 func (r *runbook) startUnits(ctx context.Context, first kube.Program, unit func(*kube.APIServer) []string) error {
 	e := r.e
-	c, err := e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")},
-		ControllerManager: &kube.ControllerManagerConfig{Program: e.Stock(base, "kube-controller-manager")},
-	})
+	c, err := e.StartStockCluster(ctx, base)
 	if err != nil {
 		return err
 	}
