@@ -167,6 +167,9 @@ type Lab struct {
 	// LongOnly keeps the lab out of make test: it repeats what another lab shows
 	// on further releases, or measures. Run it by name, or with --all.
 	LongOnly bool
+	// LeftOut are variants that make test leaves out, because they take long and others
+	// show that the lab can fail. The lab runs them when it is run by name.
+	LeftOut []Variant
 	// Modules are the modules of this repository, cmd or webhook, whose programs the
 	// lab runs.
 	Modules []string
@@ -234,6 +237,11 @@ func (l *Lab) Runs() []Variant {
 		vs = append(vs, GateOff)
 	}
 	return vs
+}
+
+// SuiteRuns lists the variants in which make test runs the lab.
+func (l *Lab) SuiteRuns() []Variant {
+	return slices.DeleteFunc(l.Runs(), func(v Variant) bool { return slices.Contains(l.LeftOut, v) })
 }
 
 // Bound is that of one variant's run.

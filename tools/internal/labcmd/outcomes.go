@@ -155,11 +155,14 @@ func writeRecord(root, profile string, names []string, all bool, fresh []outcome
 		if err != nil {
 			return err
 		}
-		var variants []string
+		var variants, leftOut []string
 		for _, v := range l.Runs() {
 			variants = append(variants, string(v))
 		}
-		if err := record.Put(n, release, profile, variants, fresh); err != nil {
+		for _, v := range l.LeftOut {
+			leftOut = append(leftOut, string(v))
+		}
+		if err := record.Put(n, release, profile, variants, leftOut, fresh); err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ func record(t *testing.T, outs ...Outcome) *Record {
 	for _, o := range outs {
 		variants = append(variants, o.Variant)
 	}
-	if err := r.Put("a", "v1+x", "short", variants, outs); err != nil {
+	if err := r.Put("a", "v1+x", "short", variants, nil, outs); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -84,7 +84,7 @@ func TestPutRefuses(t *testing.T) {
 		tc.edit(&ours)
 		r := record(t, outcome("stock", "reproduced"))
 		before := *r.Labs["a"]
-		err := r.Put("a", "v2+x", "short", []string{"stock", "ours"}, []Outcome{outcome("stock", "reproduced"), ours})
+		err := r.Put("a", "v2+x", "short", []string{"stock", "ours"}, nil, []Outcome{outcome("stock", "reproduced"), ours})
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want one with %q", name, err, tc.want)
 		}
@@ -123,5 +123,9 @@ func TestFaults(t *testing.T) {
 		if err := Error(got); (err != nil) != (len(tc.want) > 0) || err != nil && !strings.Contains(err.Error(), Command) {
 			t.Errorf("%s: error %v", name, err)
 		}
+	}
+	r.Labs["a"].LeftOut = []string{"stock"}
+	if got := r.Faults([]Outcome{ours}); got != nil {
+		t.Errorf("a variant that make test leaves out: %q", got)
 	}
 }

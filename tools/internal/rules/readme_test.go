@@ -89,30 +89,35 @@ func TestRecord(t *testing.T) {
 	for _, b := range bases(t, r.root) {
 		releases[b.Release] = true
 	}
-	report(t, recordFaults(record, releases, func(lab string) map[string]string {
+	report(t, recordFaults(record, releases, func(lab string) *outcomes.Run {
 		l, err := labkit.Find(lab)
 		if err != nil {
 			return nil
 		}
-		answers := map[string]string{}
+		must := &outcomes.Run{Answers: map[string]string{}}
 		for _, v := range l.Runs() {
-			answers[string(v)] = string(l.Expected(v))
+			must.Answers[string(v)] = string(l.Expected(v))
 		}
-		return answers
+		for _, v := range l.LeftOut {
+			must.LeftOut = append(must.LeftOut, string(v))
+		}
+		return must
 	}))
 }
 
-// recordFaults compares a record with what labs must answer by variant; nil for
-// a lab that there is not.
-func recordFaults(record *outcomes.Record, releases map[string]bool, must func(lab string) map[string]string) []string {
+// recordFaults compares a record with what labs must answer by variant, and with the
+// variants that make test leaves out; nil for a lab that there is not.
+func recordFaults(record *outcomes.Record, releases map[string]bool, must func(lab string) *outcomes.Run) []string {
 	var bad []string
 	for _, lab := range slices.Sorted(maps.Keys(record.Labs)) {
 		run, want := record.Labs[lab], must(lab)
 		switch {
 		case want == nil:
 			bad = append(bad, fmt.Sprintf("%s: there is no lab %s: remove it", outcomes.File, lab))
-		case !maps.Equal(run.Answers, want):
-			bad = append(bad, fmt.Sprintf("%s: lab %s answered %v, and must answer %v: run make lab LAB=%s, then %s", outcomes.File, lab, run.Answers, want, lab, outcomes.Command))
+		case !slices.Equal(run.LeftOut, want.LeftOut):
+			bad = append(bad, fmt.Sprintf("%s: make test leaves out %v of lab %s, and leftOut is %v: correct it", outcomes.File, want.LeftOut, lab, run.LeftOut))
+		case !maps.Equal(run.Answers, want.Answers):
+			bad = append(bad, fmt.Sprintf("%s: lab %s answered %v, and must answer %v: run make lab LAB=%s, then %s", outcomes.File, lab, run.Answers, want.Answers, lab, outcomes.Command))
 		case !releases[run.Release] || run.Release == "":
 			bad = append(bad, fmt.Sprintf("%s: lab %s was run on release %q, which no base has now: run the labs, then %s", outcomes.File, lab, run.Release, outcomes.Command))
 		}
@@ -130,11 +135,16 @@ func TestFindsRecordFaults(t *testing.T) {
 	run := func(release, ours string) *outcomes.Run {
 		return &outcomes.Run{Release: release, Answers: map[string]string{string(base.Stock): "reproduced", string(base.Ours): ours}}
 	}
-	must := func(lab string) map[string]string {
-		if lab == "gone" {
+	must := func(lab string) *outcomes.Run {
+		switch lab {
+		case "gone":
 			return nil
+		case "less":
+			left := run("", "absent")
+			left.LeftOut = []string{"stock"}
+			return left
 		}
-		return run("", "absent").Answers
+		return run("", "absent")
 	}
 	faults := func(lab string, r *outcomes.Run) []string {
 		return recordFaults(&outcomes.Record{Labs: map[string]*outcomes.Run{lab: r}}, map[string]bool{"v1+x": true, "": true}, must)
@@ -147,4 +157,5 @@ func TestFindsRecordFaults(t *testing.T) {
 	less := run("v1+x", "absent")
 	delete(less.Answers, string(base.Ours))
 	found(t, faults("a", less), "answered map[stock:reproduced]")
+	found(t, faults("less", run("v1+x", "absent")), "make test leaves out [stock] of lab less")
 }

@@ -52,12 +52,14 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	}
 	names := SuiteNames()
 	packages := slices.Clone(DebianPackages)
+	suiteRuns := map[string][]labkit.Variant{}
 	for _, n := range names {
 		l, err := labkit.Find(n)
 		if err != nil {
 			return nil, err
 		}
 		packages = append(packages, l.Packages...)
+		suiteRuns[n] = l.SuiteRuns()
 	}
 	// Here and not by the labs, which would do it side by side.
 	if err := InstallPackages(ctx, packages, o.Out); err != nil {
@@ -91,7 +93,7 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for _, name := range names {
-		g.Go(func() error { one(name, nil); return nil })
+		g.Go(func() error { one(name, suiteRuns[name]); return nil })
 	}
 	_ = g.Wait() // one keeps the errors
 	for range retries {
