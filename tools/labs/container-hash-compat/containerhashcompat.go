@@ -82,8 +82,6 @@ type lab struct {
 	e    *labkit.Env
 	c    *node.Cluster
 	node *node.Node
-	// kinds are those of the run.
-	kinds []kind
 	// extra pods were created by ours and must survive going back.
 	extra []string
 	// changes is the restart count that the pod changed must have, one for each step.
@@ -91,10 +89,10 @@ type lab struct {
 }
 
 func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e, kinds: kindsOf(e.Variant, e.Profile)}
+	l := &lab{e: e}
 	s := []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0", Do: l.start},
-		{Text: fmt.Sprintf("create %d pods of different kinds, a DaemonSet and a static pod, all started by v1.7.0", len(l.kinds)), Do: l.create},
+		{Text: fmt.Sprintf("create %d pods of different kinds, a DaemonSet and a static pod, all started by v1.7.0", len(kinds)), Do: l.create},
 	}
 	from, all := "v1.7.0", chain(e.Variant, e.Profile)
 	for i, st := range all {
@@ -136,7 +134,7 @@ func (l *lab) create(ctx context.Context) error {
 	if _, err := l.c.Client.CreateYAML(ctx, ns, objects+"---"+daemonSet()); err != nil {
 		return err
 	}
-	for _, k := range l.kinds {
+	for _, k := range kinds {
 		if _, err := l.c.Client.CreateYAML(ctx, ns, k.yaml(l.node.Name)); err != nil {
 			return err
 		}
@@ -146,7 +144,7 @@ func (l *lab) create(ctx context.Context) error {
 
 // ready waits until every pod is ready (those without a probe run, then).
 func (l *lab) ready(ctx context.Context, bound time.Duration) error {
-	want := len(l.kinds) + len(l.extra) + 2
+	want := len(kinds) + len(l.extra) + 2
 	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", bound, "all ready", func(pods []kube.Object) (bool, error) {
 		n := 0
 		for i := range pods {
@@ -233,7 +231,7 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	if err := l.node.StartKubelet(ctx, program); err != nil {
 		return err
 	}
-	pods := len(l.kinds) + len(l.extra) + 2
+	pods := len(kinds) + len(l.extra) + 2
 	if err := kubeletlab.WaitSynced(ctx, l.node, pods, 2*time.Minute); err != nil {
 		return err
 	}
@@ -255,7 +253,7 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	if o.CountsAfter, err = l.restartCounts(ctx); err != nil {
 		return err
 	}
-	for _, k := range l.kinds {
+	for _, k := range kinds {
 		if k.hostPort == 0 {
 			continue
 		}
@@ -279,7 +277,7 @@ func (l *lab) more(ctx context.Context, s step, backNext bool) error {
 		return nil
 	}
 	if backNext {
-		for _, k := range l.kinds {
+		for _, k := range kinds {
 			if !byOurs[k.name] {
 				continue
 			}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/node"
 )
 
@@ -86,22 +85,6 @@ var kinds = []kind{
 }
 
 const changed = "changed"
-
-// kindsOf are those of a run. That every kind is recreated is for stock to show; with the
-// gates off, in the short profile, a part of them shows that the gates do it, and those
-// with a host port or a field that 1.7 did not know.
-func kindsOf(v labkit.Variant, p labkit.Profile) []kind {
-	if v != labkit.GateOff || p != labkit.Short {
-		return kinds
-	}
-	var some []kind
-	for i, k := range kinds {
-		if i%4 == 0 || k.hostPort != 0 || k.mustRecreate || k.name == changed {
-			some = append(some, k)
-		}
-	}
-	return some
-}
 
 func (k kind) yaml(on string) string {
 	var b strings.Builder
