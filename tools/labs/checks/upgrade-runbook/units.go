@@ -72,6 +72,7 @@ func init() {
 		Needs:    needs,
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
+		LongOnly: true, // seven minutes of stock kubelets that end or kill their pods; kubelet-units runs the same check
 	})
 }
 
