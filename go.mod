@@ -252,6 +252,7 @@ replace (
 	k8s.io/sample-apiserver => ./_output/src/v1.9.11/ours/staging/src/k8s.io/sample-apiserver
 	k8s.io/sample-controller => ./_output/src/v1.9.11/ours/staging/src/k8s.io/sample-controller
 	github.com/docker/spdystream => ./_output/src/v1.9.11/ours/third_party/github.com/docker/spdystream
+	github.com/golang/glog => ./_output/src/v1.9.11/ours/third_party/github.com/golang/glog
 	github.com/google/cadvisor => ./_output/src/v1.9.11/ours/third_party/github.com/google/cadvisor
 	github.com/opencontainers/runc => ./_output/src/v1.9.11/ours/third_party/github.com/opencontainers/runc
 	github.com/ugorji/go => ./_output/src/v1.9.11/ours/third_party/github.com/ugorji/go
