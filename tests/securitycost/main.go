@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Securitycost takes the CPU time of what the series security limits, by the kubelet's own
-// code of the tree that it is built with: probes and mounts as they should be used. (Streams are
-// timed by the check security-use, with kubectl.)
+// code of the tree that it is built with: probes, execs and mounts as they should be used. (The
+// check security-use times streams with kubectl, through an API server.)
 //
 // With --against=STOCK it runs that program and itself in turn, and prints the ratios
 // stock/ours, pair by pair: their median and an interval that has the true median with a

@@ -30,6 +30,8 @@ var measures = []measure{
 	{"probe-1B", 2000, probes(1)},
 	{"probe-10KB", 2000, probes(10 << 10)},
 	{"probe-10MB", 20, probes(10 << 20)},
+	{"exec", 100, execs(1)},
+	{"exec-32MB", 6, execs(32 << 20)},
 	{"mount", 40, mounts},
 	{"subpath", 60, subPaths},
 }
