@@ -27,6 +27,9 @@ const (
 	// watcher of before a power cut has to go first, which takes Ceph 30 s.
 	freeBound = 2 * time.Minute
 	runBound  = 6 * time.Minute
+	// mountedBound is until a restarted kubelet of 1.9 has reported a mount: its status of every
+	// 10 s comes first, and a pause that doubles.
+	mountedBound = 3 * time.Minute
 )
 
 func init() {
@@ -92,11 +95,16 @@ func rollbackSteps(e *labkit.Env) []labkit.Step {
 	for _, c := range cellsOf(e.Variant, e.Profile) {
 		cells = append(cells, c.String())
 	}
+	control := ""
+	if e.Variant == labkit.Ours {
+		cells = append(cells, controlNode+": stock v1.9.11 alone")
+		control = ". Node " + controlNode + ": run pod x, restart the kubelet, delete x at once; run pod y, restart the kubelet, delete y when its mount is reported"
+	}
 	return []labkit.Step{
 		{Text: "start Ceph, etcd, apiserver and controller manager v1.9.11, and nodes without kubelets: " + strings.Join(cells, "; "), Do: l.start},
 		{Text: "each node: the old kubelet runs pods a and b; swap to the kubelet under test; delete b; run c and d; swap back; delete a and c; " +
 			"swap there again; power cut, the kubelet under test starts; swap back; delete d; swap there again; run e; power cut, the old kubelet starts; delete e. " +
-			"Each pod has an image and writes to it", Do: l.live},
+			"Each pod has an image and writes to it. After a swap to stock 1.9.11 nothing is deleted before it has reported the mounts" + control, Do: l.live},
 		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }},
 	}
 }
@@ -106,12 +114,18 @@ func (l *rollback) start(ctx context.Context) (err error) {
 	for _, c := range cellsOf(l.e.Variant, l.e.Profile) {
 		nodes = append(nodes, rbdlab.NodeConfig{Name: c.name, Kubelet: l.e.Stock(c.base, "kubelet"), Columns: c.columns})
 	}
+	if l.e.Variant == labkit.Ours {
+		nodes = append(nodes, rbdlab.NodeConfig{Name: controlNode, Kubelet: l.e.Stock(rbdlab.Base, "kubelet")})
+	}
 	l.r, err = rbdlab.Start(ctx, l.e, rbdlab.Config{Nodes: nodes})
 	return err
 }
 
 func (l *rollback) live(ctx context.Context) error {
 	var g errgroup.Group
+	if l.e.Variant == labkit.Ours {
+		g.Go(func() error { return l.control(ctx) })
+	}
 	for _, c := range cellsOf(l.e.Variant, l.e.Profile) {
 		g.Go(func() error {
 			t := &trip{rollback: l, cell: c, node: l.r.Node(c.name)}
@@ -261,6 +275,10 @@ func (t *trip) swap(what string) func(context.Context) error {
 		if err != nil {
 			return err
 		}
+		mounted, err := t.r.MountedEvents(ctx)
+		if err != nil {
+			return err
+		}
 		if err := t.node.SwapKubelet(ctx, to); err != nil {
 			return err
 		}
@@ -276,6 +294,10 @@ func (t *trip) swap(what string) func(context.Context) error {
 			return err
 		}
 		t.e.Record(swapped{Cell: t.cell.name, What: what, Before: before, After: after})
+		if isBack(what) && t.cell.base == rbdlab.Base {
+			// See the control: before that a stock 1.9 kubelet does not let go of the image.
+			return t.r.MountedAgain(ctx, mounted, mountedBound, t.pods...)
+		}
 		return nil
 	}
 }

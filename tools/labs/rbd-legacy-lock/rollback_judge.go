@@ -78,6 +78,7 @@ type arrived struct{ Cell string }
 var rollbackOracle = labkit.Oracle{
 	Text: []string{
 		"no container is recreated by a swap, and each image stays mounted for writing on its node; after a power cut its pod runs again",
+		"node " + controlNode + ", stock alone: an image whose pod is deleted right after the kubelet's start stays mapped, one whose mount was reported does not",
 		"with the gate on an image that the kubelet under test has mapped has the node's lock, whoever has it mounted now",
 		fmt.Sprintf("when a pod is deleted its image has no watcher and no lock within %v, is clean for e2fsck -fn, and has all that was written", freeBound),
 	},
@@ -111,6 +112,11 @@ func judgeRollback(h *history.History) labkit.Result {
 		wrong = append(wrong, j.wrong...)
 		facts = append(facts, fmt.Sprintf("%s: %d containers kept in %d swaps; free after %s", c, j.kept, len(swaps), strings.Join(j.free, ", ")))
 	}
+	lost, told, err := judgeControl(states, contents)
+	if err != nil {
+		return labkit.InconclusiveBecause("%v", err)
+	}
+	wrong, facts = append(wrong, lost...), append(facts, told)
 	res := labkit.AbsentBecause("%d nodes there and back, twice, with a power cut under either kubelet: no container recreated, no image lost", len(cells))
 	if len(wrong) > 0 {
 		res = labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))

@@ -73,7 +73,13 @@ func rollbackGood(v labkit.Variant, p labkit.Profile) []any {
 		}
 		all = append(all, arrived{c.name})
 	}
-	return all
+	if v != labkit.Ours {
+		return all
+	}
+	x, y := controlNode+"-x", controlNode+"-y"
+	return append(all,
+		on(x, backAgain, []string{controlNode}), on(x, deleted, []string{controlNode}), on(x, byHand, nil), whole(x, deleted, map[string]string{written(byOld): textOf(x, byOld)}),
+		on(y, backAgain, []string{controlNode}), on(y, deleted, nil), whole(y, deleted, map[string]string{written(byOld): textOf(y, byOld)}))
 }
 
 func TestJudgeRollback(t *testing.T) {
@@ -108,6 +114,10 @@ func TestJudgeRollback(t *testing.T) {
 		"not let go of":              {replaced(good, stateAt("from18-a", deleted), func(s *rbdlab.State) { s.Watchers = []string{"a"} }), labkit.Reproduced},
 		"a lock stays":               {replaced(good, stateAt("from18-c", deleted), func(s *rbdlab.State) { *s = on("from18-c", deleted, nil, "from18") }), labkit.Reproduced},
 		"data lost":                  {replaced(good, content("from17-d"), func(c *rbdlab.Contents) { c.Files = map[string]string{rbdlab.DataFile: rbdlab.DataOf(c.Image)} }), labkit.Reproduced},
+		"stock lets go at once":      {replaced(good, stateAt("control-x", deleted), func(s *rbdlab.State) { *s = on("control-x", deleted, nil) }), labkit.Inconclusive},
+		"stock never lets go":        {replaced(good, stateAt("control-y", deleted), func(s *rbdlab.State) { *s = on("control-y", deleted, []string{controlNode}) }), labkit.Inconclusive},
+		"not unmapped by hand":       {replaced(good, stateAt("control-x", byHand), func(s *rbdlab.State) { s.Watchers = []string{"a"} }), labkit.Inconclusive},
+		"the control's data is lost": {replaced(good, content("control-x"), func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
 		"not clean":                  {replaced(good, content("from17-e"), func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
 	} {
 		t.Log(what)

@@ -234,3 +234,29 @@ func (r *Rig) Event(ctx context.Context, pod, text string, bound time.Duration) 
 		return false, err
 	})
 }
+
+// MountedEvents counts, by pod, the events in which a kubelet says that it has mounted a
+// volume. Each kubelet process makes events of its own.
+func (r *Rig) MountedEvents(ctx context.Context) (map[string]int64, error) {
+	events, err := r.Client.List(ctx, kube.Events, NS, "")
+	all := map[string]int64{}
+	for i := range events {
+		if strings.Contains(kube.String(&events[i], "message"), `MountVolume.SetUp succeeded for volume "data"`) {
+			all[kube.String(&events[i], "involvedObject", "name")] += max(kube.Int(&events[i], "count"), 1)
+		}
+	}
+	return all, err
+}
+
+// MountedAgain waits until each pod has more of those events than before.
+func (r *Rig) MountedAgain(ctx context.Context, before map[string]int64, bound time.Duration, pods ...string) error {
+	return wait.Until(ctx, fmt.Sprintf("the mounts of %v, reported anew", pods), bound, func(ctx context.Context) (bool, error) {
+		now, err := r.MountedEvents(ctx)
+		for _, p := range pods {
+			if now[p] <= before[p] {
+				return false, err
+			}
+		}
+		return err == nil, err
+	})
+}
