@@ -235,13 +235,14 @@ func (r *Rig) Event(ctx context.Context, pod, text string, bound time.Duration) 
 	})
 }
 
-// MountedEvents counts, by pod, the events in which a kubelet says that it has mounted a
-// volume. Each kubelet process makes events of its own.
+// MountedEvents counts, by pod, the events in which a kubelet says that it has mounted the
+// pod's volume, beside that of its token. Each kubelet process makes events of its own.
 func (r *Rig) MountedEvents(ctx context.Context) (map[string]int64, error) {
 	events, err := r.Client.List(ctx, kube.Events, NS, "")
 	all := map[string]int64{}
 	for i := range events {
-		if strings.Contains(kube.String(&events[i], "message"), `MountVolume.SetUp succeeded for volume "data"`) {
+		message := kube.String(&events[i], "message")
+		if strings.Contains(message, "MountVolume.SetUp succeeded") && !strings.Contains(message, "token") {
 			all[kube.String(&events[i], "involvedObject", "name")] += max(kube.Int(&events[i], "count"), 1)
 		}
 	}

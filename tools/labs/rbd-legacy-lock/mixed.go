@@ -1,0 +1,195 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rbdlegacylock
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labs/internal/rbdlab"
+)
+
+// pairs are a node with the kubelet under test, whose name is the image's, and who is to be
+// refused: the 1.7.0 node, always node1. It takes node10's lock for its own.
+var pairs = []struct {
+	node string
+	// limit: 1.7.0 mounts all the same, as the page says.
+	limit bool
+}{{"other", false}, {"node10", true}}
+
+const (
+	mixedOld     = "node1"
+	mixedFirst   = "mounted by the kubelet under test"
+	mixedBoth    = "1.7.0 wants it"
+	mixedHanded  = "the kubelet under test has let go, 1.7.0 still wants it"
+	mixedEnd     = "at the end"
+	refusedBound = time.Minute
+	// handedBound is for a kubelet of 1.7 that looks again after pauses of up to two minutes.
+	handedBound = 6 * time.Minute
+)
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Name:    "rbd-legacy-lock-mixed",
+		Folder:  "rbd-legacy-lock",
+		Summary: "a 1.7 kubelet mounts for writing what a 1.9 kubelet has mounted for writing",
+		Steps:   mixedSteps,
+		Oracle: labkit.Oracle{Text: []string{
+			fmt.Sprintf("image other: the pod on %s, with kubelet 1.7.0, does not run for %v, and one node has the image mounted", mixedOld, refusedBound),
+			fmt.Sprintf("when the first pod is deleted that pod runs within %v; at the end the image is clean for e2fsck -fn and has what both wrote", handedBound),
+			"image node10: 1.7.0 on " + mixedOld + " mounts it, whoever has the lock: a known limit, which must be seen",
+		}, Judge: judgeMixed},
+		Needs:    rbdlab.Needs("v1.7.0"),
+		Packages: rbdlab.Packages,
+		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
+		LongOnly: true, // 1.7.0 looks again after two minutes
+	})
+}
+
+type mixed struct {
+	e *labkit.Env
+	r *rbdlab.Rig
+}
+
+func mixedSteps(e *labkit.Env) []labkit.Step {
+	l := &mixed{e: e}
+	all := []labkit.Step{{Text: "start Ceph, etcd, apiserver and controller manager v1.9.11, " + mixedOld + " with kubelet 1.7.0, other and node10 with the kubelet under test and " + gate +
+		"; rbd lock list has one blank between its columns", Do: func(ctx context.Context) (err error) {
+		nodes := []rbdlab.NodeConfig{{Name: mixedOld, Kubelet: e.Stock("v1.7.0", "kubelet"), Columns: 1}}
+		for _, p := range pairs {
+			nodes = append(nodes, rbdlab.NodeConfig{Name: p.node, Kubelet: rbdlab.UnderTest(e, gate), Columns: 1})
+		}
+		l.r, err = rbdlab.Start(ctx, e, rbdlab.Config{Nodes: nodes})
+		return err
+	}}}
+	for _, p := range pairs {
+		all = append(all, labkit.Step{Text: p.node + ": a pod on " + p.node + " and one on " + mixedOld + " want the claim of one writer; the first one is deleted, then the other",
+			Do: func(ctx context.Context) error { return l.pair(ctx, p.node, p.limit) }})
+	}
+	return append(all, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }})
+}
+
+func (l *mixed) pair(ctx context.Context, image string, limit bool) error {
+	r, oldPod := l.r, image+"-old"
+	if err := r.Image(ctx, image); err != nil {
+		return err
+	}
+	if err := r.Claim(ctx, image, "admin", rbdlab.AdminSecret); err != nil {
+		return err
+	}
+	if err := r.Create(ctx, rbdlab.Pod{Name: image, Node: image, Image: image, Claimed: true}); err != nil {
+		return err
+	}
+	if _, err := r.Running(ctx, image, 3*time.Minute); err != nil {
+		return err
+	}
+	if err := r.Node(image).Write(ctx, image, "first", "under test"); err != nil {
+		return err
+	}
+	if _, err := r.See(ctx, image, mixedFirst); err != nil {
+		return err
+	}
+	if err := r.Create(ctx, rbdlab.Pod{Name: oldPod, Node: mixedOld, Image: image, Claimed: true}); err != nil {
+		return err
+	}
+	// 1.7.0 does not wait for the controller's attach: what it does it does at once.
+	both, err := r.Until(ctx, image, mixedBoth, refusedBound, func(s rbdlab.State) bool { return s.Runs(oldPod) })
+	if err != nil {
+		return err
+	}
+	if err := r.Delete(ctx, image); err != nil {
+		return err
+	}
+	if !both.Runs(oldPod) && !limit {
+		s, err := r.Until(ctx, image, mixedHanded, handedBound, func(s rbdlab.State) bool { return s.Runs(oldPod) })
+		if err != nil {
+			return err
+		}
+		if s.Runs(oldPod) {
+			if err := r.Node(mixedOld).Write(ctx, image, "second", "1.7.0"); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.Client.Delete(ctx, kube.Pods, rbdlab.NS, oldPod); err != nil {
+		return err
+	}
+	if _, err := r.Until(ctx, image, mixedEnd, freeBound, rbdlab.Free); err != nil {
+		return err
+	}
+	_, err = r.Contents(ctx, image, mixedEnd, "first", "second")
+	return err
+}
+
+func judgeMixed(h *history.History) labkit.Result {
+	states, contents := rbdlab.States(h), rbdlab.ContentsOf(h)
+	res := labkit.Result{}
+	var wrong []string
+	doubled := false
+	for _, p := range pairs {
+		first, ok1 := states[rbdlab.At{Image: p.node, When: mixedFirst}]
+		both, ok2 := states[rbdlab.At{Image: p.node, When: mixedBoth}]
+		end, ok3 := states[rbdlab.At{Image: p.node, When: mixedEnd}]
+		is, ok4 := contents[rbdlab.At{Image: p.node, When: mixedEnd}]
+		switch {
+		case !ok1 || !ok2 || !ok3 || !ok4:
+			return labkit.InconclusiveBecause("%s: it was not looked at to its end", p.node)
+		case !slices.Equal(first.WritersOn(), []string{p.node}) || len(first.Watchers) != 1:
+			return labkit.InconclusiveBecause("%s: at first it was mounted for writing on %v and watched by %v", p.node, first.WritersOn(), first.Watchers)
+		}
+		writers := both.WritersOn()
+		res.Facts = append(res.Facts, fmt.Sprintf("%s: locks %v; when 1.7.0 on %s wanted it: mounted for writing on %v, watchers %v", p.node, first.Locks, mixedOld, writers, both.Watchers))
+		twice := len(writers) == 2 && len(both.Watchers) == 2
+		if p.limit {
+			if !twice {
+				return labkit.InconclusiveBecause("%s: the known limit was not seen: mounted for writing on %v", p.node, writers)
+			}
+			res.Facts = append(res.Facts, fmt.Sprintf("%s, after two writers, which nothing prevents: e2fsck -fn: %q", p.node, is.Fsck))
+			continue
+		}
+		doubled = twice
+		handed, sawHanded := states[rbdlab.At{Image: p.node, When: mixedHanded}]
+		switch {
+		case twice:
+			wrong = append(wrong, fmt.Sprintf("%s: two nodes have it mounted for writing: %v", p.node, writers))
+			res.Facts = append(res.Facts, fmt.Sprintf("%s, after two writers: e2fsck -fn: %q", p.node, is.Fsck))
+			continue
+		case both.Runs(p.node+"-old") || len(writers) != 1 || !both.Runs(p.node):
+			return labkit.InconclusiveBecause("%s: mounted for writing on %v, pods %v", p.node, writers, both.Pods)
+		case !sawHanded:
+			return labkit.InconclusiveBecause("%s: it was not looked at when it was let go of", p.node)
+		}
+		if !first.Locked(rbdlab.LegacyLock(p.node)) {
+			wrong = append(wrong, p.node+": it has no lock of its node")
+		}
+		texts := map[string]string{"first": "under test"}
+		if handed.Runs(p.node + "-old") {
+			texts["second"] = "1.7.0"
+			res.Measure("1.7.0 runs after ours has let go", handed.Seconds, "s")
+		} else {
+			wrong = append(wrong, fmt.Sprintf("%s: 1.7.0 does not run %.0f s after the other pod was deleted: watchers %v, locks %v", p.node, handed.Seconds, handed.Watchers, handed.Locks))
+		}
+		if end.Held() || len(end.Locks) > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: at the end watchers %v, locks %v", p.node, end.Watchers, end.Locks))
+		}
+		if text := is.Lost(texts); text != "" {
+			wrong = append(wrong, text)
+		}
+	}
+	switch {
+	case h.Variant == string(labkit.Stock) && !doubled:
+		res.Verdict, res.Why = labkit.Inconclusive, "stock: 1.7.0 did not mount what another node had mounted; "+strings.Join(wrong, "; ")
+	case len(wrong) > 0:
+		res.Verdict, res.Why = labkit.Reproduced, strings.Join(wrong, "; ")
+	default:
+		res.Verdict, res.Why = labkit.Absent, "1.7.0 is refused as long as the other node has the image, and takes it over with its data; node1 and node10 stay the known limit"
+	}
+	return res
+}
