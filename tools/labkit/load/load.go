@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -24,7 +25,9 @@ type Config struct {
 	Path string
 	// Interval between two requests of one worker; default 20 ms.
 	Interval time.Duration
-	// Timeout of a request, default 2 s. Every request has its own connection.
+	// Timeout of a request, default 10 s. Every request has its own connection. An address
+	// that nobody has answers with a refusal, or within 3 s by "no route to host": what takes
+	// longer is a busy machine.
 	Timeout time.Duration
 	// Workers run at the same time; default 2.
 	Workers int
@@ -43,12 +46,16 @@ type Failure struct {
 type Report struct {
 	OK, Failed int
 	NoTarget   int       // of Failed, because Targets was empty
+	TimedOut   int       // of Failed, without an answer within Timeout
 	Failures   []Failure // the first 200
 	Bodies     map[string]int
 }
 
 func (r Report) String() string {
 	s := fmt.Sprintf("%d requests, %d failed (%d for want of an address)", r.OK+r.Failed, r.Failed, r.NoTarget)
+	if r.TimedOut > 0 {
+		s += fmt.Sprintf(" (%d without an answer in time)", r.TimedOut)
+	}
 	if len(r.Failures) > 0 {
 		f := r.Failures[0]
 		s += fmt.Sprintf("; first at %s: %s %s", f.Time.UTC().Format("15:04:05.000"), f.Target, f.Err)
@@ -77,7 +84,7 @@ func Start(ctx context.Context, c Config) *Load {
 		c.Interval = 20 * time.Millisecond
 	}
 	if c.Timeout == 0 {
-		c.Timeout = 2 * time.Second
+		c.Timeout = 10 * time.Second
 	}
 	if c.Workers == 0 {
 		c.Workers = 2
@@ -129,6 +136,9 @@ func (l *Load) one(ctx context.Context) {
 	l.r.Failed++
 	if target == "" {
 		l.r.NoTarget++
+	}
+	if n := net.Error(nil); errors.As(err, &n) && n.Timeout() {
+		l.r.TimedOut++
 	}
 	if len(l.r.Failures) < 200 {
 		l.r.Failures = append(l.r.Failures, Failure{at, target, err.Error()})

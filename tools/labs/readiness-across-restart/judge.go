@@ -97,8 +97,13 @@ func judge(h *history.History) labkit.Result {
 		facts = append(facts, fmt.Sprintf("the pod that never was ready was published as ready at %v", never.At))
 	}
 	res := labkit.AbsentBecause("in %d restarts no pod of %d was published as not ready, no address left Endpoints, %d requests, none failed", want, probed, q.Load.OK)
-	if len(total.NotReady) > 0 || total.Removed > 0 || q.Load.Failed > 0 || len(never.At) > 0 {
+	switch refused := q.Load.Failed - q.Load.TimedOut; {
+	case len(total.NotReady) > 0 || total.Removed > 0 || refused > 0 || len(never.At) > 0:
 		res = labkit.ReproducedBecause("in %d restarts: %v; %d of %d requests failed", want, total, q.Load.Failed, q.Load.OK+q.Load.Failed)
+	case q.Load.TimedOut > 0:
+		res = labkit.InconclusiveBecause("%d requests had no answer in time: the machine is too busy to tell", q.Load.TimedOut)
+		res.Facts = facts
+		return res
 	}
 	if ours {
 		switch f := history.One[fast](h); {

@@ -51,6 +51,8 @@ func TestJudge(t *testing.T) {
 		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+2, everReady{Events: 2, At: []string{"10:00:00.000"}}), labkit.Reproduced)
 		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+2, everReady{}), labkit.Inconclusive)
 		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+1, requests{load.Report{}, load.Report{Failed: 1}}), labkit.Inconclusive)
+		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+1, requests{load.Report{OK: 9, Failed: 1, TimedOut: 1}, load.Report{Failed: 1}}), labkit.Inconclusive)
+		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+1, requests{load.Report{OK: 9, Failed: 2, TimedOut: 1}, load.Report{Failed: 1}}), labkit.Reproduced)
 		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+1, requests{load.Report{OK: 9}, load.Report{Failed: 2, NoTarget: 2}}), labkit.Inconclusive)
 	}
 	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, 1, round(probed-1, kubeletlab.Published{})), labkit.Inconclusive)
