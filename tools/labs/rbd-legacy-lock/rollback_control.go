@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labs/internal/kubeletlab"
 	"holdfast/tools/labs/internal/rbdlab"
@@ -25,6 +26,9 @@ const byHand = "unmapped by hand"
 
 // controlBound is how long x is looked at: a detach takes seconds.
 const controlBound = time.Minute
+
+// learned is how long after its start stock reported the mount of y.
+type learned struct{ Seconds float64 }
 
 func (l *rollback) control(ctx context.Context) error {
 	n := l.r.Node(controlNode)
@@ -46,6 +50,7 @@ func (l *rollback) control(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		start := time.Now()
 		if err := n.SwapKubelet(ctx, l.e.Stock(rbdlab.Base, "kubelet")); err != nil {
 			return err
 		}
@@ -56,6 +61,7 @@ func (l *rollback) control(ctx context.Context) error {
 			if err := l.r.MountedAgain(ctx, mounted, mountedBound, image); err != nil {
 				return err
 			}
+			l.e.Record(learned{time.Since(start).Seconds()})
 		}
 		if _, err := l.r.See(ctx, image, backAgain); err != nil {
 			return err
@@ -105,7 +111,8 @@ func (l *rollback) byHand(ctx context.Context, n *rbdlab.Node, image string) err
 }
 
 // judgeControl judges what stock alone does. An error is what it could not tell.
-func judgeControl(states map[rbdlab.At]rbdlab.State, contents map[rbdlab.At]rbdlab.Contents) (wrong []string, fact string, err error) {
+func judgeControl(h *history.History) (wrong []string, fact string, err error) {
+	states, contents, wait := rbdlab.States(h), rbdlab.ContentsOf(h), history.One[learned](h)
 	at := func(letter, when string) rbdlab.At { return rbdlab.At{Image: controlNode + "-" + letter, When: when} }
 	for _, letter := range []string{"x", "y"} {
 		c, ok := contents[at(letter, deleted)]
@@ -121,6 +128,8 @@ func judgeControl(states map[rbdlab.At]rbdlab.State, contents map[rbdlab.At]rbdl
 	y, sawY := states[at("y", deleted)]
 	hand, sawHand := states[at("x", byHand)]
 	switch {
+	case wait.Seconds == 0:
+		return nil, "", fmt.Errorf("control: the mount was not reported")
 	case !sawX || !x.Held():
 		return nil, "", fmt.Errorf("control: stock let go of an image whose pod was deleted right after its start, so the trips waited for nothing")
 	case !sawHand || hand.Held():
@@ -128,6 +137,6 @@ func judgeControl(states map[rbdlab.At]rbdlab.State, contents map[rbdlab.At]rbdl
 	case !sawY || y.Held():
 		return nil, "", fmt.Errorf("control: stock did not let go of an image that it had reported as mounted: watchers %v, mapped on %v", y.Watchers, y.Mapped)
 	}
-	return wrong, fmt.Sprintf("%s, stock alone: x, deleted right after the kubelet's start, watched by %v after %.0f s, volumesInUse %v; y, deleted after its mount was reported, free after %.1f s",
-		controlNode, x.Watchers, x.Seconds, x.InUse[controlNode], y.Seconds), nil
+	return wrong, fmt.Sprintf("%s, stock alone: x, deleted right after the kubelet's start, watched by %v after %.0f s, volumesInUse %v; y, deleted after its mount was reported %.1f s after the start, free after %.1f s",
+		controlNode, x.Watchers, x.Seconds, x.InUse[controlNode], wait.Seconds, y.Seconds), nil
 }

@@ -66,6 +66,11 @@ func oursRuns(letter, when string) bool {
 	return when == underTest || when == thereAgain || when == rebooted && letter == "d"
 }
 
+// foreignOn is State.Foreign of one node.
+func foreignOn(s rbdlab.State, node string) string {
+	return rbdlab.State{InUse: map[string][]string{node: s.InUse[node]}}.Foreign()
+}
+
 // swapped is what became of a node's containers when its kubelet was replaced.
 type swapped struct {
 	Cell, What    string
@@ -112,7 +117,7 @@ func judgeRollback(h *history.History) labkit.Result {
 		wrong = append(wrong, j.wrong...)
 		facts = append(facts, fmt.Sprintf("%s: %d containers kept in %d swaps; free after %s", c, j.kept, len(swaps), strings.Join(j.free, ", ")))
 	}
-	lost, told, err := judgeControl(states, contents)
+	lost, told, err := judgeControl(h)
 	if err != nil {
 		return labkit.InconclusiveBecause("%v", err)
 	}
@@ -122,6 +127,7 @@ func judgeRollback(h *history.History) labkit.Result {
 		res = labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))
 	}
 	res.Facts = facts
+	res.Measure("stock reports the mount after its start", history.One[learned](h).Seconds, "s")
 	return res
 }
 
@@ -193,8 +199,8 @@ func (j *rollbackJudge) image(letter string) {
 			j.bad("%s, %s: mounted for writing on %v, its pod is %q", image, when, w, s.Pods[image].Phase)
 		}
 		// Stock names volumes "[]:" itself after its start.
-		if own := (rbdlab.State{InUse: map[string][]string{j.cell.name: s.InUse[j.cell.name]}}); oursRuns(letter, when) && own.Foreign() != "" {
-			j.bad("%s, %s: %s", image, when, own.Foreign())
+		if foreign := foreignOn(s, j.cell.name); oursRuns(letter, when) && foreign != "" {
+			j.bad("%s, %s: %s", image, when, foreign)
 		}
 		must := slices.Contains(lockedAt(letter), when)
 		switch locked := s.Locked(rbdlab.LegacyLock(j.cell.name)); {

@@ -77,7 +77,7 @@ func rollbackGood(v labkit.Variant, p labkit.Profile) []any {
 		return all
 	}
 	x, y := controlNode+"-x", controlNode+"-y"
-	return append(all,
+	return append(all, learned{12},
 		on(x, backAgain, []string{controlNode}), on(x, deleted, []string{controlNode}), on(x, byHand, nil), whole(x, deleted, map[string]string{written(byOld): textOf(x, byOld)}),
 		on(y, backAgain, []string{controlNode}), on(y, deleted, nil), whole(y, deleted, map[string]string{written(byOld): textOf(y, byOld)}))
 }
