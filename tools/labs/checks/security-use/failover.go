@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"holdfast/tools/labkit"
@@ -100,7 +101,7 @@ func (f *failover) start(ctx context.Context) error {
 		return err
 	}
 	for _, w := range ways {
-		if _, err := f.c.Client.CreateYAML(ctx, "", fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n", namespace(w))); err != nil {
+		if err := f.c.Client.Make(ctx, "", kube.Namespace(namespace(w))); err != nil {
 			return err
 		}
 		if _, err := f.c.Client.WaitFor(ctx, kube.ServiceAccounts, namespace(w), "default", time.Minute, "has a token", func(o *kube.Object) (bool, error) {
@@ -109,16 +110,13 @@ func (f *failover) start(ctx context.Context) error {
 			return err
 		}
 		// No node: a pod that was never started goes at once, but for its finalizer.
-		if _, err := f.c.Client.CreateYAML(ctx, namespace(w), `apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: deny}
-spec: {podSelector: {}, policyTypes: [Ingress]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: held, finalizers: [holdfast.test/held]}
-spec: {containers: [{name: main, image: registry.example/none}]}
-`); err != nil {
+		held := kube.Pod("held")
+		held.Finalizers = []string{"holdfast.test/held"}
+		held.Spec.Containers = []corev1.Container{{Name: "main", Image: "registry.example/none"}}
+		if err := f.c.Client.Make(ctx, namespace(w), held); err != nil {
+			return err
+		}
+		if _, err := f.c.Client.CreateYAML(ctx, namespace(w), "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: deny}, spec: {podSelector: {}, policyTypes: [Ingress]}}"); err != nil {
 			return err
 		}
 	}
