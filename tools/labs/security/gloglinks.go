@@ -41,8 +41,8 @@ func init() {
 
 // The links cover what a busy machine needs from planting to the first line of the log.
 const (
-	linksFor = 40 * time.Second
-	linkPids = 300
+	linksFor = time.Minute
+	linkPids = 120
 	nobody   = 65534
 )
 
