@@ -13,11 +13,15 @@ STOCK   ?=
 SUMS    ?=
 DB      ?=
 
+# The packages of the series security whose tests make up inputs (make fuzz).
+FUZZED := k8s.io/kubernetes/pkg/volume/git_repo github.com/docker/spdystream/spdy k8s.io/kubernetes/pkg/util/outputlimit \
+	k8s.io/kubernetes/pkg/util/mount k8s.io/client-go/transport k8s.io/apimachinery/pkg/runtime/serializer/protobuf
+
 H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance minus-one \
+.PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
 	hash-oracle flags dropin differences security vulncheck measure-build labs lab outcomes proof binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
@@ -76,6 +80,9 @@ integration: tool ## run upstream's integration suites with a real etcd, stock a
 conformance: PROFILE = long
 conformance: tools ## run upstream's conformance specs, stock against ours and across a swap (long, root); PROFILE=short: those next to what we patch
 	@$(L) conformance conformance-swap --profile $(PROFILE) --seed $(SEED)
+
+fuzz: tool ## feed a million made-up inputs to each reader of the series security: repositories, SPDY frames, probe bodies, mount options, … (long)
+	@$(H) source --variant ours && HOLDFAST_EXHAUSTIVE=1 CGO_ENABLED=0 go test -p=1 -trimpath -vet=off -count=1 -v -timeout=2h -run 'Fuzz$$' $(FUZZED)
 
 minus-one: tool ## build the product without each fix in turn (long)
 	@$(H) minus-one --how build $(MINUS)

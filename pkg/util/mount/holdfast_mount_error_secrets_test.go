@@ -89,6 +89,7 @@ func TestMaskOptionsFuzz(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("%d inputs", seeds())
 }
 
 func counted(t *testing.T, c prometheus.Counter) float64 {

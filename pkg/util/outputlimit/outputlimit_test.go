@@ -139,6 +139,7 @@ func TestReadBodyFuzz(t *testing.T) {
 			t.Fatalf("%d bytes, then %v: %d were kept, %d not read", size, end, len(got), len(rest))
 		}
 	}
+	t.Logf("%d inputs", seeds())
 }
 
 type readerFunc func([]byte) (int, error)
@@ -167,6 +168,7 @@ func TestExecBufferFuzz(t *testing.T) {
 			t.Fatalf("limit %d: %q, want %q", limit, b.Bytes(), all)
 		}
 	}
+	t.Logf("%d inputs", seeds())
 }
 
 func TestOnlyOnce(t *testing.T) {

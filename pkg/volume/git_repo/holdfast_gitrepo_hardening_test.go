@@ -126,6 +126,43 @@ func TestRefusedRepositoryFuzz(t *testing.T) {
 	if allowed < 100 {
 		t.Errorf("%d of %d were allowed: the test says nothing", allowed, seeds())
 	}
+	t.Logf("%d inputs, %d of them allowed", seeds(), allowed)
+}
+
+// TestAllowedRepositoryFuzz: a repository on another machine, in any form in which git can
+// name it, is not refused.
+func TestAllowedRepositoryFuzz(t *testing.T) {
+	r := rand.New(rand.NewSource(1))
+	one := func(of ...string) string { return of[r.Intn(len(of))] }
+	word := func(alphabet string) string {
+		b := []byte{byte('a' + r.Intn(26))}
+		for n := r.Intn(8); n > 0; n-- {
+			b = append(b, alphabet[r.Intn(len(alphabet))])
+		}
+		return string(b)
+	}
+	for i, all := 0, seeds(); i < all; i++ {
+		host := one(word("abc-019.")+".example.com", fmt.Sprintf("10.0.%d.%d", r.Intn(256), r.Intn(256)), "[2001:db8::"+word("abcdef019")[1:]+"1]")
+		user := one("", "git@", word("abc._-9")+"@")
+		path := ""
+		for n := 1 + r.Intn(4); n > 0; n-- {
+			path += "/" + one("", "~", ".", "-") + word("abc-._~ %:@=+&,;()\u00fc019")
+		}
+		path += one("", ".git", "/")
+		var s string
+		switch r.Intn(3) {
+		case 0: // [user@]host:path
+			s = user + host + ":" + one(path, path[1:])
+		case 1:
+			s = one("http", "https") + "://" + one(user, "name:pa-ss:w%2fd@") + host + one("", ":8080") + path + one("", "?a=b", "#c")
+		default:
+			s = one("ssh", "git", "git+ssh", "ssh+git") + "://" + user + host + one("", ":2222") + path
+		}
+		if field, rule := refusedField(s, one("", "master", word("abc/-019"), "HEAD~1"), one("", ".", word("abc.-_"), "./"+word("abc")+"/")); field != "" {
+			t.Fatalf("%q: %s is refused: %s", s, field, rule)
+		}
+	}
+	t.Logf("%d inputs", seeds())
 }
 
 func counterValue(t *testing.T, v *prometheus.CounterVec, field string) float64 {

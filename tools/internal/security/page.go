@@ -45,7 +45,7 @@ and answers in old logs and events of a stock binary stay there.
 
 [Decision 0009](decisions/0009-what-a-refusal-tells.md) lists what each fix counts, logs and shows in events. The check
 [security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as on stock, and what the limits
-cost.
+cost; ` + "`make fuzz`" + ` feeds a million made-up inputs to each reader that has one.
 
 ## Scanners
 

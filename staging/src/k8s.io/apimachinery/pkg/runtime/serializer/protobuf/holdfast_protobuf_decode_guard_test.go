@@ -114,4 +114,5 @@ func TestDecodeFuzz(t *testing.T) {
 		s.Decode(append(append([]byte{}, protoEncodingPrefix...), b...), kind, nil)
 		s.Decode(wrapped(t, b), kind, nil)
 	}
+	t.Logf("%d inputs", n)
 }
