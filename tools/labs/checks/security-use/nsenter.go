@@ -99,6 +99,7 @@ if ! mountpoint -q "$root"; then
   ln -s /proc/self/mounts "$root/rootfs/proc/1/mounts"
   ln -s /proc/self/mountinfo "$root/rootfs/proc/1/mountinfo"
   ln -s /proc/self/ns/mnt "$root/rootfs/proc/1/ns/mnt"
+  ln -s /proc/cpuinfo "$root/rootfs/proc/cpuinfo" # for cadvisor, on a computer without cpufreq
   for program in mount findmnt umount stat touch mkdir ls sh chmod systemd-run; do
     test -x "/bin/$program"
     touch "$root/rootfs/bin/$program"
