@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -77,10 +78,14 @@ func parseHierarchies(info io.Reader) ([]Hierarchy, error) {
 	return hs, nil
 }
 
-// shares is the weight of a machine's nodes for the processors. The kernel weighs a group as
-// one process, 1024: beside a build or an other lab's control plane, a node with 40 pods
-// would get no more than a single compiler, and its containers would take minutes to start.
+// shares is the weight of a machine for the processors. The kernel weighs a group as one
+// process, 1024: beside a build, a node with 40 pods would get no more than a single
+// compiler, and its containers would take minutes to start.
 const shares = "4096"
+
+func (h Hierarchy) has(controller string) bool {
+	return strings.Contains(","+h.Options+",", ","+controller+",")
+}
 
 // MakeCgroups makes rel in every hierarchy and fills what cpuset needs. Its first element is
 // the machine's, which gets its shares of the processors.
@@ -97,13 +102,12 @@ func MakeCgroups(rel string) error {
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return err
 			}
-			has := func(controller string) bool { return strings.Contains(","+h.Options+",", ","+controller+",") }
-			if i == 0 && has("cpu") {
+			if i == 0 && h.has("cpu") {
 				if err := os.WriteFile(filepath.Join(dir, "cpu.shares"), []byte(shares), 0); err != nil {
 					return err
 				}
 			}
-			if !has("cpuset") {
+			if !h.has("cpuset") {
 				continue
 			}
 			for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -118,6 +122,34 @@ func MakeCgroups(rel string) error {
 		}
 	}
 	return nil
+}
+
+// enterControlPlane moves this process, whose children the control plane's are, into a group
+// beside those of the nodes. Outside of the machine it would be starved by them.
+func enterControlPlane(id string) error {
+	rel := filepath.Join(Cgroup(id), "control-plane")
+	if err := MakeCgroups(rel); err != nil {
+		return err
+	}
+	hs, err := processorHierarchies()
+	if err != nil {
+		return err
+	}
+	return EnterCgroups(hs, rel)
+}
+
+// leaveControlPlane moves this process to where it can remove the machine's groups.
+func leaveControlPlane() error {
+	hs, err := processorHierarchies()
+	if err != nil {
+		return err
+	}
+	return EnterCgroups(hs, "")
+}
+
+func processorHierarchies() ([]Hierarchy, error) {
+	hs, err := Hierarchies()
+	return slices.DeleteFunc(hs, func(h Hierarchy) bool { return !h.has("cpu") }), err
 }
 
 // EnterCgroups moves this process into rel of every hierarchy.

@@ -124,7 +124,12 @@ func (m *Machine) SetUp(ctx context.Context) error {
 	if err := m.Need(); err != nil {
 		return err
 	}
-	m.OnStop("cgroups", func(ctx context.Context) error { return RemoveCgroups(ctx, Cgroup(m.ID)) })
+	m.OnStop("cgroups", func(ctx context.Context) error {
+		return errors.Join(leaveControlPlane(), RemoveCgroups(ctx, Cgroup(m.ID)))
+	})
+	if err := enterControlPlane(m.ID); err != nil {
+		return err
+	}
 	for _, c := range [][]string{
 		{"ip", "link", "set", "lo", "up"},
 		{"ip", "link", "add", Bridge, "type", "bridge"},
