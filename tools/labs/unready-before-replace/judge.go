@@ -168,6 +168,7 @@ var oracle = labkit.Oracle{
 // k is what K says of a round.
 type k struct {
 	broken  []string
+	late    int           // of broken: not ready soon after the kill, as far as the watch told
 	slowest time.Duration // from the change to the last "not ready" in the API
 	unseen  string        // a pod whose kill docker's stream does not have
 }
@@ -187,6 +188,9 @@ func (r round) k() k {
 		if why != "" {
 			out.broken = append(out.broken, why)
 		}
+		if took > 0 && r.Began.Add(took).After(p.Killed.Add(lag)) && !r.Began.Add(took).After(p.Killed.Add(busy)) {
+			out.late++
+		}
 		out.slowest = max(out.slowest, took)
 	}
 	return out
@@ -195,6 +199,10 @@ func (r round) k() k {
 // lag is what a watch may be late: the kubelet kills some milliseconds after the API
 // server's answer, and docker's event may be here before the watch's.
 const lag = 300 * time.Millisecond
+
+// busy is what it may be late on a busy machine. What is later than lag and not than busy
+// proves nothing: without the patch it is seconds, or never.
+const busy = time.Second
 
 // of is K for one container. why is "" if it holds. took is from the change to the first
 // "not ready" in the API.
@@ -271,6 +279,8 @@ func verdict(h *history.History, stock bool, plain, drained []round) labkit.Resu
 		case k.unseen != "" || len(r.Pods) != pods:
 			return labkit.InconclusiveBecause("%d of %d pods were changed; docker's stream has no kill of the old container of pod %q", len(r.Pods), pods, k.unseen)
 		case len(k.broken) == 0:
+		case len(k.broken) == k.late:
+			return labkit.InconclusiveBecause("the watch told of %d pods that they were not ready up to %v after the kill: the machine is too busy to tell; first: %s", k.late, busy, k.broken[0])
 		case r.Drain != "":
 			return labkit.ReproducedBecause("with drain-seconds: %s", k.broken[0])
 		case stock && len(k.broken) < pods/2:
