@@ -71,6 +71,7 @@ func main() {
 	escapes := flag.Int("escaped", 0, "end early after so many escapes and -mounted binds; 0: do not end early")
 	tries := flag.Int("tries", 10000, "tries at most")
 	bound := flag.Duration("time", 20*time.Second, "time at most")
+	most := flag.Duration("most", 0, "time at most while fewer than -mounted binds were made, on a busy machine; 0: -time")
 	still := flag.Bool("still", false, "exchange nothing: how long a bind takes")
 	alone := flag.Bool("alone", false, "switch off "+rollbackGate)
 	gates := flag.String("feature-gates", "", "as the kubelet's")
@@ -94,7 +95,7 @@ func main() {
 			panic(err)
 		}
 	}
-	r, err := run(*dir, *least, *escapes, *tries, *bound, *still)
+	r, err := run(*dir, *least, *escapes, *tries, *bound, max(*bound, *most), *still)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(r)
 	}
@@ -104,7 +105,7 @@ func main() {
 	}
 }
 
-func run(dir string, least, escapes, tries int, bound time.Duration, still bool) (r result, err error) {
+func run(dir string, least, escapes, tries int, bound, most time.Duration, still bool) (r result, err error) {
 	if err := unix.Mount("subpathrace", dir, "tmpfs", 0, "size=1m"); err != nil {
 		return r, fmt.Errorf("mounting a file system at %s: %v", dir, err)
 	}
@@ -149,7 +150,7 @@ func run(dir string, least, escapes, tries int, bound time.Duration, still bool)
 	sub := mount.Subpath{VolumeMountIndex: 0, Path: filepath.Join(parent, "sub"), VolumeName: "vol", VolumePath: volume, PodDir: pod, ContainerName: "main"}
 	r.Errors = map[string]int{}
 	begin := time.Now()
-	for r.Tries < tries && time.Since(begin) < bound && (escapes == 0 || r.Escaped < escapes || r.Mounted < least) {
+	for r.Tries < tries && (time.Since(begin) < bound || r.Mounted < least && time.Since(begin) < most) && (escapes == 0 || r.Escaped < escapes || r.Mounted < least) {
 		r.Tries++
 		target, _, err := mounter.PrepareSafeSubpath(sub)
 		if err != nil {

@@ -118,7 +118,7 @@ func (l *lab) race(ctx context.Context, args ...string) (race, error) {
 
 func lookSubPath(ctx context.Context, l *lab) error {
 	bound := labkit.Pick(l.e.Profile, 20*time.Second, time.Minute)
-	limits := []string{fmt.Sprintf("--mounted=%d", leastBinds), "--escaped=3", "--tries=1000000", "--time=" + bound.String()}
+	limits := []string{fmt.Sprintf("--mounted=%d", leastBinds), "--escaped=3", "--tries=1000000", "--time=" + bound.String(), "--most=1m30s"}
 	runs := []struct {
 		how  string
 		args []string
