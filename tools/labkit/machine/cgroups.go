@@ -131,25 +131,19 @@ func enterControlPlane(id string) error {
 	if err := MakeCgroups(rel); err != nil {
 		return err
 	}
-	hs, err := processorHierarchies()
-	if err != nil {
-		return err
-	}
-	return EnterCgroups(hs, rel)
+	return enterProcessors(rel)
 }
 
 // leaveControlPlane moves this process to where it can remove the machine's groups.
-func leaveControlPlane() error {
-	hs, err := processorHierarchies()
+func leaveControlPlane() error { return enterProcessors("") }
+
+// enterProcessors is EnterCgroups for the hierarchy that weighs processors.
+func enterProcessors(rel string) error {
+	hs, err := Hierarchies()
 	if err != nil {
 		return err
 	}
-	return EnterCgroups(hs, "")
-}
-
-func processorHierarchies() ([]Hierarchy, error) {
-	hs, err := Hierarchies()
-	return slices.DeleteFunc(hs, func(h Hierarchy) bool { return !h.has("cpu") }), err
+	return EnterCgroups(slices.DeleteFunc(hs, func(h Hierarchy) bool { return !h.has("cpu") }), rel)
 }
 
 // EnterCgroups moves this process into rel of every hierarchy.
