@@ -184,14 +184,17 @@ func (r round) k() k {
 			out.unseen = p.Name
 			continue
 		}
-		why, took := r.of(p)
+		why, off := r.of(p)
 		if why != "" {
 			out.broken = append(out.broken, why)
 		}
-		if took > 0 && r.Began.Add(took).After(p.Killed.Add(lag)) && !r.Began.Add(took).After(p.Killed.Add(busy)) {
+		if off.IsZero() {
+			continue
+		}
+		if after := off.Sub(p.Killed); after > lag && after <= busy {
 			out.late++
 		}
-		out.slowest = max(out.slowest, took)
+		out.slowest = max(out.slowest, off.Sub(r.Began))
 	}
 	return out
 }
@@ -204,23 +207,22 @@ const lag = 300 * time.Millisecond
 // proves nothing: without the patch it is seconds, or never.
 const busy = time.Second
 
-// of is K for one container. why is "" if it holds. took is from the change to the first
-// "not ready" in the API.
-func (r round) of(p replaced) (why string, took time.Duration) {
-	var off time.Time
+// of is K for one container. why is "" if it holds. off is the first "not ready" in the API,
+// zero if there is none that counts.
+func (r round) of(p replaced) (why string, off time.Time) {
 	for _, ev := range p.Events {
 		switch {
 		case !ev.Ready && off.IsZero():
 			off = ev.At
 		case ev.Ready && !off.IsZero() && ev.Container == p.Was:
-			return p.Name + " was ready again before its new container", 0
+			return p.Name + " was ready again before its new container", time.Time{}
 		}
 	}
 	switch {
 	case off.IsZero():
-		return p.Name + " was never seen not ready", 0
+		return p.Name + " was never seen not ready", off
 	case off.After(p.Killed.Add(lag)):
-		return fmt.Sprintf("%s was not ready %v after the kill", p.Name, off.Sub(p.Killed).Round(10*time.Millisecond)), off.Sub(r.Began)
+		return fmt.Sprintf("%s was not ready %v after the kill", p.Name, off.Sub(p.Killed).Round(10*time.Millisecond)), off
 	}
 	left, came, was := 0, 0, true
 	for _, v := range r.Endpoints {
@@ -233,9 +235,9 @@ func (r round) of(p replaced) (why string, took time.Duration) {
 		was = is
 	}
 	if left != 1 || came != 1 {
-		return fmt.Sprintf("the address of %s left Endpoints %d times and came %d times", p.Name, left, came), off.Sub(r.Began)
+		return fmt.Sprintf("the address of %s left Endpoints %d times and came %d times", p.Name, left, came), off
 	}
-	return "", off.Sub(r.Began)
+	return "", off
 }
 
 func judge(h *history.History) labkit.Result {
