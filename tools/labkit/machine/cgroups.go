@@ -134,8 +134,30 @@ func enterControlPlane(id string) error {
 	return enterProcessors(rel)
 }
 
-// leaveControlPlane moves this process to where it can remove the machine's groups.
-func leaveControlPlane() error { return enterProcessors("") }
+// leaveControlPlane moves this process, and whatever a lab has left beside it, to where they
+// do not hold the machine's groups. What a lab has left is reported as a process.
+func leaveControlPlane(id string) error {
+	hs, err := Hierarchies()
+	if err != nil {
+		return err
+	}
+	for _, h := range hs {
+		if !h.has("cpu") {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(CgroupRoot, h.Dir, Cgroup(id), "control-plane", "cgroup.procs"))
+		if err != nil {
+			return err
+		}
+		for _, pid := range strings.Fields(string(b)) {
+			// One that has just ended cannot be moved, and need not be.
+			if err := enter(h, "", pid); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return nil
+}
 
 // enterProcessors is EnterCgroups for the hierarchy that weighs processors.
 func enterProcessors(rel string) error {
@@ -149,9 +171,16 @@ func enterProcessors(rel string) error {
 // EnterCgroups moves this process into rel of every hierarchy.
 func EnterCgroups(hs []Hierarchy, rel string) error {
 	for _, h := range hs {
-		if err := os.WriteFile(filepath.Join(CgroupRoot, h.Dir, rel, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
-			return fmt.Errorf("enter cgroup: %w", err)
+		if err := enter(h, rel, strconv.Itoa(os.Getpid())); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func enter(h Hierarchy, rel, pid string) error {
+	if err := os.WriteFile(filepath.Join(CgroupRoot, h.Dir, rel, "cgroup.procs"), []byte(pid), 0); err != nil {
+		return fmt.Errorf("enter cgroup: %w", err)
 	}
 	return nil
 }

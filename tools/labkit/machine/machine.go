@@ -125,7 +125,7 @@ func (m *Machine) SetUp(ctx context.Context) error {
 		return err
 	}
 	m.OnStop("cgroups", func(ctx context.Context) error {
-		return errors.Join(leaveControlPlane(), RemoveCgroups(ctx, Cgroup(m.ID)))
+		return errors.Join(leaveControlPlane(m.ID), RemoveCgroups(ctx, Cgroup(m.ID)))
 	})
 	if err := enterControlPlane(m.ID); err != nil {
 		return err
