@@ -56,10 +56,12 @@ type Failed struct {
 	// Wrong are those of Labs that gave an answer, and it was not the one that
 	// they must give. The others could not tell.
 	Wrong []string
+	// why has the verdict of each of Labs, with the first line of its reason.
+	why []string
 }
 
 func (f *Failed) Error() string {
-	return "not as expected: " + strings.Join(f.Labs, ", ")
+	return "not as expected:\n  " + strings.Join(f.why, "\n  ")
 }
 
 // request is what the machine's runner is told, response what it answers.
@@ -193,6 +195,8 @@ func (f *Failed) add(lab string, o Outcome) {
 	}
 	name := fmt.Sprintf("%s (%s)", lab, o.Variant)
 	f.Labs = append(f.Labs, name)
+	why, _, _ := strings.Cut(o.Why, "\n")
+	f.why = append(f.why, fmt.Sprintf("%s: %s: %s", name, o.Verdict, why))
 	if o.Verdict != labkit.Inconclusive {
 		f.Wrong = append(f.Wrong, name)
 	}

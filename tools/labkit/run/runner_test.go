@@ -245,7 +245,7 @@ func TestFailed(t *testing.T) {
 	for _, o := range []Outcome{
 		{Variant: labkit.Stock, Expected: labkit.Reproduced, Verdict: labkit.Reproduced},
 		{Variant: labkit.Stock, Expected: labkit.Reproduced, Verdict: labkit.Inconclusive},
-		{Variant: labkit.Ours, Expected: labkit.Absent, Verdict: labkit.Reproduced},
+		{Variant: labkit.Ours, Expected: labkit.Absent, Verdict: labkit.Reproduced, Why: "a pod was lost\nand more"},
 		{Variant: labkit.GateOff, Expected: labkit.Reproduced, Verdict: labkit.Absent},
 	} {
 		f.add("x", o)
@@ -255,5 +255,8 @@ func TestFailed(t *testing.T) {
 	}
 	if got, want := strings.Join(f.Wrong, ", "), "x (ours), x (ours-gate-off)"; got != want {
 		t.Errorf("Wrong: %s, want %s", got, want)
+	}
+	if got, want := f.Error(), "\n  x (ours): reproduced: a pod was lost\n"; !strings.Contains(got, want) {
+		t.Errorf("Error: %s, want %s in it", got, want)
 	}
 }

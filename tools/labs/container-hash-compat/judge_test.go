@@ -13,10 +13,15 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-// chainOf is a history in which every swap went well, with change applied to the i-th.
+// chainOf is a short history in which every swap went well, with change applied to the i-th.
 func chainOf(v labkit.Variant, at int, change func(*swapped)) *history.History {
+	return profile(v, labkit.Short, at, change)
+}
+
+// profile is chainOf in that profile.
+func profile(v labkit.Variant, p labkit.Profile, at int, change func(*swapped)) *history.History {
 	var all []any
-	for i, s := range chain(v, labkit.Short) {
+	for i, s := range chain(v, p) {
 		o := swapped{Step: i, Name: fmt.Sprint("swap ", i), Judged: s.judged(), Before: kubeletlab.Snapshot{}, After: kubeletlab.Snapshot{},
 			CountsBefore: map[string]int64{}, CountsAfter: map[string]int64{}, Changes: int64(i + 1), HostPorts: map[string]string{}}
 		for _, k := range kinds {
@@ -36,7 +41,7 @@ func chainOf(v labkit.Variant, at int, change func(*swapped)) *history.History {
 		}
 		all = append(all, o)
 	}
-	return history.Make(history.Begin{Lab: "container-hash-compat", Variant: string(v), Profile: "short"}, all...)
+	return history.Make(history.Begin{Lab: "container-hash-compat", Variant: string(v), Profile: string(p)}, all...)
 }
 
 func TestJudge(t *testing.T) {
@@ -46,8 +51,9 @@ func TestJudge(t *testing.T) {
 	const plain = ns + "/plain/main"
 	anew := func(s *swapped) { s.After[plain] = kubeletlab.Container{ID: "z"} }
 	judgetest.Judge(t, l, chainOf(labkit.Ours, 0, anew), labkit.Reproduced)
-	judgetest.Judge(t, l, chainOf(labkit.Ours, 1, anew), labkit.Reproduced) // back to an old kubelet
-	judgetest.Judge(t, l, chainOf(labkit.Ours, 2, anew), labkit.Absent)     // among old kubelets
+	judgetest.Judge(t, l, chainOf(labkit.Ours, 1, anew), labkit.Reproduced)              // back to an old kubelet
+	judgetest.Judge(t, l, profile(labkit.Ours, labkit.Long, 3, anew), labkit.Absent)     // among old kubelets
+	judgetest.Judge(t, l, profile(labkit.Ours, labkit.Long, 5, anew), labkit.Reproduced) // back to 1.8.15
 	judgetest.Judge(t, l, chainOf(labkit.Stock, 0, anew), labkit.Reproduced)
 	for what, change := range map[string]func(*swapped){
 		"gone":               func(s *swapped) { delete(s.After, plain) },
@@ -68,7 +74,7 @@ func TestJudge(t *testing.T) {
 	for what, c := range map[string]*history.History{
 		"no host port asked": chainOf(labkit.Ours, 0, func(s *swapped) { s.HostPorts = nil }),
 		"nothing ran":        chainOf(labkit.Ours, 0, func(s *swapped) { s.Before = nil }),
-		"not compared": chainOf(labkit.Ours, 2, func(s *swapped) {
+		"not compared": profile(labkit.Ours, labkit.Long, 3, func(s *swapped) {
 			s.After[ns+"/"+changed+"/main"] = s.Before[ns+"/"+changed+"/main"]
 		}),
 	} {

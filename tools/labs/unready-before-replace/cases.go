@@ -81,9 +81,13 @@ func (w *waiter) saw(ctx context.Context, what what, err error) error {
 	return nil
 }
 
-// until waits a minute for a state of the pod and records whether it came.
+// bound is how long a case waits for what must come. It is long for a busy machine; a whole
+// round of cases must be over before a drain is.
+const bound = 2 * time.Minute
+
+// until waits for a state of the pod and records whether it came.
 func (w *waiter) until(ctx context.Context, what what, ok func(*kube.Object) bool) error {
-	_, err := w.c.Client.WaitFor(ctx, kube.Pods, ns, w.name, time.Minute, string(what), func(o *kube.Object) (bool, error) { return ok(o), nil })
+	_, err := w.c.Client.WaitFor(ctx, kube.Pods, ns, w.name, bound, string(what), func(o *kube.Object) (bool, error) { return ok(o), nil })
 	return w.saw(ctx, what, err)
 }
 
@@ -137,7 +141,7 @@ func (l *lab) during(ctx context.Context, round int) error {
 	if err := ws[putBack].until(ctx, again, func(o *kube.Object) bool { return kubeletlab.PodReady(o) && containerID(o) == ws[putBack].id }); err != nil {
 		return err
 	}
-	if err := ws[deleted].saw(ctx, gone, l.c.Client.WaitGone(ctx, kube.Pods, ns, deleted, 40*time.Second)); err != nil {
+	if err := ws[deleted].saw(ctx, gone, l.c.Client.WaitGone(ctx, kube.Pods, ns, deleted, bound)); err != nil {
 		return err
 	}
 	if err := ws[notLive].replaced(ctx); err != nil {
@@ -212,7 +216,7 @@ func (l *lab) restarted(ctx context.Context, round int) error {
 		return err
 	}
 	// The new process has looked at it when it says that it holds it.
-	if err := w.saw(ctx, held, wait.Until(ctx, "the new kubelet has looked at the pod", time.Minute, func(ctx context.Context) (bool, error) {
+	if err := w.saw(ctx, held, wait.Until(ctx, "the new kubelet has looked at the pod", bound, func(ctx context.Context) (bool, error) {
 		held, err := kubeletlab.Metric(ctx, n, "holdfast_unready_before_replace_marked_total")
 		return held > 0, err
 	})); err != nil {
@@ -303,7 +307,7 @@ func (l *lab) away(ctx context.Context) error {
 	if err := l.c.APIServer.Signal(syscall.SIGCONT); err != nil {
 		return err
 	}
-	_, err = l.c.Client.WaitFor(ctx, kube.Pods, ns, mirror, time.Minute, string(anew), func(o *kube.Object) (bool, error) {
+	_, err = l.c.Client.WaitFor(ctx, kube.Pods, ns, mirror, bound, string(anew), func(o *kube.Object) (bool, error) {
 		return kubeletlab.PodReady(o) && containerID(o) != w.id, nil
 	})
 	if ctx.Err() != nil {

@@ -205,7 +205,7 @@ const lag = 300 * time.Millisecond
 
 // busy is what it may be late on a busy machine. What is later than lag and not than busy
 // proves nothing: without the patch it is seconds, or never.
-const busy = time.Second
+const busy = 3 * time.Second
 
 // of is K for one container. why is "" if it holds. off is the first "not ready" in the API,
 // zero if there is none that counts.
@@ -301,8 +301,11 @@ func verdict(h *history.History, stock bool, plain, drained []round) labkit.Resu
 		return labkit.AbsentBecause("no container of %d was killed while the API had it ready", pods)
 	}
 	for _, r := range drained {
-		if r.Requests.Failed > r.Requests.NoTarget || r.Requests.OK == 0 {
+		switch failed := r.Requests.Failed - r.Requests.NoTarget; {
+		case failed > r.Requests.TimedOut || r.Requests.OK == 0:
 			return labkit.ReproducedBecause("with drain-seconds %s: %v", r.Drain, r.Requests)
+		case failed > 0:
+			return labkit.InconclusiveBecause("with drain-seconds %s: %v: the machine is too busy to tell", r.Drain, r.Requests)
 		}
 	}
 	if why := wrongCase(h); why != "" {

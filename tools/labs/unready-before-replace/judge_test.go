@@ -32,11 +32,11 @@ func goodRound(drain string) round {
 	return r
 }
 
-// badRound: the first n pods are killed 1.5 s before they are not ready.
+// badRound: the first n pods are killed 4 s before they are not ready.
 func badRound(n, failed int) round {
 	r := goodRound("")
 	for i := range n {
-		r.Pods[i].Killed = at(-0.5)
+		r.Pods[i].Killed = at(-3)
 	}
 	r.Requests.Failed += failed
 	return r
@@ -73,10 +73,10 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, made(labkit.Long, nil), labkit.Absent)
 	short := func(c judgetest.Change) *history.History { return made(labkit.Short, c) }
 	judgetest.Judged(t, l, labkit.Reproduced, short, map[string]judgetest.Change{
-		"with drain-seconds: web-03 was":  inRound(drain, func(r *round) { r.Pods[3].Killed = at(-0.5) }),
+		"with drain-seconds: web-03 was":  inRound(drain, func(r *round) { r.Pods[3].Killed = at(-3) }),
 		"with drain-seconds 5: 101":       inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 1} }),
 		"with drain-seconds 5: 0":         inRound(drain, func(r *round) { r.Requests = load.Report{} }),
-		"web-03 was not ready 1.5s":       inRound("", func(r *round) { r.Pods[3].Killed = at(-0.5) }),
+		"web-03 was not ready 4s":         inRound("", func(r *round) { r.Pods[3].Killed = at(-3) }),
 		"web-03 was never seen not ready": inRound("", func(r *round) { r.Pods[3].Events = r.Pods[3].Events[2:] }),
 		"web-03 was ready again before its": inRound("", func(r *round) {
 			r.Pods[3].Events = []podEvent{{at(1), false, "old"}, {at(2), true, "old"}, {at(3), true, "new"}}
@@ -100,6 +100,7 @@ func TestJudge(t *testing.T) {
 	judgetest.Judged(t, l, labkit.Inconclusive, short, map[string]judgetest.Change{
 		"web-03 was not ready 500ms":           inRound("", func(r *round) { r.Pods[3].Killed = at(0.5) }), // or the watch was late
 		"told of 1 pods that they were not re": inRound(drain, func(r *round) { r.Pods[3].Killed = at(0.5) }),
+		"with drain-seconds 5: 102 requests":   inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 2, TimedOut: 2} }),
 		"old container of pod \"web-03\"":      inRound("", func(r *round) { r.Pods[3].Killed = time.Time{} }),
 		"19 of 20 pods were changed":           inRound("", func(r *round) { r.Pods = r.Pods[1:] }),
 	})

@@ -32,9 +32,9 @@ const (
 
 	drainAnnotation  = "holdfast/drain-seconds"
 	optOutAnnotation = "holdfast/replace-at-once"
-	// drain is the value of the round with a drain, long that of the cases: no case
-	// waits for its end.
-	drain, long = "5", "120"
+	// drain is the value of the round with a drain, long that of the cases, the longest that
+	// is allowed: no case waits for its end.
+	drain, long = "5", "300"
 )
 
 func init() {
