@@ -5,6 +5,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,7 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	names := SuiteNames()
 	packages := slices.Clone(DebianPackages)
 	suiteRuns := map[string][]labkit.Variant{}
+	bounds := map[string]time.Duration{} // of all its runs
 	for _, n := range names {
 		l, err := labkit.Find(n)
 		if err != nil {
@@ -60,7 +62,11 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 		}
 		packages = append(packages, l.Packages...)
 		suiteRuns[n] = l.SuiteRuns()
+		bounds[n] = l.Bound(o.Profile) * time.Duration(len(suiteRuns[n]))
 	}
+	// A long lab that begins late runs alone at the end.
+	order := slices.Clone(names)
+	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(bounds[b], bounds[a]) })
 	// Here and not by the labs, which would do it side by side.
 	if err := InstallPackages(ctx, packages, o.Out); err != nil {
 		return nil, err
@@ -92,7 +98,7 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	}
 	var g errgroup.Group
 	g.SetLimit(atOnce)
-	for _, name := range names {
+	for _, name := range order {
 		g.Go(func() error { one(name, suiteRuns[name]); return nil })
 	}
 	_ = g.Wait() // one keeps the errors
