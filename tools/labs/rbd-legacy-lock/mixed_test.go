@@ -45,6 +45,7 @@ func TestJudgeMixed(t *testing.T) {
 	judgetest.Judge(t, l, of(labkit.GateOff, mixedGood(true)), labkit.Reproduced)
 	judgetest.Judge(t, l, of(labkit.Ours, mixedGood(true)), labkit.Reproduced)
 	judgetest.Judge(t, l, of(labkit.Stock, good), labkit.Inconclusive)
+	judgetest.Judge(t, l, of(labkit.GateOff, good), labkit.Inconclusive)
 	end := func(c rbdlab.Contents) bool { return c.Image == "other" }
 	for what, c := range map[string]struct {
 		all  []any
