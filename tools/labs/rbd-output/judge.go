@@ -5,6 +5,7 @@ package rbdoutput
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"holdfast/tools/labkit"
@@ -20,7 +21,7 @@ var oracle = labkit.Oracle{
 		fmt.Sprintf("rbd ls and the PersistentVolume have %d MiB within %v", larger, bound),
 		"neither key is in a log, an event or an object; the log has the plugin's lines about rbd create, so it is at -v=4 at least",
 		fmt.Sprintf("the claim's image is gone within %v after the claim", bound),
-		fmt.Sprintf("a pod whose volume nobody attaches has an event that says so, and runs within %v under a controller manager that attaches", bound),
+		fmt.Sprintf("a pod whose volume nobody attaches has an event that says so; one that has waited %v for its attach runs within %v under a controller manager that attaches", lateWaits, bound),
 		fmt.Sprintf("an attach takes two commands of rbd in stock, and at most %d in ours", mostCalls),
 	},
 	Judge: judge,
@@ -63,7 +64,7 @@ func judge(h *history.History) labkit.Result {
 		return labkit.InconclusiveBecause("an event was not seen")
 	case places < 7 || creates == 0:
 		return labkit.InconclusiveBecause("%d logs and lists were looked at for keys, with %d lines about rbd create", places, creates)
-	case !sawWaiting || !sawLate || !sawGone || !sawLeft || waiting.Runs("late") || len(waiting.Watchers) > 0:
+	case !sawWaiting || !sawLate || !sawGone || !sawLeft || waiting.Runs("late") || waiting.Held() || !slices.Contains(waiting.InUseOn(), "node1"):
 		return labkit.InconclusiveBecause("the pod did not wait for its attach, or was not looked at")
 	case len(attaches) != 2:
 		return labkit.InconclusiveBecause("%d attaches were counted", len(attaches))

@@ -14,7 +14,8 @@ import (
 )
 
 func late(when, phase string, watchers ...string) rbdlab.State {
-	return rbdlab.State{Image: "late", When: when, Watchers: watchers, Pods: map[string]rbdlab.PodState{"late": {Phase: phase}}}
+	return rbdlab.State{Image: "late", When: when, Watchers: watchers, Pods: map[string]rbdlab.PodState{"late": {Phase: phase}},
+		InUse: map[string][]string{"node1": {"kubernetes.io/rbd/[10.90.0.1:6789]:late"}}}
 }
 
 // good are the observations of ours; the places by their position are named below.
@@ -77,6 +78,7 @@ func TestJudge(t *testing.T) {
 		"bad key in an event":     {len(good()) - 6, sighted{In: "/api/v1/events", Bad: 1}, labkit.Reproduced},
 		"the log says too little": {len(good()) - 1, sighted{In: "kube-controller-manager"}, labkit.Inconclusive},
 		"runs without an attach":  {atWaits, late(waits, "Running", "10.90.0.11:0/1"), labkit.Inconclusive},
+		"nobody wants it":         {atWaits, rbdlab.State{Image: "late", When: waits}, labkit.Inconclusive},
 		"never runs":              {atRuns, late(runs, "Pending"), labkit.Reproduced},
 		"never detached":          {atGone, late(removed, "", "10.90.0.11:0/1"), labkit.Reproduced},
 		"damaged":                 {atContents, rbdlab.Contents{Image: "late", When: removed, Fsck: "exit status 4"}, labkit.Reproduced},

@@ -244,24 +244,36 @@ type told struct{ Seen bool }
 const (
 	waits = "nothing attaches"
 	runs  = "attached"
+	// late waits that long: the kubelet's pauses double, and are two minutes at last.
+	lateWaits = 20 * time.Second
 )
 
+// attach has two pods wait for an attach, the first until the kubelet says so, the second
+// until a controller manager attaches.
 func (l *lab) attach(ctx context.Context) error {
-	if err := l.r.Image(ctx, "late"); err != nil {
-		return err
+	for _, image := range []string{"told", "late"} {
+		if err := l.r.Image(ctx, image); err != nil {
+			return err
+		}
 	}
 	if err := l.swap(ctx, "--controllers=*,bootstrapsigner,tokencleaner,-attachdetach"); err != nil {
+		return err
+	}
+	if err := l.r.Create(ctx, rbdlab.Pod{Name: "told", Node: "node1", Image: "told"}); err != nil {
+		return err
+	}
+	// The kubelet says so after 2 min 3 s.
+	if err := l.r.Event(ctx, "told", "waiting for volumes to attach", 4*time.Minute); err != nil {
+		return err
+	}
+	l.e.Record(told{true})
+	if err := l.r.Client.DeleteNow(ctx, kube.Pods, rbdlab.NS, "told"); err != nil {
 		return err
 	}
 	if err := l.r.Create(ctx, rbdlab.Pod{Name: "late", Node: "node1", Image: "late"}); err != nil {
 		return err
 	}
-	// The kubelet says so after 2 min 3 s.
-	if err := l.r.Event(ctx, "late", "waiting for volumes to attach", 4*time.Minute); err != nil {
-		return err
-	}
-	l.e.Record(told{true})
-	if _, err := l.r.See(ctx, "late", waits); err != nil {
+	if _, err := l.r.Until(ctx, "late", waits, lateWaits, func(s rbdlab.State) bool { return s.Runs("late") || s.Held() }); err != nil {
 		return err
 	}
 	if err := l.swap(ctx); err != nil {
