@@ -31,17 +31,19 @@ type row struct {
 	judge func(seen) (string, error)
 	// written are the files that the image must have at the end.
 	written map[string]string
+	// old rows are those of node1, with 1.7.0. They are driven beside the others.
+	old bool
 }
 
 var rows []row
 
 func init() {
 	rows = []row{
-		{"readers", "two nodes want it read-only", (*lab).readers, judgeReaders, nil},
-		{"beside", "a node wants it read-only that another one has mounted for writing", (*lab).beside, judgeBeside, map[string]string{"written": "before", "later": "after"}},
-		{"keyring", "the volume names a keyring in a folder that is not Ceph's", (*lab).keyring, judgeKeyring, nil},
-		{"user", "mounted by 1.7.0 with a user of mon 'allow r', kubelet swapped, pod deleted", (*lab).user, judgeUser, map[string]string{"written": "by 1.7"}},
-		{"death", "the power of a 1.7.0 node is cut, its pod starts on another one", (*lab).death, judgeDeath, map[string]string{"written": "by 1.7", "later": "by the next node"}},
+		{"readers", "two nodes want it read-only", (*lab).readers, judgeReaders, nil, false},
+		{"beside", "a node wants it read-only that another one has mounted for writing", (*lab).beside, judgeBeside, map[string]string{"written": "before", "later": "after"}, false},
+		{"keyring", "the volume names a keyring in a folder that is not Ceph's", (*lab).keyring, judgeKeyring, nil, false},
+		{"user", "mounted by 1.7.0 with a user of mon 'allow r', kubelet swapped, pod deleted", (*lab).user, judgeUser, map[string]string{"written": "by 1.7"}, true},
+		{"death", "the power of a 1.7.0 node is cut, its pod starts on another one", (*lab).death, judgeDeath, map[string]string{"written": "by 1.7", "later": "by the next node"}, true},
 	}
 }
 
@@ -62,7 +64,9 @@ type seen struct {
 	states   map[rbdlab.At]rbdlab.State
 	contents map[rbdlab.At]rbdlab.Contents
 	blocked  map[string]string
+	learned  map[string]bool
 	dirty    bool
+	variant  string
 }
 
 func (s seen) state(when string) (rbdlab.State, error) {
@@ -168,9 +172,15 @@ func judgeUser(s seen) (string, error) {
 	}
 	was, ok := s.blocked[atStart]
 	is, ok2 := s.blocked[atEnd]
+	reported, ok3 := s.learned["user"]
 	switch {
 	case !ok || !ok2:
 		return "", fmt.Errorf("the blocklist was not looked at")
+	case !ok3:
+		return "", fmt.Errorf("whether the mount was reported again was not looked at")
+	case (s.variant == string(labkit.Stock) || s.variant == string(labkit.GateOff)) && (!reported || after.Held()):
+		return "", fmt.Errorf("the kubelet has reported the mount again: %t, and the image is watched by %v and mapped on %v: that has another reason than the lock",
+			reported, after.Watchers, after.Mapped)
 	case after.Held():
 		return fmt.Sprintf("still watched by %v", after.Watchers), nil
 	case len(after.Locks) > 0:
@@ -204,7 +214,7 @@ func judgeDeath(s seen) (string, error) {
 }
 
 func judge(h *history.History) labkit.Result {
-	s := seen{states: rbdlab.States(h), contents: rbdlab.ContentsOf(h), blocked: map[string]string{}}
+	s := seen{states: rbdlab.States(h), contents: rbdlab.ContentsOf(h), learned: rbdlab.LearnedOf(h), blocked: map[string]string{}, variant: h.Variant}
 	for _, b := range history.Of[blocked](h) {
 		s.blocked[b.When] = b.List
 	}

@@ -48,7 +48,7 @@ func good() map[string][]any {
 			contents("beside", readerGone, nil), contents("beside", atEnd, map[string]string{"written": "before", "later": "after"})},
 		"keyring": {state("keyring", wanted, nil, "node2", 1, "keyring"), contents("keyring", atEnd, nil)},
 		"user": {state("user", atStart, lock, "node1", 1, "user"), blocked{atStart, "listed 0 entries"}, state("user", wanted, nil, "", 0),
-			blocked{atEnd, "listed 0 entries"}, contents("user", atEnd, user)},
+			rbdlab.Learned{Pod: "user", Seen: true}, blocked{atEnd, "listed 0 entries"}, contents("user", atEnd, user)},
 		"death": {state("death", atStart, lock, "node1", 1, "dies"), state("death", atDeath, lock, "", 1),
 			state("death", wanted, nil, "node2", 1, "lives"), contents("death", atEnd, death)},
 	}
@@ -89,6 +89,15 @@ func TestJudge(t *testing.T) {
 		judgetest.Judge(t, l, made(string(labkit.Ours), one), labkit.Reproduced)
 		judgetest.Judge(t, l, made(string(labkit.GateOff), one), labkit.Reproduced)
 	}
+	// Stock that has not learned of the mount, or that leaves it mapped, does so at every start.
+	for _, v := range []labkit.Variant{labkit.Stock, labkit.GateOff} {
+		all := lostRows()
+		all["user"][3] = rbdlab.Learned{Pod: "user"}
+		judgetest.Judge(t, l, made(string(v), all), labkit.Inconclusive)
+		all = lostRows()
+		all["user"][2] = state("user", wanted, lock, "node1", 1)
+		judgetest.Judge(t, l, made(string(v), all), labkit.Inconclusive)
+	}
 }
 
 // Each single thing that must not be, in an otherwise good history.
@@ -118,7 +127,7 @@ func TestJudgeFindsFaults(t *testing.T) {
 		"no lock of 1.7":                   {"user", 0, state("user", atStart, nil, "node1", 1, "user"), labkit.Inconclusive},
 		"still watched":                    {"user", 2, state("user", wanted, nil, "", 1), labkit.Reproduced},
 		"still in use":                     {"user", 2, inUse, labkit.Reproduced},
-		"an address is barred":             {"user", 3, blocked{atEnd, "10.90.0.11:0/1"}, labkit.Reproduced},
+		"an address is barred":             {"user", 4, blocked{atEnd, "10.90.0.11:0/1"}, labkit.Reproduced},
 		"the dead node had no watcher":     {"death", 1, state("death", atDeath, lock, "", 0), labkit.Inconclusive},
 		"the pod does not run":             {"death", 2, state("death", wanted, nil, "", 0), labkit.Reproduced},
 	} {

@@ -111,7 +111,11 @@ func (l *lab) move(ctx context.Context, image string, columns int) error {
 		if when == "" {
 			when = "its pod is gone from the second 1.7 node"
 		}
-		if _, err := l.r.Until(ctx, image, when, bound, rbdlab.Free); err != nil {
+		free := rbdlab.Free
+		if columns == 1 {
+			free = rbdlab.FreeUnlocked // 1.7.0 unmaps first
+		}
+		if _, err := l.r.Until(ctx, image, when, bound, free); err != nil {
 			return err
 		}
 	}

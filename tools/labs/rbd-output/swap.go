@@ -28,9 +28,6 @@ const (
 	podGone      = "its pod is gone"
 	onNext       = "wanted on the next node"
 	atEnd        = "at the end"
-	// learnBound is for a stock kubelet to learn of what is mounted, without which it leaves
-	// the image for another reason; one of ours knows it and says nothing.
-	learnBound = 45 * time.Second
 )
 
 func init() {
@@ -109,7 +106,8 @@ func (l *lab) swapped(ctx context.Context, name string) error {
 	if err := l.r.WaitNodeReady(ctx, name, 2*time.Minute); err != nil {
 		return err
 	}
-	if err := l.r.MountedAgain(ctx, before, learnBound, name); err != nil && ctx.Err() != nil {
+	// Without it stock leaves the image for another reason than the lock.
+	if err := l.r.Learn(ctx, before, name); err != nil {
 		return err
 	}
 	if _, err := l.r.See(ctx, name, swappedTo); err != nil {
@@ -146,7 +144,7 @@ func (l *lab) swapped(ctx context.Context, name string) error {
 }
 
 func judgeSwap(h *history.History) labkit.Result {
-	states, contents := rbdlab.States(h), rbdlab.ContentsOf(h)
+	states, contents, learned := rbdlab.States(h), rbdlab.ContentsOf(h), rbdlab.LearnedOf(h)
 	res := labkit.Result{}
 	var lost, fine, wrong []string
 	for _, n := range oldNodes {
@@ -160,13 +158,17 @@ func judgeSwap(h *history.History) labkit.Result {
 		next, ok4 := at(onNext)
 		end, ok5 := at(atEnd)
 		is, ok6 := contents[rbdlab.At{Image: n.name, When: atEnd}]
+		reported, ok7 := learned[n.name]
 		switch {
-		case !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6:
+		case !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7:
 			return labkit.InconclusiveBecause("%s: it was not looked at to its end", n.name)
 		case !old.Locked(rbdlab.LegacyLock(n.name)) || len(old.Watchers) != 1:
 			return labkit.InconclusiveBecause("%s: under %s it had the watchers %v and the locks %v", n.name, n.base, old.Watchers, old.Locks)
 		case !slices.Equal(swap.WritersOn(), []string{n.name}) || !swap.Locked(rbdlab.LegacyLock(n.name)):
 			return labkit.InconclusiveBecause("%s: after the swap it was mounted on %v and had the locks %v", n.name, swap.WritersOn(), swap.Locks)
+		case h.Variant == string(labkit.Stock) && (!reported || gone.Held()):
+			return labkit.InconclusiveBecause("%s: stock has reported the mount again: %t, and the image is watched by %v and mapped on %v: that has another reason than the lock",
+				n.name, reported, gone.Watchers, gone.Mapped)
 		}
 		texts := map[string]string{"old": "by the old kubelet"}
 		runs := next.Runs(n.name + "-next")

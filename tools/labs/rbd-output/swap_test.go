@@ -31,6 +31,7 @@ func swaps(stay ...string) []any {
 		}
 		all = append(all,
 			rbdlab.State{Image: n.name, When: mountedByOld, Locks: lock, Watchers: []string{"a"}, Mounts: on},
+			rbdlab.Learned{Pod: n.name, Seen: lost},
 			rbdlab.State{Image: n.name, When: swappedTo, Locks: lock, Watchers: []string{"a"}, Mounts: on, InUse: mine},
 			gone, next, rbdlab.State{Image: n.name, When: atEnd},
 			rbdlab.Contents{Image: n.name, When: atEnd, Files: files})
@@ -47,6 +48,30 @@ func TestJudgeSwap(t *testing.T) {
 	judgetest.Judge(t, l, of(labkit.Stock, swaps("from17", "from18")), labkit.Reproduced)
 	judgetest.Judge(t, l, of(labkit.Stock, swaps("from17")), labkit.Inconclusive)
 	judgetest.Judge(t, l, of(labkit.Ours, swaps("from17")), labkit.Reproduced)
+	// Stock that has not learned of the mount, or that leaves it mapped, does so at every start.
+	for what, change := range map[string]func(any) any{
+		"not learned": func(o any) any {
+			if l, ok := o.(rbdlab.Learned); ok {
+				l.Seen = false
+				return l
+			}
+			return o
+		},
+		"mapped": func(o any) any {
+			if s, ok := o.(rbdlab.State); ok && s.When == podGone {
+				s.Mapped = []string{s.Image}
+				return s
+			}
+			return o
+		},
+	} {
+		all := swaps("from17", "from18")
+		for i := range all {
+			all[i] = change(all[i])
+		}
+		t.Log(what)
+		judgetest.Judge(t, l, of(labkit.Stock, all), labkit.Inconclusive)
+	}
 	change := func(when string, f func(*rbdlab.State)) []any {
 		all := swaps()
 		for i, o := range all {

@@ -33,6 +33,15 @@ func ContentsOf(h *history.History) map[At]Contents {
 	return all
 }
 
+// LearnedOf are the pods whose mount the restarted kubelet has reported.
+func LearnedOf(h *history.History) map[string]bool {
+	all := map[string]bool{}
+	for _, l := range history.Of[Learned](h) {
+		all[l.Pod] = l.Seen
+	}
+	return all
+}
+
 // Foreign names a volume in a node's status that has no monitors or no image, "" if there is
 // none: no controller knows it.
 func (s State) Foreign() string {
