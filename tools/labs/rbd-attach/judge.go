@@ -253,15 +253,6 @@ func judge(h *history.History) labkit.Result {
 			damaged = append(damaged, text)
 		}
 	}
-	switch {
-	case len(damaged) > 0:
-		res.Verdict, res.Why = labkit.Reproduced, strings.Join(damaged, "; ")
-	case len(lost) == 0:
-		res.Verdict, res.Why = labkit.Absent, strings.Join(fine, ", ")+": as wanted, and all images are clean and have their data"
-	case h.Variant == string(labkit.Stock) && len(fine) > 0:
-		res.Verdict, res.Why = labkit.Inconclusive, fmt.Sprintf("%s; %s as wanted", strings.Join(lost, "; "), strings.Join(fine, ", "))
-	default:
-		res.Verdict, res.Why = labkit.Reproduced, strings.Join(lost, "; ")
-	}
-	return res
+	return rbdlab.Ending{Lost: lost, Fine: fine, Wrong: damaged,
+		Absent: strings.Join(fine, ", ") + ": as wanted, and all images are clean and have their data"}.Answer(h, res)
 }

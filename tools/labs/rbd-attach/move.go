@@ -6,8 +6,6 @@ package rbdattach
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"holdfast/tools/labkit"
@@ -175,13 +173,5 @@ func judgeMove(h *history.History) labkit.Result {
 			image, moved, second.Seconds, second.Locks, next.Runs(image+"-next"), next.Seconds, next.Locks))
 		res.Measure(image+": Running on the node under test", next.Seconds, "s")
 	}
-	switch {
-	case len(wrong) > 0 && h.Variant == string(labkit.Stock):
-		res.Verdict, res.Why = labkit.Inconclusive, strings.Join(slices.Concat(wrong, lost), "; ")
-	case len(wrong)+len(lost) > 0:
-		res.Verdict, res.Why = labkit.Reproduced, strings.Join(slices.Concat(wrong, lost), "; ")
-	default:
-		res.Verdict, res.Why = labkit.Absent, "the pod runs on the node under test, and the lock that 1.7.0 left is gone"
-	}
-	return res
+	return rbdlab.Ending{Lost: lost, Wrong: wrong, Absent: "the pod runs on the node under test, and the lock that 1.7.0 left is gone"}.Answer(h, res)
 }

@@ -45,7 +45,7 @@ func judge(h *history.History) labkit.Result {
 		case !x.late && (!had || len(was.Watchers) != 1):
 			return labkit.InconclusiveBecause("%s: while its pod had it the image's watchers were %v", x.image, was.Watchers)
 		case s.Held():
-			held = append(held, x.image)
+			held = append(held, fmt.Sprintf("%s still watched or mapped after %v", x.image, bound))
 			res.Facts = append(res.Facts, fmt.Sprintf("%s: after %v watched by %v, mapped on %v", x.image, bound, s.Watchers, s.Mapped))
 			continue
 		}
@@ -63,15 +63,5 @@ func judge(h *history.History) labkit.Result {
 		res.Measure(x.image+" until free", s.Seconds, "s")
 		res.Facts = append(res.Facts, fmt.Sprintf("%s: free after %.1f s", x.image, s.Seconds))
 	}
-	switch {
-	case len(wrong) > 0:
-		res.Verdict, res.Why = labkit.Reproduced, strings.Join(wrong, "; ")
-	case len(held) == 0:
-		res.Verdict, res.Why = labkit.Absent, strings.Join(freed, ", ")+" let go of, clean and with their data"
-	case h.Variant != string(labkit.Ours) && len(freed) > 0:
-		res.Verdict, res.Why = labkit.Inconclusive, fmt.Sprintf("%s held, %s let go of", strings.Join(held, ", "), strings.Join(freed, ", "))
-	default:
-		res.Verdict, res.Why = labkit.Reproduced, fmt.Sprintf("%s still watched after %v", strings.Join(held, ", "), bound)
-	}
-	return res
+	return rbdlab.Ending{Lost: held, Fine: freed, Wrong: wrong, EachLosesAll: true, Absent: strings.Join(freed, ", ") + " let go of, clean and with their data"}.Answer(h, res)
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -141,7 +140,7 @@ func (l *mixed) pair(ctx context.Context, image string, limit bool) error {
 func judgeMixed(h *history.History) labkit.Result {
 	states, contents := rbdlab.States(h), rbdlab.ContentsOf(h)
 	res := labkit.Result{}
-	var wrong []string
+	var lost []string
 	doubled := false
 	for _, p := range pairs {
 		first, ok1 := states[rbdlab.At{Image: p.node, When: mixedFirst}]
@@ -168,7 +167,7 @@ func judgeMixed(h *history.History) labkit.Result {
 		handed, sawHanded := states[rbdlab.At{Image: p.node, When: mixedHanded}]
 		switch {
 		case twice:
-			wrong = append(wrong, fmt.Sprintf("%s: two nodes have it mounted for writing: %v", p.node, writers))
+			lost = append(lost, fmt.Sprintf("%s: two nodes have it mounted for writing: %v", p.node, writers))
 			res.Facts = append(res.Facts, fmt.Sprintf("%s, after two writers: e2fsck -fn: %q", p.node, is.Fsck))
 			continue
 		case both.Runs(p.node+"-old") || len(writers) != 1 || !both.Runs(p.node):
@@ -177,29 +176,26 @@ func judgeMixed(h *history.History) labkit.Result {
 			return labkit.InconclusiveBecause("%s: it was not looked at when it was let go of", p.node)
 		}
 		if !first.Locked(rbdlab.LegacyLock(p.node)) {
-			wrong = append(wrong, p.node+": it has no lock of its node")
+			lost = append(lost, p.node+": it has no lock of its node")
 		}
 		texts := map[string]string{"first": "under test"}
 		if handed.Runs(p.node + "-old") {
 			texts["second"] = "1.7.0"
 			res.Measure("1.7.0 runs after ours has let go", handed.Seconds, "s")
 		} else {
-			wrong = append(wrong, fmt.Sprintf("%s: 1.7.0 does not run %.0f s after the other pod was deleted: watchers %v, locks %v", p.node, handed.Seconds, handed.Watchers, handed.Locks))
+			lost = append(lost, fmt.Sprintf("%s: 1.7.0 does not run %.0f s after the other pod was deleted: watchers %v, locks %v", p.node, handed.Seconds, handed.Watchers, handed.Locks))
 		}
 		if end.Held() || len(end.Locks) > 0 {
-			wrong = append(wrong, fmt.Sprintf("%s: at the end watchers %v, locks %v", p.node, end.Watchers, end.Locks))
+			lost = append(lost, fmt.Sprintf("%s: at the end watchers %v, locks %v", p.node, end.Watchers, end.Locks))
 		}
 		if text := is.Lost(texts); text != "" {
-			wrong = append(wrong, text)
+			lost = append(lost, text)
 		}
 	}
-	switch {
-	case h.Variant != string(labkit.Ours) && !doubled:
-		res.Verdict, res.Why = labkit.Inconclusive, h.Variant+": 1.7.0 did not mount what another node had mounted; "+strings.Join(wrong, "; ")
-	case len(wrong) > 0:
-		res.Verdict, res.Why = labkit.Reproduced, strings.Join(wrong, "; ")
-	default:
-		res.Verdict, res.Why = labkit.Absent, "1.7.0 is refused as long as the other node has the image, and takes it over with its data; node1 and node10 stay the known limit"
+	end := rbdlab.Ending{Lost: lost, EachLosesAll: true,
+		Absent: "1.7.0 is refused as long as the other node has the image, and takes it over with its data; node1 and node10 stay the known limit"}
+	if !doubled {
+		end.Fine = []string{"1.7.0 did not mount what another node had mounted"}
 	}
-	return res
+	return end.Answer(h, res)
 }

@@ -94,24 +94,16 @@ func judge(h *history.History) labkit.Result {
 	if most > mostCalls || h.Variant == string(labkit.Stock) && most != 2 {
 		other = append(other, fmt.Sprintf("an attach runs rbd %d times", most))
 	}
-	small := ""
-	if is.MiB != larger || is.Capacity != fmt.Sprintf("%dMi", larger) {
-		small = fmt.Sprintf("the image has %d MiB and its volume %s, asked for were %d", is.MiB, is.Capacity, larger)
-	}
 	res.Facts = append(res.Facts, found...)
-	switch {
-	case len(other) > 0 && h.Variant == string(labkit.Stock):
-		res.Verdict, res.Why = labkit.Inconclusive, strings.Join(other, "; ")
-	case small == "" && len(found) == 0 && len(other) == 0:
-		res.Verdict, res.Why = labkit.Absent, fmt.Sprintf("expanded to %d MiB after %.1f s, no key in %d logs and lists, Running %.1f s after the controller manager attaches", larger, is.Seconds, places, late.Seconds)
-	case h.Variant == string(labkit.Stock) && (small == "" || len(found) == 0):
-		res.Verdict, res.Why = labkit.Inconclusive, strings.TrimSpace(small+" "+strings.Join(found, "; "))
-	default:
-		var all []string
-		if small != "" {
-			all = append(all, small)
-		}
-		res.Verdict, res.Why = labkit.Reproduced, strings.Join(append(append(all, found...), other...), "; ")
+	answer := rbdlab.Ending{Lost: found, Wrong: other, Absent: fmt.Sprintf("expanded to %d MiB after %.1f s, no key in %d logs and lists, Running %.1f s after the controller manager attaches",
+		larger, is.Seconds, places, late.Seconds)}
+	if len(found) == 0 {
+		answer.Fine = append(answer.Fine, "no key is seen")
 	}
-	return res
+	if is.MiB != larger || is.Capacity != fmt.Sprintf("%dMi", larger) {
+		answer.Lost = append([]string{fmt.Sprintf("the image has %d MiB and its volume %s, asked for were %d", is.MiB, is.Capacity, larger)}, found...)
+	} else {
+		answer.Fine = append(answer.Fine, "it is expanded")
+	}
+	return answer.Answer(h, res)
 }

@@ -184,22 +184,12 @@ func judgeSwap(h *history.History) labkit.Result {
 			wrong = append(wrong, fmt.Sprintf("%s: still watched by %v at the end", n.name, end.Watchers))
 		}
 		if gone.Held() || len(gone.Locks) > 0 || len(gone.InUseOn()) > 0 || !runs {
-			lost = append(lost, n.name)
+			lost = append(lost, fmt.Sprintf("%s: %.0f s after its pod was deleted locks %v, in use on %v; the next pod runs: %t", n.name, gone.Seconds, gone.Locks, gone.InUseOn(), runs))
 			continue
 		}
 		fine = append(fine, n.name)
 		res.Measure(n.name+": detached", gone.Seconds, "s")
 		res.Measure(n.name+": Running on the next node", next.Seconds, "s")
 	}
-	switch {
-	case len(wrong) > 0:
-		res.Verdict, res.Why = labkit.Reproduced, strings.Join(wrong, "; ")
-	case len(lost) == 0:
-		res.Verdict, res.Why = labkit.Absent, strings.Join(fine, ", ")+": detached, unlocked, and Running on the next node"
-	case h.Variant == string(labkit.Stock) && len(fine) > 0:
-		res.Verdict, res.Why = labkit.Inconclusive, fmt.Sprintf("%s lost, %s detached", strings.Join(lost, ", "), strings.Join(fine, ", "))
-	default:
-		res.Verdict, res.Why = labkit.Reproduced, strings.Join(lost, ", ")+": locked or in use, or not Running on the next node"
-	}
-	return res
+	return rbdlab.Ending{Lost: lost, Fine: fine, Wrong: wrong, Absent: strings.Join(fine, ", ") + ": detached, unlocked, and Running on the next node"}.Answer(h, res)
 }

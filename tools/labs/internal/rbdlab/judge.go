@@ -9,8 +9,40 @@ import (
 	"slices"
 	"strings"
 
+	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 )
+
+// Ending is what the rows of a lab came to.
+type Ending struct {
+	// Lost are the rows that show the incident, and what was seen; Fine are those that do not.
+	Lost, Fine []string
+	// Wrong is what must not be with any build, such as a filesystem that is not clean: it is
+	// not the incident, so it is an answer for ours only.
+	Wrong []string
+	// EachLosesAll: every variant but ours must lose all rows. Else only stock must.
+	EachLosesAll bool
+	// Absent is why, if nothing is lost or wrong.
+	Absent string
+}
+
+// Answer gives res the ending's verdict.
+func (e Ending) Answer(h *history.History, res labkit.Result) labkit.Result {
+	stock, ours := h.Variant == string(labkit.Stock), h.Variant == string(labkit.Ours)
+	bad := slices.Concat(e.Wrong, e.Lost)
+	mustLoseAll := stock || e.EachLosesAll && !ours
+	switch {
+	case len(bad) == 0:
+		res.Verdict, res.Why = labkit.Absent, e.Absent
+	case !ours && len(e.Wrong) > 0:
+		res.Verdict, res.Why = labkit.Inconclusive, strings.Join(bad, "; ")
+	case mustLoseAll && len(e.Fine) > 0:
+		res.Verdict, res.Why = labkit.Inconclusive, fmt.Sprintf("%s; as wanted: %s", strings.Join(bad, "; "), strings.Join(e.Fine, ", "))
+	default:
+		res.Verdict, res.Why = labkit.Reproduced, strings.Join(bad, "; ")
+	}
+	return res
+}
 
 // At is where an observation belongs: an image at a moment of the plan.
 type At struct{ Image, When string }

@@ -10,6 +10,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
 )
 
 func TestLost(t *testing.T) {
@@ -42,6 +43,30 @@ func TestState(t *testing.T) {
 		"kubernetes.io/rbd/[10.90.0.1:6789]:a": false} {
 		if got := (State{InUse: map[string][]string{"n1": {in}}}).Foreign(); (got != "") != foreign {
 			t.Errorf("%s: %q", in, got)
+		}
+	}
+}
+
+func TestEnding(t *testing.T) {
+	lost, both := Ending{Lost: []string{"a"}}, Ending{Lost: []string{"a"}, Fine: []string{"b"}}
+	wrong, each := Ending{Lost: []string{"a"}, Wrong: []string{"c"}}, both
+	each.EachLosesAll = true
+	for _, c := range []struct {
+		e                    Ending
+		stock, gateOff, ours labkit.Verdict
+	}{
+		{Ending{Fine: []string{"b"}}, labkit.Absent, labkit.Absent, labkit.Absent},
+		{lost, labkit.Reproduced, labkit.Reproduced, labkit.Reproduced},
+		{both, labkit.Inconclusive, labkit.Reproduced, labkit.Reproduced},
+		{each, labkit.Inconclusive, labkit.Inconclusive, labkit.Reproduced},
+		{wrong, labkit.Inconclusive, labkit.Inconclusive, labkit.Reproduced},
+		{Ending{Wrong: []string{"c"}}, labkit.Inconclusive, labkit.Inconclusive, labkit.Reproduced},
+	} {
+		for v, want := range map[labkit.Variant]labkit.Verdict{labkit.Stock: c.stock, labkit.GateOff: c.gateOff, labkit.Ours: c.ours} {
+			h := history.Make(history.Begin{Lab: "a", Variant: string(v), Profile: "long"})
+			if got := c.e.Answer(h, labkit.Result{}); got.Verdict != want {
+				t.Errorf("%+v, %s: %s (%s), want %s", c.e, v, got.Verdict, got.Why, want)
+			}
 		}
 	}
 }
