@@ -209,6 +209,10 @@ func podState(o *kube.Object) PodState {
 	return p
 }
 
+// lookPause is between two looks, each of which starts rbd twice: without it the looks take a
+// processor for themselves.
+const lookPause = 300 * time.Millisecond
+
 // Until looks at an image until ok says so or the bound is over, and records and returns the
 // last look: the judge tells which it was. An error is the lab's.
 func (r *Rig) Until(ctx context.Context, image, when string, bound time.Duration, ok func(State) bool) (State, error) {
@@ -222,7 +226,14 @@ func (r *Rig) Until(ctx context.Context, image, when string, bound time.Duration
 		}
 		s, seen = now, true
 		s.Seconds = time.Since(start).Seconds()
-		return ok(s), nil
+		if ok(s) {
+			return true, nil
+		}
+		select {
+		case <-c.Done():
+		case <-time.After(lookPause):
+		}
+		return false, nil
 	})
 	switch {
 	case ctx.Err() != nil || !seen:
