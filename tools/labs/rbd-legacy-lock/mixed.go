@@ -130,7 +130,11 @@ func (l *mixed) pair(ctx context.Context, image string, limit bool) error {
 	if err := r.Client.Delete(ctx, kube.Pods, rbdlab.NS, oldPod); err != nil {
 		return err
 	}
-	if _, err := r.Until(ctx, image, mixedEnd, freeBound, rbdlab.Free); err != nil {
+	free := rbdlab.FreeUnlocked // the lock goes after the mapping
+	if limit {
+		free = rbdlab.Free // what becomes of a lock that two nodes took for theirs is not judged
+	}
+	if _, err := r.Until(ctx, image, mixedEnd, freeBound, free); err != nil {
 		return err
 	}
 	_, err = r.Contents(ctx, image, mixedEnd, "first", "second")
