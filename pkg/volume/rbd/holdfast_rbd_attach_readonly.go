@@ -117,8 +117,13 @@ func (attacher *rbdAttacher) formatAndMount(device, dir, fstype string, options 
 		return nil
 	}
 	format, formatErr := attacher.mounter.GetDiskFormat(device)
+	if formatErr != nil || format == "" {
+		// lsblk knows what udev has told it, which may come later, or never. mount refuses a
+		// filesystem that is not the volume's.
+		format = fstype
+	}
 	without, known := map[string]string{"ext3": "noload", "ext4": "noload", "xfs": "norecovery"}[format]
-	if formatErr != nil || !known || fstype != "" && fstype != format {
+	if !known || fstype != "" && fstype != format {
 		return err
 	}
 	glog.V(3).Infof("rbd: mounting %s with %s, its journal is in use: %v", device, without, err)
