@@ -38,7 +38,7 @@ func (r *Rig) Image(ctx context.Context, name string, more ...string) error {
 	if err := os.WriteFile(filepath.Join(dir, DataFile), []byte(DataOf(name)+"\n"), 0o644); err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-d", dir, file, "64M").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", dir, file, "64M").CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4 %s: %w: %s", file, err, out)
 	}
 	_, err := r.Ceph.Run(ctx, "rbd", append([]string{"import", "--no-progress", file, name}, more...)...)
