@@ -20,9 +20,7 @@ import (
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
-	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/node"
-	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 	"holdfast/tools/labs/internal/webset"
@@ -58,9 +56,7 @@ type lab struct {
 	e       *labkit.Env
 	c       *node.Cluster
 	web     *webset.Set
-	program *process.Proc
-	spec    process.Process
-	metrics func(context.Context) (metrics.Page, error)
+	program *program
 	image   int // of all pods now
 }
 
@@ -125,6 +121,13 @@ func (l *lab) start(ctx context.Context) (err error) {
 }
 
 func image(n int) string { return fmt.Sprintf("web:%d", n) }
+
+func (l *lab) install(ctx context.Context) (err error) {
+	if l.program, err = prepare(ctx, l.e, l.c, "image-pending", ns); err != nil {
+		return err
+	}
+	return l.program.install(ctx, webset.Service)
+}
 
 // status does what a kubelet does that publishes the container of an image, and readiness.
 func (l *lab) status(ctx context.Context, i, n int, ready bool) error {
@@ -223,20 +226,20 @@ func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Co
 // kill ends the program when the images have changed, and starts it again.
 func (l *lab) kill(ctx context.Context) error {
 	l.e.Step("kill -9 of endpoints-rules")
-	if err := l.program.Kill(); err != nil {
+	if err := l.program.run.Kill(); err != nil {
 		return err
 	}
 	if err := webset.Pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
-	return l.serve(ctx)
+	return l.program.serve(ctx)
 }
 
 // settled asks the program until it says that nothing is misplaced.
 func (l *lab) settled(ctx context.Context, number int) error {
 	o := settled{Round: number}
 	err := wait.Until(ctx, "no address is misplaced", stuck, func(ctx context.Context) (bool, error) {
-		page, err := l.metrics(ctx)
+		page, err := l.program.metrics(ctx)
 		if err == nil {
 			var n int
 			if o.Misplaced, n = page.Sum("endpoints_rules_misplaced_addresses"); n == 0 {
@@ -266,35 +269,21 @@ func (l *lab) settled(ctx context.Context, number int) error {
 
 // stop: a program that hangs is taken out of the configuration by the breaker.
 func (l *lab) stop(ctx context.Context) error {
-	if err := syscall.Kill(l.program.Pid, syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(l.program.run.Pid, syscall.SIGSTOP); err != nil {
 		return err
 	}
 	var o hung
 	var err error
-	o.EmptyAfter, err = l.webhooks(ctx, 0, tripped)
-	if kerr := syscall.Kill(l.program.Pid, syscall.SIGCONT); kerr != nil {
+	o.EmptyAfter, err = l.program.webhooks(ctx, 0, tripped)
+	if kerr := syscall.Kill(l.program.run.Pid, syscall.SIGCONT); kerr != nil {
 		return kerr
 	}
 	if err == nil {
-		o.FilledAfter, err = l.webhooks(ctx, 1, back)
+		o.FilledAfter, err = l.program.webhooks(ctx, 1, back)
 	}
 	if ctx.Err() != nil {
 		return err
 	}
 	l.e.Record(o) // an error is for the oracle
 	return nil
-}
-
-var configurations = kube.GVR{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "mutatingwebhookconfigurations"}
-
-// webhooks waits until the configuration has so many, and says how long that took.
-func (l *lab) webhooks(ctx context.Context, n int, bound time.Duration) (time.Duration, error) {
-	begin := time.Now()
-	_, err := l.c.Client.WaitFor(ctx, configurations, "", "endpoints-rules", bound, fmt.Sprintf("has %d webhooks", n), func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "webhooks")) == n, nil
-	})
-	if err != nil {
-		return 0, err
-	}
-	return time.Since(begin), nil
 }

@@ -18,98 +18,137 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/metrics"
+	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
-	"holdfast/tools/labs/internal/webset"
 )
 
-const address = "127.0.0.1:9943"
+const (
+	address   = "127.0.0.1:9943"
+	optedIn   = `{"metadata":{"labels":{"holdfast/endpoints-rules":"enabled"}}}`
+	breakerID = "lab"
+)
 
-// install applies what the program writes for itself, but for the DaemonSet: the
-// lab starts the processes, as the user of the DaemonSet's service account.
-func (l *lab) install(ctx context.Context) error {
-	file := filepath.Join(l.e.Root, "_output", "bin", "endpoints-rules")
+// program is endpoints-rules, as its own manifests install it: the lab starts the
+// processes of the DaemonSet, as the user of its service account.
+type program struct {
+	e *labkit.Env
+	c *node.Cluster
+	// dir has the manifests, and the files of the Secret.
+	dir string
+	// pod is the text of the DaemonSet, webhook that of the webhook configuration.
+	pod, webhook []byte
+	spec         process.Process
+	breaker      process.Process
+	tls          *tls.Config
+	run          *process.Proc
+}
+
+// prepare applies what the program writes for itself, but for the DaemonSet and the webhook
+// configuration, and has the namespaces opt in.
+func prepare(ctx context.Context, e *labkit.Env, c *node.Cluster, ruleSet string, namespaces ...string) (*program, error) {
+	file := filepath.Join(e.Root, "_output", "bin", "endpoints-rules")
 	if _, err := os.Stat(file); err != nil {
-		return exit.Preconditionf("%v: run make endpoints-rules", err)
+		return nil, exit.Preconditionf("%v: run make endpoints-rules", err)
 	}
-	dir := l.e.Path("manifests")
-	if out, err := exec.CommandContext(ctx, file, "manifests", "--image=none", "--rule-set=image-pending", "--output="+dir).CombinedOutput(); err != nil {
-		return fmt.Errorf("endpoints-rules manifests: %w\n%s", err, out)
+	p := &program{e: e, c: c, dir: e.Path("manifests")}
+	if out, err := exec.CommandContext(ctx, file, "manifests", "--image=none", "--rule-set="+ruleSet, "--output="+p.dir).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("endpoints-rules manifests: %w\n%s", err, out)
 	}
-	files, err := os.ReadDir(dir) // in the order to apply them in
+	files, err := os.ReadDir(p.dir) // in the order to apply them in
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var webhook string
 	for _, f := range files {
 		n := f.Name()
-		text, err := os.ReadFile(filepath.Join(dir, n))
+		text, err := os.ReadFile(filepath.Join(p.dir, n))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		switch n {
-		case "kustomization.yaml", "50-program.yaml":
+		case "kustomization.yaml":
+			continue
+		case "50-program.yaml":
+			p.pod = text
 			continue
 		case "60-webhook.yaml":
-			webhook = string(text)
+			p.webhook = text
 			continue
 		case "40-certificate.yaml":
-			if err := l.certificate(dir, text); err != nil {
-				return err
+			if err := p.certificate(text); err != nil {
+				return nil, err
 			}
 		}
-		if _, err := l.c.Client.CreateYAML(ctx, ns, string(text)); err != nil {
-			return fmt.Errorf("%s: %w", n, err)
+		if _, err := c.Client.CreateYAML(ctx, ns, string(text)); err != nil {
+			return nil, fmt.Errorf("%s: %w", n, err)
 		}
 	}
-	if _, err := l.c.Client.PatchMerge(ctx, kube.Namespaces, "", ns, `{"metadata":{"labels":{"holdfast/endpoints-rules":"enabled"}}}`); err != nil {
-		return err
+	for _, name := range namespaces {
+		if _, err := c.Client.PatchMerge(ctx, kube.Namespaces, "", name, optedIn); err != nil {
+			return nil, err
+		}
 	}
-	pki, err := l.e.GetPKI()
+	pki, err := e.GetPKI()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	conf, err := pki.Kubeconfig("endpoints-rules", l.c.APIServer.URL, "system:serviceaccount:endpoints-rules:endpoints-rules")
+	conf, err := pki.Kubeconfig("endpoints-rules", c.APIServer.URL, "system:serviceaccount:endpoints-rules:endpoints-rules")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
+	ca, err := os.ReadFile(p.file("ca.crt"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return errors.New("the manifests' ca.crt has no certificate")
+		return nil, errors.New("the manifests' ca.crt has no certificate")
 	}
-	tc := &tls.Config{RootCAs: pool}
-	l.spec = process.Process{Name: "endpoints-rules", Path: file, HealthURL: "https://" + address + "/readyz", HealthTLS: tc,
+	p.tls = &tls.Config{RootCAs: pool}
+	p.spec = process.Process{Name: "endpoints-rules", Path: file, HealthURL: "https://" + address + "/readyz", HealthTLS: p.tls,
 		Args: []string{"serve", "--kubeconfig=" + conf, "--namespace=endpoints-rules", "--rules-configmap=endpoints-rules/endpoints-rules", "--listen=" + address,
-			"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key"), "--log-level=debug"}}
-	l.metrics = func(ctx context.Context) (metrics.Page, error) {
-		return metrics.GetTLS(ctx, "https://"+address+"/metrics", tc)
-	}
-	if err := l.serve(ctx); err != nil {
-		return err
-	}
-	if _, err := l.e.Start(ctx, process.Process{Name: "breaker", Path: file, Args: []string{"breaker", "--kubeconfig=" + conf, "--id=lab",
-		"--url=https://" + address + "/healthz", "--ca-file=" + filepath.Join(dir, "ca.crt")}}); err != nil {
-		return err
-	}
-	if _, err := l.c.Client.CreateYAML(ctx, ns, webhook); err != nil {
-		return err
-	}
-	return l.called(ctx)
+			"--tls-cert-file=" + p.file("tls.crt"), "--tls-private-key-file=" + p.file("tls.key"), "--log-level=debug"}}
+	p.breaker = process.Process{Name: "breaker", Path: file, Args: []string{"breaker", "--kubeconfig=" + conf, "--id=" + breakerID,
+		"--url=https://" + address + "/healthz", "--ca-file=" + p.file("ca.crt")}}
+	return p, nil
 }
 
-func (l *lab) serve(ctx context.Context) (err error) {
-	l.program, err = l.e.Start(ctx, l.spec)
+func (p *program) file(name string) string { return filepath.Join(p.dir, name) }
+
+// install starts the program and its breaker and has the API server call it about the
+// Endpoints of that name in the namespace ns.
+func (p *program) install(ctx context.Context, endpoints string) error {
+	if err := p.serve(ctx); err != nil {
+		return err
+	}
+	if _, err := p.e.Start(ctx, p.breaker); err != nil {
+		return err
+	}
+	return p.configure(ctx, endpoints)
+}
+
+// configure makes the webhook configuration and waits until the API server calls.
+func (p *program) configure(ctx context.Context, endpoints string) error {
+	if _, err := p.c.Client.CreateYAML(ctx, ns, string(p.webhook)); err != nil {
+		return err
+	}
+	return p.called(ctx, endpoints)
+}
+
+func (p *program) serve(ctx context.Context) (err error) {
+	p.run, err = p.e.Start(ctx, p.spec)
 	return err
 }
 
+func (p *program) metrics(ctx context.Context) (metrics.Page, error) {
+	return metrics.GetTLS(ctx, "https://"+address+"/metrics", p.tls)
+}
+
 // certificate writes the files of the Secret.
-func (l *lab) certificate(dir string, text []byte) error {
+func (p *program) certificate(text []byte) error {
 	var secret struct {
 		Data map[string]string `json:"data"`
 	}
@@ -121,7 +160,7 @@ func (l *lab) certificate(dir string, text []byte) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, n), raw, 0o600); err != nil {
+		if err := os.WriteFile(p.file(n), raw, 0o600); err != nil {
 			return err
 		}
 	}
@@ -130,16 +169,39 @@ func (l *lab) certificate(dir string, text []byte) error {
 
 // called proves that the API server asks the program: it learns of a new webhook
 // within seconds.
-func (l *lab) called(ctx context.Context) error {
+func (p *program) called(ctx context.Context, endpoints string) error {
+	before, known := 0.0, false
 	return wait.Until(ctx, "the API server calls the webhook", time.Minute, func(ctx context.Context) (bool, error) {
-		if _, err := l.c.Client.PatchMerge(ctx, kube.Endpoints, ns, webset.Service, fmt.Sprintf(`{"metadata":{"labels":{"lab":"n%d"}}}`, time.Now().UnixNano())); err != nil {
+		if !known {
+			page, err := p.metrics(ctx)
+			if err != nil {
+				return false, err
+			}
+			before, _ = page.Sum("endpoints_rules_requests_total")
+			known = true
+		}
+		if _, err := p.c.Client.PatchMerge(ctx, kube.Endpoints, ns, endpoints, fmt.Sprintf(`{"metadata":{"labels":{"lab":"n%d"}}}`, time.Now().UnixNano())); err != nil {
 			return false, err
 		}
-		page, err := l.metrics(ctx)
+		page, err := p.metrics(ctx)
 		if err != nil {
 			return false, err
 		}
 		asked, _ := page.Sum("endpoints_rules_requests_total")
-		return asked > 0, nil
+		return asked > before, nil
 	})
+}
+
+var configurations = kube.GVR{Group: "admissionregistration.k8s.io", Version: "v1beta1", Resource: "mutatingwebhookconfigurations"}
+
+// webhooks waits until the configuration has so many, and says how long that took.
+func (p *program) webhooks(ctx context.Context, n int, bound time.Duration) (time.Duration, error) {
+	begin := time.Now()
+	_, err := p.c.Client.WaitFor(ctx, configurations, "", "endpoints-rules", bound, fmt.Sprintf("has %d webhooks", n), func(o *kube.Object) (bool, error) {
+		return len(kube.Slice(o, "webhooks")) == n, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return time.Since(begin), nil
 }
