@@ -105,6 +105,47 @@ func TestMake(t *testing.T) {
 	}
 }
 
+// TestHang: what liveness and the end of the pod take together is less than the 15 s for which
+// a program that hangs may hold up Endpoints. A process that is stopped does not see SIGTERM,
+// so the kubelet waits for the whole grace period.
+func TestHang(t *testing.T) {
+	for _, form := range []string{DaemonSet, Deployment} {
+		files, err := Make(Options{Form: form, Namespace: "er", Image: "i:1", Port: 9943, Rules: []byte("rules: []"), Days: 30}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(files["50-program.yaml"]), "\n---\n")
+		var o struct {
+			Spec struct {
+				Template struct {
+					Spec struct {
+						TerminationGracePeriodSeconds *int
+						Containers                    []struct {
+							Name          string
+							LivenessProbe *struct{ PeriodSeconds, TimeoutSeconds, FailureThreshold int }
+						}
+					}
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(first), &o); err != nil {
+			t.Fatal(err)
+		}
+		pod, grace := o.Spec.Template.Spec, 30
+		if pod.TerminationGracePeriodSeconds != nil {
+			grace = *pod.TerminationGracePeriodSeconds
+		}
+		p := pod.Containers[0].LivenessProbe
+		if pod.Containers[0].Name != "endpoints-rules" || p == nil {
+			t.Fatalf("%s: %+v", form, pod)
+		}
+		// The program hangs right after a probe.
+		if took := p.FailureThreshold*p.PeriodSeconds + p.TimeoutSeconds + grace; took > 12 {
+			t.Errorf("%s: a program that hangs is gone after %d s, want 12 at most: the rest of 15 is for the kubelet and the API server", form, took)
+		}
+	}
+}
+
 func TestWrongOptions(t *testing.T) {
 	good := Options{Form: DaemonSet, Namespace: "er", Image: "i", Port: 1, Days: 1}
 	for name, change := range map[string]func(*Options){
