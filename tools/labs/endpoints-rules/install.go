@@ -44,7 +44,8 @@ type program struct {
 	spec         process.Process
 	breaker      process.Process
 	tls          *tls.Config
-	run          *process.Proc
+	// run is the program, guard its breaker.
+	run, guard *process.Proc
 }
 
 // prepare applies what the program writes for itself, but for the DaemonSet and the webhook
@@ -124,7 +125,8 @@ func (p *program) install(ctx context.Context, endpoints string) error {
 	if err := p.serve(ctx); err != nil {
 		return err
 	}
-	if _, err := p.e.Start(ctx, p.breaker); err != nil {
+	var err error
+	if p.guard, err = p.e.Start(ctx, p.breaker); err != nil {
 		return err
 	}
 	return p.configure(ctx, endpoints)

@@ -1,0 +1,261 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package endpointsrules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/webset"
+)
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Modules: []string{"webhook"},
+		Name:    "endpoints-rules-faults",
+		Folder:  "endpoints-rules",
+		Summary: "a webhook for Endpoints that hangs stops all Endpoints, and a controller manager whose lease it sees",
+		Steps:   faultSteps,
+		Oracle:  faultOracle,
+		Timeout: func(labkit.Profile) time.Duration { return 25 * time.Minute },
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.StockBinary(base, "kube-controller-manager"),
+			labkit.StockBinary(base, "kube-scheduler"),
+		},
+		LongOnly: true, // a dozen faults, some of which last half a minute
+	})
+}
+
+const (
+	// other is a namespace that has not opted in.
+	other      = "other"
+	kubeSystem = "kube-system"
+)
+
+// faults is the lab of a webhook that fails in all ways.
+type faults struct {
+	e       *labkit.Env
+	c       *node.Cluster
+	program *program
+	kubelet *keeper // nil in the control
+	ep      *kube.Recorder
+	leases  *kube.Recorder
+	load    *flips
+	front   *front
+}
+
+func faultSteps(e *labkit.Env) []labkit.Step {
+	l := &faults{e: e}
+	all := []labkit.Step{
+		{Text: "start etcd, kube-apiserver, kube-controller-manager and kube-scheduler, all stock; watch the leases", Do: l.startCluster},
+		{Text: fmt.Sprintf("create %d Services in a namespace that opts in and %d in another one, whose pods are API objects, and change the readiness of a pod of each all the time", insides, outsides), Do: l.start},
+	}
+	if e.Variant == labkit.Stock {
+		return append(all,
+			labkit.Step{Text: "install endpoints-rules without breaker, liveness and its own deadline, and have kube-system opt in", Do: l.unguarded},
+			labkit.Step{Text: "have the API server call a server that takes 40 s, until the controller manager ends", Do: l.control},
+			labkit.Step{Text: "read the leases", Do: l.readLeases},
+			labkit.Step{Text: "look whether etcd and kube-apiserver run, and no watch was lost", Always: true, Do: l.intact})
+	}
+	return append(all,
+		labkit.Step{Text: "install endpoints-rules with the manifests that it writes itself, rule set traffic-off, its breaker, and its liveness probe as the kubelet does it", Do: l.install},
+		labkit.Step{Text: "SIGSTOP of endpoints-rules", Do: l.stopped},
+		labkit.Step{Text: "drop all packets from and to endpoints-rules until its breaker has emptied the webhook configuration", Do: l.dropped},
+		labkit.Step{Text: "kill -9 of endpoints-rules", Do: l.killed},
+		labkit.Step{Text: "start endpoints-rules with a certificate of another authority", Do: l.certificate},
+		labkit.Step{Text: "bodies that come slowly, answers that come late, answers that are none: by a server between kube-apiserver and endpoints-rules", Do: l.between},
+		labkit.Step{Text: "send made-up AdmissionReviews to endpoints-rules", Do: l.fuzz},
+		labkit.Step{Text: "a rule that fails", Do: l.rule},
+		labkit.Step{Text: "update Endpoints of 5,000 and 10,000 addresses", Do: l.large},
+		labkit.Step{Text: fmt.Sprintf("change the rules %d times, %d of them to something that is wrong, and the certificate %d times", goodRules+badRules, badRules, certificates), Do: l.reload},
+		labkit.Step{Text: "compare all Endpoints with a model", Do: l.compare},
+		labkit.Step{Text: "read the leases", Do: l.readLeases},
+		labkit.Step{Text: "look whether etcd and kube-apiserver run, and no watch was lost", Always: true, Do: l.intact})
+}
+
+// intact: the controller manager and the scheduler end when they lose their lease, which is
+// for the oracle.
+func (l *faults) intact(context.Context) error {
+	if n := l.ep.Gaps() + l.leases.Gaps(); n > 0 {
+		return fmt.Errorf("a watch was lost %d times: updates may be missing", n)
+	}
+	if l.kubelet != nil {
+		if err := l.kubelet.failed(); err != nil {
+			return err
+		}
+	}
+	return process.AllAlive(l.c.Etcd.Proc, l.c.APIServer.Proc)
+}
+
+func (l *faults) startCluster(ctx context.Context) (err error) {
+	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager"),
+			// The pods' node does not exist. The rest is as it is in a cluster.
+			ExtraArgs: []string{"--controllers=*,-podgc,-node"}},
+		Scheduler: &kube.SchedulerConfig{Program: l.e.Stock(base, "kube-scheduler")},
+	})
+	if err != nil {
+		return err
+	}
+	l.leases, err = l.c.Client.Record(ctx, kube.Endpoints, kubeSystem)
+	return err
+}
+
+func (l *faults) start(ctx context.Context) (err error) {
+	if err := l.c.Client.Make(ctx, "", kube.Namespace(other)); err != nil {
+		return err
+	}
+	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, other, "default", time.Minute, "with a token", func(o *kube.Object) (bool, error) {
+		return len(kube.Slice(o, "secrets")) > 0, nil
+	}); err != nil {
+		return err
+	}
+	if l.ep, err = l.c.Client.Record(ctx, kube.Endpoints, ""); err != nil {
+		return err
+	}
+	l.load = &flips{c: l.c.Client, ep: l.ep}
+	if err := l.makePods(ctx, ns, targets); err != nil {
+		return err
+	}
+	for _, name := range allTargets() {
+		if err := l.c.Client.Make(ctx, ns, kube.Service(name, targets, 8080)); err != nil {
+			return err
+		}
+	}
+	for i := range insides + outsides {
+		in, name := ns, fmt.Sprintf("in-%d", i)
+		if i >= insides {
+			in, name = other, fmt.Sprintf("out-%d", i-insides)
+		}
+		if err := l.makePods(ctx, in, name); err != nil {
+			return err
+		}
+		if err := l.c.Client.Make(ctx, in, kube.Service(name, name, 8080)); err != nil {
+			return err
+		}
+		l.load.add(in, name, l.e.Rand.Uint64())
+	}
+	if err := wait.Until(ctx, "all Services have two ready addresses", time.Minute, func(context.Context) (bool, error) {
+		for _, s := range l.model(false) {
+			if got := l.seen(s.ns, s.name); got != s.want {
+				return false, fmt.Errorf("%s/%s: %s", s.ns, s.name, got)
+			}
+		}
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	l.load.start(ctx)
+	return nil
+}
+
+// makePods makes two ready pods with the label app: one whose readiness may change, and one
+// that the release platform has taken out of traffic.
+func (l *faults) makePods(ctx context.Context, in, app string) error {
+	for _, role := range []string{moving, off} {
+		p := webset.Object("none")
+		p.Name, p.Labels, p.Spec.Containers[0].Name = app+"-"+role, map[string]string{"app": app}, "web"
+		if role == off {
+			p.Annotations = map[string]string{"holdfast/traffic": "off"}
+		}
+		if err := l.c.Client.Make(ctx, in, p); err != nil {
+			return err
+		}
+		l.load.ips++
+		if err := publish(ctx, l.c.Client, in, p.Name, fmt.Sprintf("10.92.0.%d", l.load.ips), true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func publish(ctx context.Context, c *kube.Client, in, pod, ip string, ready bool) error {
+	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready]
+	text := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
+	if ip != "" {
+		text = fmt.Sprintf(`{"status":{"phase":"Running","podIP":%q,"conditions":[{"type":"Ready","status":%q}]}}`, ip, status)
+	}
+	_, err := c.PatchStrategic(ctx, kube.Pods, in, pod, text, "status")
+	return err
+}
+
+func (l *faults) install(ctx context.Context) (err error) {
+	if l.program, err = prepare(ctx, l.e, l.c, "traffic-off", ns); err != nil {
+		return err
+	}
+	if err := l.program.install(ctx, probe); err != nil {
+		return err
+	}
+	probes, err := probesOf(l.program.pod)
+	if err != nil {
+		return err
+	}
+	l.kubelet = &keeper{p: l.program, probes: probes}
+	go l.kubelet.run(ctx)
+	return l.settled(ctx)
+}
+
+// unguarded is what the program would be without what it has against its own failing.
+func (l *faults) unguarded(ctx context.Context) (err error) {
+	if l.program, err = prepare(ctx, l.e, l.c, "traffic-off", ns, kubeSystem); err != nil {
+		return err
+	}
+	if err := l.program.serve(ctx); err != nil {
+		return err
+	}
+	if err := l.program.configure(ctx, probe); err != nil {
+		return err
+	}
+	return l.settled(ctx)
+}
+
+// settled waits until each address of the targets is where the rules want it.
+func (l *faults) settled(ctx context.Context) error {
+	return wait.Until(ctx, "the addresses without traffic are not ready", time.Minute, func(context.Context) (bool, error) {
+		for _, name := range allTargets() {
+			if strings.HasPrefix(name, largePrefix) { // they are deleted after their row
+				continue
+			}
+			if got := l.seen(ns, name); got != (places{targets + "-" + moving, targets + "-" + off}) {
+				return false, fmt.Errorf("%s: %s", name, got)
+			}
+		}
+		return true, nil
+	})
+}
+
+// row has a fault in force, and records what was seen meanwhile: calls, and changes of
+// readiness that ended after its begin.
+func (l *faults) row(ctx context.Context, name row, f func(ctx context.Context, o *fault) error) error {
+	o := fault{Row: name}
+	begin := time.Now()
+	if err := f(ctx, &o); err != nil {
+		return err
+	}
+	// A row that is over soon waits for a change of each namespace.
+	if err := wait.Until(ctx, "changes in both namespaces", time.Minute, func(context.Context) (bool, error) {
+		return !slices.ContainsFunc(l.load.since(begin), func(s served) bool { return s.Updates+s.Lost == 0 }), nil
+	}); err != nil {
+		return err
+	}
+	if err := l.load.drain(ctx); err != nil {
+		return err
+	}
+	o.Served = l.load.since(begin)
+	l.e.Record(o)
+	l.e.Logf("%s", o)
+	return nil
+}

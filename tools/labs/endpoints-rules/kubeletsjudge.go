@@ -1,0 +1,138 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package endpointsrules
+
+import (
+	"fmt"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+)
+
+// change is what became of one change of all images. Its times count from the first one.
+type change struct {
+	Column column
+	Round  int // from 0 on
+	// Patched is when the last image was changed.
+	Patched time.Duration
+	// Pods have the end of their old container by docker's events, 0 if there is none.
+	Pods    []replaced
+	Updates []update
+	// Late is when all addresses were ready, after the last pod was; 0 if they were not in
+	// time. Addresses is how many were, then or when the time was over.
+	Late      time.Duration
+	Addresses int
+}
+
+// patchedWithin is in which time all images must have been changed.
+const patchedWithin = 2 * time.Second
+
+// stuck is the longest that a ready pod may be missing from the ready addresses.
+func (c column) stuck() time.Duration {
+	if c == batchingColumn {
+		return stuck + period
+	}
+	return stuck
+}
+
+// cures says whether L must hold.
+func (c column) cures() bool { return c != batchingColumn }
+
+var kubeletsOracle = labkit.Oracle{
+	Text: []string{
+		"L: the report's client, which gathers updates for 2 s (fixed, and trailing), switches no pod on before docker has the end of its old container",
+		fmt.Sprintf("ours: L holds with %s, with %s and with %s; for %s the number is told", kubeletColumn, webhookColumn, bothColumn, batchingColumn),
+		fmt.Sprintf("all addresses are ready %v after the last pod is; with %s %v", stuck, batchingColumn, batchingColumn.stuck()),
+	},
+	Judge: judgeKubelets,
+}
+
+// broken are the pods that the client switches on too early.
+func (c change) broken(w window) []string { return round{Pods: c.Pods, Updates: c.Updates}.broken(w) }
+
+func (c change) String() string {
+	return fmt.Sprintf("%s, round %d: L broken for %d of %d pods (fixed), %d (trailing); %d updates of the Endpoints; images changed within %v; all ready %v after the last pod was",
+		c.Column, c.Round+1, len(c.broken(fixed)), len(c.Pods), len(c.broken(trailing)), len(c.Updates), c.Patched.Round(10*time.Millisecond), c.Late.Round(10*time.Millisecond))
+}
+
+// wrong says what is, "" if nothing is.
+func (c change) wrong() string {
+	switch f, t := c.broken(fixed), c.broken(trailing); {
+	case c.Late == 0:
+		return fmt.Sprintf("%s: %v after the last pod was ready %d of %d addresses are", c.Column, c.Column.stuck(), c.Addresses, pods)
+	case c.Column.cures() && len(f)+len(t) > 0:
+		return fmt.Sprintf("%s: the client switched on pods whose old container was still there: %v (fixed windows), %v (trailing)", c.Column, f, t)
+	}
+	return ""
+}
+
+// unsure says why nothing can be told.
+func (c change) unsure() string {
+	changed := round{Pods: c.Pods}.changed()
+	switch {
+	case len(c.Pods) != pods || changed != pods:
+		return fmt.Sprintf("%s: docker has the end of the old containers of %d of %d pods, want %d", c.Column, changed, len(c.Pods), pods)
+	case c.Patched > patchedWithin:
+		return fmt.Sprintf("%s: the images were changed within %v, want %v: the machine is too busy to tell", c.Column, c.Patched, patchedWithin)
+	case len(c.Updates) == 0:
+		return fmt.Sprintf("%s: the Endpoints never changed: the trigger is missing", c.Column)
+	}
+	return ""
+}
+
+func judgeKubelets(h *history.History) labkit.Result {
+	all := history.Of[change](h)
+	res := kubeletsVerdict(h, all)
+	last := map[column]change{}
+	for _, c := range all {
+		res.Facts = append(res.Facts, c.String())
+		last[c.Column] = c
+	}
+	for _, col := range columnsOf(labkit.Variant(h.Variant)) {
+		c, ok := last[col]
+		if !ok {
+			continue
+		}
+		for _, w := range []window{fixed, trailing} {
+			res.Measure(fmt.Sprintf("pods switched on too early, %s windows, %s", w, col), float64(len(c.broken(w))), "")
+		}
+		res.Measure(fmt.Sprintf("updates of the Endpoints, %s", col), float64(len(c.Updates)), "")
+	}
+	return res
+}
+
+func kubeletsVerdict(h *history.History, all []change) labkit.Result {
+	for _, c := range all {
+		if why := c.unsure(); why != "" {
+			return labkit.InconclusiveBecause("%s", why)
+		}
+		if why := c.wrong(); why != "" {
+			return labkit.ReproducedBecause("%s", why)
+		}
+	}
+	n := rounds(labkit.Profile(h.Profile))
+	for _, col := range columnsOf(labkit.Variant(h.Variant)) {
+		got := 0
+		for _, c := range all {
+			if c.Column == col {
+				got++
+			}
+		}
+		if got != n {
+			return labkit.InconclusiveBecause("%s: %d rounds, want %d", col, got, n)
+		}
+	}
+	if h.Variant == string(labkit.Stock) {
+		return labkit.AbsentBecause("no pod of %d was switched on too early", pods)
+	}
+	var batched change
+	for _, c := range all {
+		if c.Column == batchingColumn {
+			batched = c
+		}
+	}
+	return labkit.AbsentBecause("no pod of %d was switched on before its old container was gone, with the kubelet, the webhook, and both; with %s %d (fixed windows), %d (trailing)",
+		pods, batchingColumn, len(batched.broken(fixed)), len(batched.broken(trailing)))
+}
