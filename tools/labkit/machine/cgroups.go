@@ -131,20 +131,21 @@ func enterControlPlane(id string) error {
 	if err := MakeCgroups(rel); err != nil {
 		return err
 	}
-	return enterProcessors(rel)
+	hs, err := processors()
+	if err != nil {
+		return err
+	}
+	return EnterCgroups(hs, rel)
 }
 
 // leaveControlPlane moves this process, and whatever a lab has left beside it, to where they
 // do not hold the machine's groups. What a lab has left is reported as a process.
 func leaveControlPlane(id string) error {
-	hs, err := Hierarchies()
+	hs, err := processors()
 	if err != nil {
 		return err
 	}
 	for _, h := range hs {
-		if !h.has("cpu") {
-			continue
-		}
 		b, err := os.ReadFile(filepath.Join(CgroupRoot, h.Dir, Cgroup(id), "control-plane", "cgroup.procs"))
 		if err != nil {
 			return err
@@ -159,13 +160,10 @@ func leaveControlPlane(id string) error {
 	return nil
 }
 
-// enterProcessors is EnterCgroups for the hierarchy that weighs processors.
-func enterProcessors(rel string) error {
+// processors has the hierarchy that weighs processors.
+func processors() ([]Hierarchy, error) {
 	hs, err := Hierarchies()
-	if err != nil {
-		return err
-	}
-	return EnterCgroups(slices.DeleteFunc(hs, func(h Hierarchy) bool { return !h.has("cpu") }), rel)
+	return slices.DeleteFunc(hs, func(h Hierarchy) bool { return !h.has("cpu") }), err
 }
 
 // EnterCgroups moves this process into rel of every hierarchy.

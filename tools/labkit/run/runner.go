@@ -195,8 +195,7 @@ func (f *Failed) add(lab string, o Outcome) {
 	}
 	name := fmt.Sprintf("%s (%s)", lab, o.Variant)
 	f.Labs = append(f.Labs, name)
-	why, _, _ := strings.Cut(o.Why, "\n")
-	f.why = append(f.why, fmt.Sprintf("%s: %s: %s", name, o.Verdict, why))
+	f.why = append(f.why, fmt.Sprintf("%s: %s: %s", name, o.Verdict, o.line()))
 	if o.Verdict != labkit.Inconclusive {
 		f.Wrong = append(f.Wrong, name)
 	}
@@ -316,8 +315,7 @@ func printTable(w io.Writer, l *labkit.Lab, outs []Outcome) {
 		if !o.AsExpected() {
 			mark = "WRONG"
 		}
-		why, _, _ := strings.Cut(o.Why, "\n")
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%.0fs\t%s\n", o.Variant, o.Verdict, o.Expected, mark, o.Seconds, o.CPUSeconds, why)
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%.0fs\t%s\n", o.Variant, o.Verdict, o.Expected, mark, o.Seconds, o.CPUSeconds, o.line())
 	}
 	t.Flush()
 	for _, o := range outs {
