@@ -342,6 +342,11 @@ func addresses(ep *Object, field string) []string {
 // every ready address of an Endpoints object, in its order.
 func EachReadyAddress(ep *Object, f func(pod, address string)) { eachAddress(ep, "addresses", f) }
 
+// EachNotReadyAddress is EachReadyAddress for those that are not.
+func EachNotReadyAddress(ep *Object, f func(pod, address string)) {
+	eachAddress(ep, "notReadyAddresses", f)
+}
+
 func eachAddress(ep *Object, field string, f func(pod, address string)) {
 	for _, s := range Slice(ep, "subsets") {
 		m, _ := s.(map[string]any)
@@ -357,6 +362,15 @@ func eachAddress(ep *Object, field string, f func(pod, address string)) {
 			}
 		}
 	}
+}
+
+// WaitPodsAdmitted waits until the namespace's ServiceAccount has a token: the admission
+// plug-in ServiceAccount refuses pods before that.
+func (c *Client) WaitPodsAdmitted(ctx context.Context, ns string, bound time.Duration) error {
+	_, err := c.WaitFor(ctx, ServiceAccounts, ns, "default", bound, "with a token", func(o *Object) (bool, error) {
+		return len(Slice(o, "secrets")) > 0, nil
+	})
+	return err
 }
 
 // ContainerIDs are the runtime IDs of a pod's containers by name, without the

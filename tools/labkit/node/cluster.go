@@ -82,10 +82,7 @@ func (s *Starter) StartCluster(ctx context.Context, cc ClusterConfig) (*Cluster,
 		}
 	}
 	if c.ControllerManager != nil {
-		// The ServiceAccount admission plug-in refuses pods before that.
-		if _, err := c.Client.WaitFor(ctx, kube.ServiceAccounts, "default", "default", 60*time.Second, "with a token", func(o *kube.Object) (bool, error) {
-			return len(kube.Slice(o, "secrets")) > 0, nil
-		}); err != nil {
+		if err := c.Client.WaitPodsAdmitted(ctx, "default", 60*time.Second); err != nil {
 			return nil, err
 		}
 	}

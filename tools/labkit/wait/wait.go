@@ -18,6 +18,11 @@ const interval = 100 * time.Millisecond
 // not fatal; the error at the end names what was waited for, the bound and the last
 // error.
 func Until(ctx context.Context, what string, bound time.Duration, f func(context.Context) (bool, error)) error {
+	return Every(ctx, what, interval, bound, f)
+}
+
+// Every is Until with another pause between two questions, for one that costs much.
+func Every(ctx context.Context, what string, interval, bound time.Duration, f func(context.Context) (bool, error)) error {
 	c, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	var last error

@@ -100,9 +100,7 @@ func (l *lab) start(ctx context.Context) error {
 	if err := l.swap(ctx, ""); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, webset.NS, "default", 90*time.Second, "with a token", func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "secrets")) > 0, nil
-	}); err != nil {
+	if err := l.c.Client.WaitPodsAdmitted(ctx, webset.NS, 90*time.Second); err != nil {
 		return err
 	}
 	l.web, err = webset.Create(ctx, l.c.Client, pod)

@@ -117,10 +117,7 @@ func (c *forcedConflicts) startBehindProxy(ctx context.Context) error {
 		ExtraArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=1000"}}); err != nil {
 		return err
 	}
-	_, err = c.WaitFor(ctx, kube.ServiceAccounts, ns, "default", 60*time.Second, "with a token", func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "secrets")) > 0, nil
-	})
-	return err
+	return c.WaitPodsAdmitted(ctx, ns, 60*time.Second)
 }
 
 // conflicted is how many creations of a revision met AlreadyExists.

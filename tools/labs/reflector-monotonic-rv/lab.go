@@ -146,9 +146,7 @@ func (l *lab) start(ctx context.Context) error {
 	if err := l.startControllerManager(ctx, "kube-controller-manager", l.e.UnderTest(base, "kube-controller-manager")); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, ns, "default", 90*time.Second, "with a token", func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "secrets")) > 0, nil
-	}); err != nil {
+	if err := l.c.Client.WaitPodsAdmitted(ctx, ns, 90*time.Second); err != nil {
 		return err
 	}
 	if err := l.record(ctx); err != nil {

@@ -209,9 +209,9 @@ func podState(o *kube.Object) PodState {
 	return p
 }
 
-// lookPause is between two looks, each of which starts rbd twice: without it the looks take a
-// processor for themselves.
-const lookPause = 300 * time.Millisecond
+// lookPause is between two looks, each of which starts rbd twice: with the usual pause the
+// looks take a processor for themselves.
+const lookPause = 400 * time.Millisecond
 
 // Until looks at an image until ok says so or the bound is over, and records and returns the
 // last look: the judge tells which it was. An error is the lab's.
@@ -219,21 +219,14 @@ func (r *Rig) Until(ctx context.Context, image, when string, bound time.Duration
 	start := time.Now()
 	var s State
 	seen := false
-	err := wait.Until(ctx, image+": "+when, bound, func(c context.Context) (bool, error) {
+	err := wait.Every(ctx, image+": "+when, lookPause, bound, func(c context.Context) (bool, error) {
 		now, err := r.Look(c, image, when)
 		if err != nil {
 			return false, err
 		}
 		s, seen = now, true
 		s.Seconds = time.Since(start).Seconds()
-		if ok(s) {
-			return true, nil
-		}
-		select {
-		case <-c.Done():
-		case <-time.After(lookPause):
-		}
-		return false, nil
+		return ok(s), nil
 	})
 	switch {
 	case ctx.Err() != nil || !seen:
