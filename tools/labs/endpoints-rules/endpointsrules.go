@@ -156,7 +156,7 @@ func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Co
 		ms := func(n int) time.Duration { return time.Duration(l.e.Rand.IntN(n)) * time.Millisecond }
 		plan[i] = times{ms(1000), 300*time.Millisecond + ms(8700), 500*time.Millisecond + ms(1500)}
 	}
-	r := round{Round: number, Killed: during != nil, Pods: make([]replaced, pods)}
+	r := round{replacement{Round: number, Pods: make([]replaced, pods)}, during != nil}
 	begin := time.Now()
 	errs := make(chan error, pods)
 	var changed sync.WaitGroup
@@ -199,14 +199,35 @@ func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Co
 			return err
 		}
 	}
-	ready := time.Now()
-	if err := l.web.WaitReady(ctx, pods, stuck); err == nil {
-		r.Late = time.Since(ready)
-	} else if ctx.Err() != nil { // else it is for the oracle
+	var err error
+	if r.Late, err = late(ctx, l.web, stuck); err != nil {
 		return err
 	}
 	r.Addresses = l.web.Ready()
-	for _, ev := range l.web.Versions() {
+	r.Updates = updatesSince(l.web, begin)
+	l.e.Record(r)
+	if r.enough() {
+		return labkit.Enough
+	}
+	return nil
+}
+
+// late waits until all addresses are ready and says how long that took, 0 if it was not in
+// time: that is for the oracle.
+func late(ctx context.Context, web *webset.Set, bound time.Duration) (time.Duration, error) {
+	begin := time.Now()
+	if err := web.WaitReady(ctx, pods, bound); err == nil {
+		return max(time.Since(begin), time.Millisecond), nil
+	} else if ctx.Err() != nil {
+		return 0, err
+	}
+	return 0, nil
+}
+
+// updatesSince are the updates of the Endpoints that a watcher saw from begin on.
+func updatesSince(web *webset.Set, begin time.Time) []update {
+	var out []update
+	for _, ev := range web.Versions() {
 		if ev.Time.Before(begin) {
 			continue
 		}
@@ -214,13 +235,9 @@ func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Co
 		if ev.Type != "DELETED" {
 			u.Ready = kubeletlab.ReadyPods(ev.Object)
 		}
-		r.Updates = append(r.Updates, u)
+		out = append(out, u)
 	}
-	l.e.Record(r)
-	if r.enough() {
-		return labkit.Enough
-	}
-	return nil
+	return out
 }
 
 // kill ends the program when the images have changed, and starts it again.

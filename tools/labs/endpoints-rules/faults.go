@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
@@ -118,9 +116,7 @@ func (l *faults) start(ctx context.Context) (err error) {
 	if err := l.c.Client.Make(ctx, "", kube.Namespace(other)); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, other, "default", time.Minute, "with a token", func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "secrets")) > 0, nil
-	}); err != nil {
+	if err := l.c.Client.WaitPodsAdmitted(ctx, other, time.Minute); err != nil {
 		return err
 	}
 	if l.ep, err = l.c.Client.Record(ctx, kube.Endpoints, ""); err != nil {
@@ -175,21 +171,11 @@ func (l *faults) makePods(ctx context.Context, in, app string) error {
 			return err
 		}
 		l.load.ips++
-		if err := publish(ctx, l.c.Client, in, p.Name, fmt.Sprintf("10.92.0.%d", l.load.ips), true); err != nil {
+		if err := webset.PublishReady(ctx, l.c.Client, in, p.Name, fmt.Sprintf("10.92.0.%d", l.load.ips), true); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func publish(ctx context.Context, c *kube.Client, in, pod, ip string, ready bool) error {
-	status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[ready]
-	text := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":%q}]}}`, status)
-	if ip != "" {
-		text = fmt.Sprintf(`{"status":{"phase":"Running","podIP":%q,"conditions":[{"type":"Ready","status":%q}]}}`, ip, status)
-	}
-	_, err := c.PatchStrategic(ctx, kube.Pods, in, pod, text, "status")
-	return err
 }
 
 func (l *faults) install(ctx context.Context) (err error) {

@@ -120,7 +120,7 @@ func (f *flips) once(ctx context.Context, x *flipper) error {
 	}()
 	r := flip{ns: x.ns, begin: time.Now()}
 	pod := x.name + "-" + moving
-	if err := publish(ctx, f.c, x.ns, pod, "", want); err != nil {
+	if err := webset.PublishReady(ctx, f.c, x.ns, pod, "", want); err != nil {
 		return err
 	}
 	_, err := f.ep.Wait(ctx, givenUp, pod+" in the Endpoints", func(ev kube.RecordedEvent) bool {
@@ -192,25 +192,9 @@ func placesOf(o *kube.Object) places {
 	}
 	var p places
 	if o != nil {
-		p = places{join(podsIn(o, "addresses")), join(podsIn(o, "notReadyAddresses"))}
+		p = places{join(kubeletlab.ReadyPods(o)), join(kubeletlab.NotReadyPods(o))}
 	}
 	return p
-}
-
-// podsIn are the pods of one kind of address; one without a pod counts as "".
-func podsIn(o *kube.Object, field string) []string {
-	var out []string
-	for _, s := range kube.Slice(o, "subsets") {
-		m, _ := s.(map[string]any)
-		list, _ := m[field].([]any)
-		for _, a := range list {
-			am, _ := a.(map[string]any)
-			ref, _ := am["targetRef"].(map[string]any)
-			pod, _ := ref["name"].(string)
-			out = append(out, pod)
-		}
-	}
-	return out
 }
 
 func (l *faults) seen(in, name string) places { return placesOf(l.ep.Latest(in, name)) }
@@ -311,7 +295,7 @@ func (l *faults) callWith(ctx context.Context, name string, n int) call {
 		out.Err = err.Error()
 		return out
 	}
-	ready, not := podsIn(o, "addresses"), podsIn(o, "notReadyAddresses")
+	ready, not := kubeletlab.ReadyPods(o), kubeletlab.NotReadyPods(o)
 	switch held := targets + "-" + off; {
 	case len(ready) == n && len(not) == 0:
 		out.Placed = unchanged
@@ -352,8 +336,8 @@ func (l *faults) right(ctx context.Context, name string, n int) time.Duration {
 		if o == nil {
 			return false, nil
 		}
-		not := podsIn(o, "notReadyAddresses")
-		return len(podsIn(o, "addresses")) == n-1 && len(not) == 1 && not[0] == targets+"-"+off, nil
+		not := kubeletlab.NotReadyPods(o)
+		return len(kubeletlab.ReadyPods(o)) == n-1 && len(not) == 1 && not[0] == targets+"-"+off, nil
 	})
 	if err != nil {
 		return 0

@@ -11,16 +11,22 @@ import (
 	"holdfast/tools/labkit/history"
 )
 
-// round is what became of one change of all images. Its times count from the first change.
-type round struct {
-	Round   int  // from 0 on
-	Killed  bool // endpoints-rules was killed in the middle
+// replacement is what became of one change of all images. Its times count from the first
+// change.
+type replacement struct {
+	Round   int // from 0 on
 	Pods    []replaced
 	Updates []update // of the Endpoints
 	// Late is when all addresses were ready, after the last pod was; 0 if they were not
 	// in time. Addresses is how many were, then or when the time was over.
 	Late      time.Duration
 	Addresses int
+}
+
+// round is a replacement with pods that the lab plays.
+type round struct {
+	replacement
+	Killed bool // endpoints-rules was killed in the middle
 }
 
 // replaced is a pod, with the end of its old container.
@@ -60,7 +66,7 @@ var oracle = labkit.Oracle{
 }
 
 // broken are the pods that the client switches on too early.
-func (r round) broken(w window) []string {
+func (r replacement) broken(w window) []string {
 	gone := map[string]time.Duration{}
 	for _, p := range r.Pods {
 		gone[p.Name] = p.Gone
@@ -69,7 +75,7 @@ func (r round) broken(w window) []string {
 }
 
 // changed is how many pods have lost their old container.
-func (r round) changed() int {
+func (r replacement) changed() int {
 	names := map[string]bool{}
 	for _, p := range r.Pods {
 		if p.Gone > 0 {

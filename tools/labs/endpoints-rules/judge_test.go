@@ -15,7 +15,7 @@ import (
 
 // goodRound: all pods leave, and come when their new containers are there.
 func goodRound(number int, killed bool) round {
-	r := round{Round: number, Killed: killed, Late: 300 * time.Millisecond, Addresses: pods}
+	r := round{replacement{Round: number, Late: 300 * time.Millisecond, Addresses: pods}, killed}
 	var all []string
 	for i := range pods {
 		all = append(all, webset.Name(i))

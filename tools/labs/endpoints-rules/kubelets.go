@@ -7,16 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
-	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 	"holdfast/tools/labs/internal/webset"
 )
@@ -71,18 +67,12 @@ type kubelets struct {
 	c        *node.Cluster
 	cm       *kube.ControllerManager
 	managers int // started so far
-	web      *webset.Set
-	pods     *kube.Recorder
+	web      *webset.Running
 	program  *program
-	image    string // of all pods now
-
-	mu   sync.Mutex
-	died map[string]time.Time // by container ID
-	lost error                // of docker's streams
 }
 
 func kubeletsSteps(e *labkit.Env) []labkit.Step {
-	l := &kubelets{e: e, died: map[string]time.Time{}, image: node.WebImage("v1")}
+	l := &kubelets{e: e, web: &webset.Running{Action: "die"}}
 	all := []labkit.Step{
 		{Text: "start etcd, kube-apiserver, kube-controller-manager and two nodes with kubelets, all stock; record docker's events", Do: l.startCluster},
 		{Text: fmt.Sprintf("create a Service and %d pods that take 0 to 8 s to end, half of them without a readiness probe", pods), Do: l.start},
@@ -108,12 +98,7 @@ func kubeletsSteps(e *labkit.Env) []labkit.Step {
 }
 
 func (l *kubelets) intact(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := l.pods.Gaps() + l.web.Endpoints.Gaps(); n > 0 {
-		return fmt.Errorf("a watch was lost %d times: events may be missing", n)
-	}
-	return errors.Join(l.lost, l.c.Alive(ctx), process.AllAlive(l.cm.Proc))
+	return errors.Join(l.web.Lost(), l.c.Alive(ctx), process.AllAlive(l.cm.Proc))
 }
 
 func (l *kubelets) startCluster(ctx context.Context) error {
@@ -125,9 +110,7 @@ func (l *kubelets) startCluster(ctx context.Context) error {
 	if err := l.manager(ctx, l.e.Stock(base, "kube-controller-manager")); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, ns, "default", 90*time.Second, "with a token", func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "secrets")) > 0, nil
-	}); err != nil {
+	if err := l.c.Client.WaitPodsAdmitted(ctx, ns, 90*time.Second); err != nil {
 		return err
 	}
 	for _, name := range []string{"node1", "node2"} {
@@ -139,22 +122,9 @@ func (l *kubelets) startCluster(ctx context.Context) error {
 		if err := l.c.WaitNodeReady(ctx, name, time.Minute); err != nil {
 			return err
 		}
-		ended, err := n.Docker.WatchEvents(ctx, func(ev node.DockerEvent) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if _, seen := l.died[ev.ID]; ev.Action == "die" && !seen {
-				l.died[ev.ID] = ev.Time
-			}
-		})
-		if err != nil {
+		if err := l.web.Watch(ctx, n); err != nil {
 			return err
 		}
-		go func() {
-			err := <-ended
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.lost = errors.Join(l.lost, err)
-		}()
 	}
 	return nil
 }
@@ -172,24 +142,8 @@ func (l *kubelets) manager(ctx context.Context, p kube.Program, extra ...string)
 	return err
 }
 
-func (l *kubelets) start(ctx context.Context) (err error) {
-	if l.pods, err = l.c.Client.Record(ctx, kube.Pods, ns); err != nil {
-		return err
-	}
-	l.web, err = webset.Create(ctx, l.c.Client, func(i int) *corev1.Pod {
-		c := node.Web("web")
-		c.Env = []corev1.EnvVar{{Name: "LABPOD_TERM_DELAY", Value: fmt.Sprintf("%ds", l.e.Rand.IntN(9))}}
-		if i%4 < 2 {
-			c.ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 1, FailureThreshold: 10}
-		}
-		p := node.Pod("", fmt.Sprintf("node%d", i%2+1), c)
-		p.Spec.TerminationGracePeriodSeconds = new(int64(12))
-		return p
-	})
-	if err != nil {
-		return err
-	}
-	return l.web.WaitReady(ctx, pods, 3*time.Minute)
+func (l *kubelets) start(ctx context.Context) error {
+	return l.web.Create(ctx, l.c.Client, l.e.Rand)
 }
 
 func (l *kubelets) withWebhook(ctx context.Context) (err error) {
@@ -223,92 +177,35 @@ func (l *kubelets) swapKubelets(ctx context.Context) error {
 	return nil
 }
 
-// containerID is that of the pod's container, "" if it has none.
-func containerID(o *kube.Object) string {
-	if o == nil {
-		return ""
-	}
-	return kube.ContainerIDs(o)[webset.Service]
-}
-
 // replaceAll changes all images and records what became of it.
 func (l *kubelets) replaceAll(ctx context.Context, col column, number int) error {
-	l.image = node.WebImage(map[bool]string{true: "v2", false: "v1"}[l.image == node.WebImage("v1")])
 	if err := l.web.WaitReady(ctx, pods, 2*time.Minute); err != nil {
 		return err
 	}
-	// The kubelets' limiters of 5 requests a second have to fill up, and what still
-	// happens from before has to be over.
+	old, err := l.web.Quiet(ctx)
+	if err != nil {
+		return err
+	}
 	begin := time.Now()
-	if err := wait.Until(ctx, "nothing happens to pods for 5 s", 2*time.Minute, func(context.Context) (bool, error) {
-		evs := l.pods.Events()
-		return time.Since(begin) > 5*time.Second && time.Since(evs[len(evs)-1].Time) > 5*time.Second, nil
-	}); err != nil {
+	if err := l.web.Change(ctx, func(int) time.Duration { return time.Duration(l.e.Rand.IntN(800)) * time.Millisecond }); err != nil {
 		return err
 	}
-	old := map[string]string{}
-	for i := range pods {
-		id := containerID(l.pods.Latest(ns, webset.Name(i)))
-		if id == "" {
-			return fmt.Errorf("pod %s has no container", webset.Name(i))
-		}
-		old[webset.Name(i)] = id
-	}
-	begin = time.Now()
-	errs := make(chan error, pods)
-	for i := range pods {
-		after := time.Duration(l.e.Rand.IntN(800)) * time.Millisecond
-		go func() {
-			err := webset.Pause(ctx, after)
-			if err == nil {
-				err = l.web.SetImage(ctx, webset.Name(i), l.image)
-			}
-			errs <- err
-		}()
-	}
-	for range pods {
-		if err := <-errs; err != nil {
-			return err
-		}
-	}
-	r := change{Column: col, Round: number, Patched: time.Since(begin)}
-	if err := wait.Until(ctx, "all pods are ready with new containers", 3*time.Minute, func(context.Context) (bool, error) {
-		for name, id := range old {
-			if o := l.pods.Latest(ns, name); !kubeletlab.PodReady(o) || containerID(o) == id {
-				return false, fmt.Errorf("%s is not", name)
-			}
-		}
-		return true, nil
-	}); err != nil {
+	r := change{replacement{Round: number}, col, time.Since(begin)}
+	if err := l.web.WaitReplaced(ctx, old); err != nil {
 		return err
 	}
-	ready := time.Now()
-	if err := l.web.WaitReady(ctx, pods, col.stuck()); err == nil {
-		r.Late = max(time.Since(ready), time.Millisecond)
-	} else if ctx.Err() != nil { // else it is for the oracle
+	if r.Late, err = late(ctx, l.web.Set, col.stuck()); err != nil {
 		return err
 	}
 	r.Addresses = l.web.Ready()
-	l.mu.Lock()
 	for i := range pods {
-		name := webset.Name(i)
-		p := replaced{Name: name}
-		if at, ok := l.died[old[name]]; ok {
+		p := replaced{Name: webset.Name(i)}
+		if at := l.web.At(old[p.Name]); !at.IsZero() {
 			p.Gone = at.Sub(begin)
 		}
 		r.Pods = append(r.Pods, p)
 	}
-	l.mu.Unlock()
-	for _, ev := range l.web.Versions() {
-		if ev.Time.Before(begin) {
-			continue
-		}
-		u := update{At: ev.Time.Sub(begin)}
-		if ev.Type != "DELETED" {
-			u.Ready = kubeletlab.ReadyPods(ev.Object)
-		}
-		r.Updates = append(r.Updates, u)
-	}
+	r.Updates = updatesSince(l.web.Set, begin)
 	l.e.Record(r)
 	l.e.Logf("%s", r)
 	if r.wrong() != "" {

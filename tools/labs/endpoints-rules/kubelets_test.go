@@ -16,8 +16,7 @@ func madeKubelets(v labkit.Variant, p labkit.Profile, c judgetest.Change) *histo
 	var list []any
 	for _, col := range columnsOf(v) {
 		for n := range rounds(p) {
-			r := goodRound(n, false)
-			list = append(list, change{Column: col, Round: n, Patched: at(0.9), Pods: r.Pods, Updates: r.Updates, Late: r.Late, Addresses: pods})
+			list = append(list, change{goodRound(n, false).replacement, col, at(0.9)})
 		}
 	}
 	return history.Make(history.Begin{Lab: "endpoints-rules-kubelets", Variant: string(v), Profile: string(p)}, c.Of(list)...)

@@ -11,19 +11,13 @@ import (
 	"holdfast/tools/labkit/history"
 )
 
-// change is what became of one change of all images. Its times count from the first one.
+// change is a replacement of pods that kubelets run. A pod is gone by docker's events, 0 if
+// there is none.
 type change struct {
+	replacement
 	Column column
-	Round  int // from 0 on
 	// Patched is when the last image was changed.
 	Patched time.Duration
-	// Pods have the end of their old container by docker's events, 0 if there is none.
-	Pods    []replaced
-	Updates []update
-	// Late is when all addresses were ready, after the last pod was; 0 if they were not in
-	// time. Addresses is how many were, then or when the time was over.
-	Late      time.Duration
-	Addresses int
 }
 
 // patchedWithin is in which time all images must have been changed.
@@ -49,9 +43,6 @@ var kubeletsOracle = labkit.Oracle{
 	Judge: judgeKubelets,
 }
 
-// broken are the pods that the client switches on too early.
-func (c change) broken(w window) []string { return round{Pods: c.Pods, Updates: c.Updates}.broken(w) }
-
 func (c change) String() string {
 	return fmt.Sprintf("%s, round %d: L broken for %d of %d pods (fixed), %d (trailing); %d updates of the Endpoints; images changed within %v; all ready %v after the last pod was",
 		c.Column, c.Round+1, len(c.broken(fixed)), len(c.Pods), len(c.broken(trailing)), len(c.Updates), c.Patched.Round(10*time.Millisecond), c.Late.Round(10*time.Millisecond))
@@ -70,8 +61,7 @@ func (c change) wrong() string {
 
 // unsure says why nothing can be told.
 func (c change) unsure() string {
-	changed := round{Pods: c.Pods}.changed()
-	switch {
+	switch changed := c.changed(); {
 	case len(c.Pods) != pods || changed != pods:
 		return fmt.Sprintf("%s: docker has the end of the old containers of %d of %d pods, want %d", c.Column, changed, len(c.Pods), pods)
 	case c.Patched > patchedWithin:

@@ -19,6 +19,7 @@ import (
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
+	"holdfast/tools/labs/internal/webset"
 )
 
 // waiter is a pod of a case, on node1, whose drain is longer than the case.
@@ -33,7 +34,7 @@ type waiter struct {
 func (l *lab) create(ctx context.Context, round int, names ...string) (map[string]*waiter, error) {
 	all := map[string]*waiter{}
 	for _, name := range names {
-		p := pod(name, "node1", 0)
+		p := webset.Slow(name, "node1", 0)
 		p.Annotations = map[string]string{drainAnnotation: long}
 		switch name {
 		case optedOut:
@@ -50,7 +51,7 @@ func (l *lab) create(ctx context.Context, round int, names ...string) (map[strin
 		if err != nil {
 			return nil, err
 		}
-		all[name] = &waiter{l, name, round, containerID(o)}
+		all[name] = &waiter{l, name, round, webset.ContainerID(o)}
 	}
 	for _, name := range names {
 		image := node.WebImage("v2")
@@ -73,7 +74,7 @@ func (w *waiter) saw(ctx context.Context, what what, err error) error {
 	if err != nil {
 		w.e.Logf("%s: %v", w.name, err)
 	}
-	o := saw{Case: w.name, Round: w.round, What: what, In: err == nil, Killed: !w.killedAt(w.id).IsZero()}
+	o := saw{Case: w.name, Round: w.round, What: what, In: err == nil, Killed: !w.web.At(w.id).IsZero()}
 	w.e.Record(o)
 	if o.wrong() != "" {
 		return labkit.Enough
@@ -96,7 +97,7 @@ func (w *waiter) notReady(ctx context.Context) error {
 }
 
 func (w *waiter) replaced(ctx context.Context) error {
-	return w.until(ctx, anew, func(o *kube.Object) bool { return kubeletlab.PodReady(o) && containerID(o) != w.id })
+	return w.until(ctx, anew, func(o *kube.Object) bool { return kubeletlab.PodReady(o) && webset.ContainerID(o) != w.id })
 }
 
 // all are the pod's events, for readiness with the old container.
@@ -138,7 +139,7 @@ func (l *lab) during(ctx context.Context, round int) error {
 	if _, err := load.Get(ctx, "http://"+kube.String(o, "status", "podIP")+":8080/set?live=false"); err != nil {
 		return err
 	}
-	if err := ws[putBack].until(ctx, again, func(o *kube.Object) bool { return kubeletlab.PodReady(o) && containerID(o) == ws[putBack].id }); err != nil {
+	if err := ws[putBack].until(ctx, again, func(o *kube.Object) bool { return kubeletlab.PodReady(o) && webset.ContainerID(o) == ws[putBack].id }); err != nil {
 		return err
 	}
 	if err := ws[deleted].saw(ctx, gone, l.c.Client.WaitGone(ctx, kube.Pods, ns, deleted, bound)); err != nil {
@@ -161,7 +162,7 @@ func (l *lab) during(ctx context.Context, round int) error {
 		return err
 	}
 	if err := wait.Until(ctx, "the container whose new image is not there is killed", time.Minute, func(context.Context) (bool, error) {
-		return !l.killedAt(ws[noImage].id).IsZero(), nil
+		return !l.web.At(ws[noImage].id).IsZero(), nil
 	}); err != nil {
 		return err
 	}
@@ -282,7 +283,7 @@ func (l *lab) away(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &waiter{lab: l, name: mirror, id: containerID(o)}
+	w := &waiter{lab: l, name: mirror, id: webset.ContainerID(o)}
 	if err := l.c.APIServer.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
@@ -294,7 +295,7 @@ func (l *lab) away(ctx context.Context) error {
 	// The kubelet looks at its manifests every 20 s; then the wait of 20 s begins.
 	var seen alone
 	if err := wait.Until(ctx, "the container is killed without the API server", 90*time.Second, func(context.Context) (bool, error) {
-		killed := l.killedAt(w.id)
+		killed := l.web.At(w.id)
 		seen.KilledAfter = killed.Sub(begin)
 		return !killed.IsZero(), nil
 	}); err != nil {
@@ -308,7 +309,7 @@ func (l *lab) away(ctx context.Context) error {
 		return err
 	}
 	_, err = l.c.Client.WaitFor(ctx, kube.Pods, ns, mirror, bound, string(anew), func(o *kube.Object) (bool, error) {
-		return kubeletlab.PodReady(o) && containerID(o) != w.id, nil
+		return kubeletlab.PodReady(o) && webset.ContainerID(o) != w.id, nil
 	})
 	if ctx.Err() != nil {
 		return err

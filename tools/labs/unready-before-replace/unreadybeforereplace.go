@@ -10,17 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
-	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 	"holdfast/tools/labs/internal/webset"
 )
@@ -60,19 +56,13 @@ func init() {
 func rounds(p labkit.Profile) int { return labkit.Pick(p, 1, 10) }
 
 type lab struct {
-	e     *labkit.Env
-	c     *node.Cluster
-	web   *webset.Set
-	pods  *kube.Recorder
-	image string // of all pods of the Service now
-
-	mu     sync.Mutex
-	killed map[string]time.Time // first kill by container ID
-	lost   error                // of docker's streams
+	e   *labkit.Env
+	c   *node.Cluster
+	web *webset.Running
 }
 
 func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e, killed: map[string]time.Time{}, image: node.WebImage("v1")}
+	l := &lab{e: e, web: &webset.Running{Action: "kill"}}
 	all := []labkit.Step{
 		{Text: "start etcd, kube-apiserver, kube-controller-manager, and two nodes with the kubelet under test; record docker's events", Do: l.startCluster},
 		{Text: fmt.Sprintf("create a Service and %d pods that take 0 to 8 s to end, half of them without a readiness probe", pods), Do: l.start},
@@ -101,12 +91,7 @@ func steps(e *labkit.Env) []labkit.Step {
 
 // intact: the kubelets are killed by the lab.
 func (l *lab) intact(context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := l.pods.Gaps() + l.web.Endpoints.Gaps(); n > 0 {
-		return fmt.Errorf("a watch was lost %d times: events may be missing", n)
-	}
-	return errors.Join(l.lost, process.AllAlive(l.c.APIServer.Proc, l.c.Etcd.Proc))
+	return errors.Join(l.web.Lost(), process.AllAlive(l.c.APIServer.Proc, l.c.Etcd.Proc))
 }
 
 func (l *lab) startCluster(ctx context.Context) error {
@@ -124,57 +109,18 @@ func (l *lab) startCluster(ctx context.Context) error {
 		return err
 	}
 	for _, n := range l.c.Nodes {
-		ended, err := n.Docker.WatchEvents(ctx, func(ev node.DockerEvent) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			if _, seen := l.killed[ev.ID]; ev.Action == "kill" && !seen {
-				l.killed[ev.ID] = ev.Time
-			}
-		})
-		if err != nil {
+		if err := l.web.Watch(ctx, n); err != nil {
 			return err
 		}
-		go func() {
-			err := <-ended
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.lost = errors.Join(l.lost, err)
-		}()
 	}
 	return nil
 }
 
-func (l *lab) start(ctx context.Context) error {
-	var err error
-	if l.pods, err = l.c.Client.Record(ctx, kube.Pods, ns); err != nil {
-		return err
-	}
-	l.web, err = webset.Create(ctx, l.c.Client, func(i int) *corev1.Pod {
-		p := pod("", fmt.Sprintf("node%d", i%2+1), l.e.Rand.IntN(9))
-		if i%4 < 2 {
-			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 1, FailureThreshold: 10}
-		}
-		return p
-	})
-	if err != nil {
-		return err
-	}
-	return l.web.WaitReady(ctx, pods, 3*time.Minute)
-}
-
-// pod is a pod whose container takes delay seconds to end.
-func pod(name, on string, delay int) *corev1.Pod {
-	c := node.Web("web")
-	c.Env = []corev1.EnvVar{{Name: "LABPOD_TERM_DELAY", Value: fmt.Sprintf("%ds", delay)}}
-	p := node.Pod(name, on, c)
-	p.Spec.TerminationGracePeriodSeconds = new(int64(12))
-	return p
-}
+func (l *lab) start(ctx context.Context) error { return l.web.Create(ctx, l.c.Client, l.e.Rand) }
 
 // replaceAll changes the images of all pods, with drain-seconds if that is not "", and
 // records what became of it.
 func (l *lab) replaceAll(ctx context.Context, drain string) error {
-	l.image = node.WebImage(map[bool]string{true: "v2", false: "v1"}[l.image == node.WebImage("v1")])
 	if drain != "" {
 		for i := range pods {
 			if err := l.annotate(ctx, webset.Name(i), drainAnnotation, drain); err != nil {
@@ -182,45 +128,19 @@ func (l *lab) replaceAll(ctx context.Context, drain string) error {
 			}
 		}
 	}
-	// The kubelets' limiters of 5 requests a second have to fill up, and what still
-	// happens from before has to be over.
-	begin := time.Now()
-	if err := wait.Until(ctx, "nothing happens to pods for 5 s", 2*time.Minute, func(context.Context) (bool, error) {
-		evs := l.pods.Events()
-		return time.Since(begin) > 5*time.Second && time.Since(evs[len(evs)-1].Time) > 5*time.Second, nil
-	}); err != nil {
+	old, err := l.web.Quiet(ctx)
+	if err != nil {
 		return err
-	}
-	old := map[string]string{}
-	for i := range pods {
-		id := containerID(l.pods.Latest(ns, webset.Name(i)))
-		if id == "" {
-			return fmt.Errorf("pod %s has no container", webset.Name(i))
-		}
-		old[webset.Name(i)] = id
 	}
 	requests := load.Start(ctx, load.Config{Interval: 25 * time.Millisecond, Targets: func() []string {
 		return kubeletlab.RecentAddresses(l.web.Endpoints, ns, webset.Service, time.Second, func(string) bool { return true })
 	}})
-	begin = time.Now()
-	errs := make(chan error, pods)
-	for i := range pods {
-		go func() { errs <- l.web.SetImage(ctx, webset.Name(i), l.image) }()
-	}
-	for range pods {
-		if err := <-errs; err != nil {
-			return err
-		}
+	begin := time.Now()
+	if err := l.web.Change(ctx, func(int) time.Duration { return 0 }); err != nil {
+		return err
 	}
 	l.e.Logf("all images changed after %v", time.Since(begin))
-	if err := wait.Until(ctx, "all pods are ready with new containers", 3*time.Minute, func(context.Context) (bool, error) {
-		for name, id := range old {
-			if o := l.pods.Latest(ns, name); !kubeletlab.PodReady(o) || containerID(o) == id {
-				return false, fmt.Errorf("%s is not", name)
-			}
-		}
-		return true, nil
-	}); err != nil {
+	if err := l.web.WaitReplaced(ctx, old); err != nil {
 		return err
 	}
 	if err := l.web.WaitReady(ctx, pods, 3*time.Minute); err != nil {
@@ -229,7 +149,7 @@ func (l *lab) replaceAll(ctx context.Context, drain string) error {
 	r := round{Drain: drain, Began: begin, Requests: requests.Stop()}
 	for i := range pods {
 		name := webset.Name(i)
-		r.Pods = append(r.Pods, replaced{Name: name, Was: old[name], Killed: l.killedAt(old[name]), Events: l.since(name, begin)})
+		r.Pods = append(r.Pods, replaced{Name: name, Was: old[name], Killed: l.web.At(old[name]), Events: l.since(name, begin)})
 	}
 	for _, ev := range l.web.Versions() {
 		if !ev.Time.Before(begin) {
@@ -243,29 +163,15 @@ func (l *lab) replaceAll(ctx context.Context, drain string) error {
 	return nil
 }
 
-// killedAt is when docker's stream has the first kill of that container, zero if it has none.
-func (l *lab) killedAt(id string) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.killed[id]
-}
-
 // since is what a watcher saw of a pod from begin on.
 func (l *lab) since(name string, begin time.Time) []podEvent {
 	var out []podEvent
-	for _, ev := range l.pods.Of(ns, name) {
+	for _, ev := range l.web.Pods.Of(ns, name) {
 		if !ev.Time.Before(begin) && ev.Type != "DELETED" {
-			out = append(out, podEvent{ev.Time, kubeletlab.PodReady(ev.Object), containerID(ev.Object)})
+			out = append(out, podEvent{ev.Time, kubeletlab.PodReady(ev.Object), webset.ContainerID(ev.Object)})
 		}
 	}
 	return out
-}
-
-func containerID(o *kube.Object) string {
-	if o == nil {
-		return ""
-	}
-	return kube.ContainerIDs(o)["web"]
 }
 
 func (l *lab) annotate(ctx context.Context, name, key, value string) error {

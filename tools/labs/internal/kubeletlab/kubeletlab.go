@@ -269,6 +269,13 @@ func ReadyPods(ep *kube.Object) []string {
 	return out
 }
 
+// NotReadyPods are those behind the addresses that are not ready.
+func NotReadyPods(ep *kube.Object) []string {
+	var out []string
+	kube.EachNotReadyAddress(ep, func(pod, _ string) { out = append(out, pod) })
+	return out
+}
+
 // RecentAddresses are the "ip:port" that were ready in any version of an Endpoints
 // object within the last age, if want accepts their pod. Clients do not learn of a
 // change at once: a proxy or a load balancer still sends to these.

@@ -73,9 +73,17 @@ func IP(i int) string { return fmt.Sprintf("10.91.1.%d", i+1) }
 
 // Publish does what a kubelet does that publishes a pod's readiness.
 func (s *Set) Publish(ctx context.Context, i int, ready bool) error {
+	return PublishReady(ctx, s.Client, NS, Name(i), IP(i), ready)
+}
+
+// PublishReady is Publish for any pod. With the address "" the pod keeps the one that it has.
+func PublishReady(ctx context.Context, c *kube.Client, ns, pod, ip string, ready bool) error {
+	running := ""
+	if ip != "" {
+		running = fmt.Sprintf(`"phase":"Running","podIP":%q,`, ip)
+	}
 	status := map[bool]string{true: "True", false: "False"}[ready]
-	_, err := s.Client.PatchStrategic(ctx, kube.Pods, NS, Name(i), fmt.Sprintf(
-		`{"status":{"phase":"Running","podIP":%q,"conditions":[{"type":"Ready","status":%q}]}}`, IP(i), status), "status")
+	_, err := c.PatchStrategic(ctx, kube.Pods, ns, pod, fmt.Sprintf(`{"status":{%s"conditions":[{"type":"Ready","status":%q}]}}`, running, status), "status")
 	return err
 }
 

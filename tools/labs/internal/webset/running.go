@@ -1,0 +1,169 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// Running is a Set whose pods run on node1 and node2. Watch the nodes, then Create.
+type Running struct {
+	*Set
+	// Pods has every version of the pods.
+	Pods *kube.Recorder
+	// Action is docker's event of a container whose time At tells.
+	Action string
+	// Image is that of all pods now.
+	Image string
+
+	mu   sync.Mutex
+	at   map[string]time.Time // by container ID
+	lost error                // of docker's streams
+}
+
+// Watch notes from now on when containers of the node have their first event of the Action.
+func (r *Running) Watch(ctx context.Context, n *node.Node) error {
+	ended, err := n.Docker.WatchEvents(ctx, func(ev node.DockerEvent) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if _, seen := r.at[ev.ID]; ev.Action == r.Action && !seen {
+			if r.at == nil {
+				r.at = map[string]time.Time{}
+			}
+			r.at[ev.ID] = ev.Time
+		}
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		err := <-ended
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.lost = errors.Join(r.lost, err)
+	}()
+	return nil
+}
+
+// At is when docker's stream has the first Action of that container, zero if it has none.
+func (r *Running) At(id string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.at[id]
+}
+
+// Lost is an error if a stream of docker or of the API may have missed something.
+func (r *Running) Lost() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.Pods.Gaps() + r.Endpoints.Gaps(); n > 0 {
+		return fmt.Errorf("a watch was lost %d times: events may be missing", n)
+	}
+	return r.lost
+}
+
+// Slow is a pod whose container takes delay seconds to end.
+func Slow(name, on string, delay int) *corev1.Pod {
+	c := node.Web(Service)
+	c.Env = []corev1.EnvVar{{Name: "LABPOD_TERM_DELAY", Value: fmt.Sprintf("%ds", delay)}}
+	p := node.Pod(name, on, c)
+	p.Spec.TerminationGracePeriodSeconds = new(int64(12))
+	return p
+}
+
+// Create makes the Service and pods that take 0 to 8 s to end, half of them without a
+// readiness probe, and waits until they are ready.
+func (r *Running) Create(ctx context.Context, c *kube.Client, random *rand.Rand) error {
+	var err error
+	if r.Pods, err = c.Record(ctx, kube.Pods, NS); err != nil {
+		return err
+	}
+	r.Image = node.WebImage("v1")
+	r.Set, err = Create(ctx, c, func(i int) *corev1.Pod {
+		p := Slow("", fmt.Sprintf("node%d", i%2+1), random.IntN(9))
+		if i%4 < 2 {
+			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 1, FailureThreshold: 10}
+		}
+		return p
+	})
+	if err != nil {
+		return err
+	}
+	return r.WaitReady(ctx, Pods, 3*time.Minute)
+}
+
+// Quiet waits until the kubelets' limiters of 5 requests a second have filled up, and what
+// still happens from before is over. It returns the containers by the names of their pods.
+func (r *Running) Quiet(ctx context.Context) (map[string]string, error) {
+	begin := time.Now()
+	if err := wait.Until(ctx, "nothing happens to pods for 5 s", 2*time.Minute, func(context.Context) (bool, error) {
+		evs := r.Pods.Events()
+		return time.Since(begin) > 5*time.Second && time.Since(evs[len(evs)-1].Time) > 5*time.Second, nil
+	}); err != nil {
+		return nil, err
+	}
+	containers := map[string]string{}
+	for i := range Pods {
+		id := ContainerID(r.Pods.Latest(NS, Name(i)))
+		if id == "" {
+			return nil, fmt.Errorf("pod %s has no container", Name(i))
+		}
+		containers[Name(i)] = id
+	}
+	return containers, nil
+}
+
+// Change changes all images to the other one of two, each when after lets it.
+func (r *Running) Change(ctx context.Context, after func(i int) time.Duration) error {
+	r.Image = node.WebImage(map[bool]string{true: "v2", false: "v1"}[r.Image == node.WebImage("v1")])
+	errs := make(chan error, Pods)
+	for i := range Pods {
+		pause := after(i)
+		go func() {
+			err := Pause(ctx, pause)
+			if err == nil {
+				err = r.SetImage(ctx, Name(i), r.Image)
+			}
+			errs <- err
+		}()
+	}
+	for range Pods {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WaitReplaced waits until all pods are ready with other containers than those.
+func (r *Running) WaitReplaced(ctx context.Context, old map[string]string) error {
+	return wait.Until(ctx, "all pods are ready with new containers", 3*time.Minute, func(context.Context) (bool, error) {
+		for name, id := range old {
+			if o := r.Pods.Latest(NS, name); !kubeletlab.PodReady(o) || ContainerID(o) == id {
+				return false, fmt.Errorf("%s is not", name)
+			}
+		}
+		return true, nil
+	})
+}
+
+// ContainerID is that of the pod's container, "" if it has none.
+func ContainerID(o *kube.Object) string {
+	if o == nil {
+		return ""
+	}
+	return kube.ContainerIDs(o)[Service]
+}
