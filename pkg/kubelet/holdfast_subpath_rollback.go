@@ -189,6 +189,17 @@ func namesIn(dir string) []string {
 	return names
 }
 
+// asMounted is a directory of the kubelet as the kernel's table of mounts has it: an
+// operator may have made the root directory, or one below it, a symbolic link. There is
+// no bind below a directory that does not exist.
+func asMounted(dir string) (string, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if os.IsNotExist(err) {
+		return dir, nil
+	}
+	return real, err
+}
+
 // mountPath is a mount point's path in the form of the rest of this file.
 func mountPath(mp mount.MountPoint) string {
 	return strings.TrimSuffix(mp.Path, `\040(deleted)`)
@@ -196,11 +207,7 @@ func mountPath(mp mount.MountPoint) string {
 
 // unbind unmounts the binds of one container. who is for the log.
 func (b subpathBinds) unbind(podDir, container, who string) {
-	targets := subpathTargets(podDir, container)
-	if len(targets) == 0 {
-		return
-	}
-	mounted, err := b.mounted()
+	targets, mounted, err := b.look(podDir, container)
 	if err != nil {
 		subpathsUnbindFailed.Inc()
 		glog.Errorf("subPaths of %s stay mounted: %v", who, err)
@@ -211,6 +218,20 @@ func (b subpathBinds) unbind(podDir, container, who string) {
 		glog.V(2).Infof("Unmounted %d subPath bind mount(s) of %s below %s: the container has its own (feature gate %s)",
 			n, who, filepath.Join(podDir, subpathsDirName), features.SubpathUnbindAfterStart)
 	}
+}
+
+// look returns a container's mount points and counts the mounts of all.
+func (b subpathBinds) look(podDir, container string) ([]string, map[string]int, error) {
+	podDir, err := asMounted(podDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	targets := subpathTargets(podDir, container)
+	if len(targets) == 0 {
+		return nil, nil, nil
+	}
+	mounted, err := b.mounted()
+	return targets, mounted, err
 }
 
 // mounted counts the mounts at each mount point; one can lie on another.
@@ -235,8 +256,11 @@ func (b subpathBinds) unbindAll(targets []string, mounted map[string]int, who st
 		if mounted[t] == 0 {
 			continue
 		}
-		if k, ok := b.unbindOne(t, mounted[t], who); ok {
-			n, free = n+k, append(free, t)
+		k, ok := b.unbindOne(t, mounted[t], who)
+		n += k
+		// What somebody else has unmounted since may be blocked, and is not to be twice.
+		if ok && k > 0 {
+			free = append(free, t)
 		}
 	}
 	sort.Strings(free)
@@ -319,11 +343,7 @@ func removable(info os.FileInfo) bool {
 // unblock undoes block for one container, so that its subPaths can be bound
 // again.
 func (b subpathBinds) unblock(podDir, container string) {
-	targets := subpathTargets(podDir, container)
-	if len(targets) == 0 {
-		return
-	}
-	mounted, err := b.mounted()
+	targets, mounted, err := b.look(podDir, container)
 	if err != nil {
 		glog.Errorf("subPaths below %s: %v", podDir, err)
 		return

@@ -35,6 +35,11 @@ func (kl *Kubelet) startSubpathSweep() {
 // about to. A container that was created and not started may be one that the
 // runtime is starting for an earlier process of the kubelet.
 func (b subpathBinds) sweep(podsDir string, getPods func(all bool) ([]*kubecontainer.Pod, error)) {
+	podsDir, err := asMounted(podsDir)
+	if err != nil {
+		glog.Errorf("Cannot look for subPath bind mounts: %v", err)
+		return
+	}
 	mps, err := b.list()
 	if err != nil {
 		glog.Errorf("Cannot look for subPath bind mounts: %v", err)
@@ -117,6 +122,10 @@ func (kl *Kubelet) unmountOrphanedSubpaths(uid types.UID) error {
 // mounted there may be the host's own mount, which appears in a bind of a shared
 // mount and would go with it. Such a bind is busy and stays.
 func (b subpathBinds) unmountOrphaned(podsDir string, uid types.UID) error {
+	podsDir, err := asMounted(podsDir)
+	if err != nil {
+		return fmt.Errorf("orphaned pod %q found, but it is not known where it is: %v", uid, err)
+	}
 	mps, err := b.list()
 	if err != nil {
 		return fmt.Errorf("orphaned pod %q found, but its volume subpaths are not known: %v", uid, err)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/network/dns"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/util/mount"
@@ -49,7 +50,8 @@ func subpathCounter(t *testing.T, c prometheus.Counter) float64 {
 // a temporary folder.
 type fakeBinds struct {
 	t    *testing.T
-	pods string
+	pods string // as the table has it
+	link string // a symbolic link to it
 	// mounts in the order of mounting.
 	mounts []string
 	fail   map[string]error
@@ -61,10 +63,17 @@ func newFakeBinds(t *testing.T) *fakeBinds {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fakeBinds{t: t, pods: dir, fail: map[string]error{}}
+	link := dir + "-link"
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	return &fakeBinds{t: t, pods: dir, link: link, fail: map[string]error{}}
 }
 
-func (f *fakeBinds) done() { os.RemoveAll(f.pods) }
+func (f *fakeBinds) done() {
+	os.Remove(f.link)
+	os.RemoveAll(f.pods)
+}
 
 func (f *fakeBinds) binds() subpathBinds {
 	return subpathBinds{
@@ -191,8 +200,8 @@ func TestSubpathUnbindFails(t *testing.T) {
 	b := f.binds()
 	b.unmount = func(string) error { return syscall.EINVAL }
 	b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
-	if f.kind(busy) != "file" {
-		t.Errorf("what is not mounted any more is not blocked")
+	if f.kind(busy) != "dir" {
+		t.Errorf("what somebody else unmounted is blocked")
 	}
 	// A table that cannot be read leaves all as it is.
 	f.log, f.fail["list"] = nil, errors.New("too many changes")
@@ -214,6 +223,56 @@ func TestSubpathUnbindCopy(t *testing.T) {
 	b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
 	if n := subpathCounter(t, subpathsUnbound) - before; n != 1 || f.kind(dir) != "file" {
 		t.Errorf("counted %v, want 1; the mount point is a %s", n, f.kind(dir))
+	}
+}
+
+// TestSubpathSymlink: the kubelet's root directory is a symbolic link, and the table has
+// the paths that the kernel resolved.
+func TestSubpathSymlink(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	dir := f.target("u1/data/app/0", true)
+	b := f.binds()
+	b.unblock(filepath.Join(f.link, "u1"), "app")
+	if f.kind(dir) != "dir" {
+		t.Errorf("a bind's mount point was removed")
+	}
+	b.unbind(filepath.Join(f.link, "u1"), "app", "app")
+	if len(f.mounts) != 0 || f.kind(dir) != "file" {
+		t.Errorf("after the start: %q is mounted, the mount point is a %s", f.mounts, f.kind(dir))
+	}
+	f.target("u2/data/app/0", true)
+	b.sweep(f.link, func(bool) ([]*kubecontainer.Pod, error) { return nil, nil })
+	if len(f.mounts) != 0 {
+		t.Errorf("after the sweep: %q is mounted", f.mounts)
+	}
+	f.target("u3/data/app/0", true)
+	if err := b.unmountOrphaned(f.link, "u3"); err != nil || len(f.mounts) != 0 {
+		t.Errorf("orphan: %v, %q is mounted", err, f.mounts)
+	}
+	// Where a directory cannot be resolved, nothing says that there is no bind in it.
+	loop := filepath.Join(f.pods, "loop")
+	if err := os.Symlink("loop", loop); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.unmountOrphaned(loop, "u3"); err == nil {
+		t.Error("an orphan's directory may be removed, wherever it is")
+	}
+}
+
+// TestSubpathSweepLate: a start ends while the sweep asks the runtime. It has blocked its
+// mount point, which the sweep's table still has as mounted.
+func TestSubpathSweepLate(t *testing.T) {
+	f := newFakeBinds(t)
+	defer f.done()
+	dir := f.target("u1/data/app/0", true)
+	b := f.binds()
+	b.sweep(f.pods, func(bool) ([]*kubecontainer.Pod, error) {
+		b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
+		return nil, nil
+	})
+	if f.kind(dir) != "file" {
+		t.Errorf("the mount point is a %s, want the file that blocks it", f.kind(dir))
 	}
 }
 

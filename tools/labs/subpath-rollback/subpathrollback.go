@@ -9,6 +9,8 @@ package subpathrollback
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -28,11 +30,11 @@ const (
 var image = node.WebImage("v1")
 
 func init() {
-	labkit.Register(labkit.Lab{
+	l := labkit.Lab{
 		Name:    "subpath-rollback",
 		Summary: "a kubelet deletes the user's files through subPath mounts that an other kubelet left",
 		LeftOut: []labkit.Variant{labkit.GateOff}, // stock shows that the lab can fail
-		Steps:   steps,
+		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, "") },
 		Oracle:  oracle,
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -45,7 +47,13 @@ func init() {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 10*time.Minute, 30*time.Minute)
 		},
-	})
+	}
+	labkit.Register(l)
+	l.Name, l.Folder = "subpath-rollback-symlink", "subpath-rollback"
+	l.Summary += ", with a symbolic link as the kubelet's root directory"
+	l.LongOnly, l.LeftOut = true, nil // TestSubpathSymlink asks the same of the kubelet's code
+	l.Steps = func(e *labkit.Env) []labkit.Step { return steps(e, "link") }
+	labkit.Register(l)
 }
 
 type lab struct {
@@ -53,6 +61,8 @@ type lab struct {
 	c    *node.Cluster
 	node *node.Node
 	root string // of the host directories: same/ and other/
+	// link, if any, is the name of a symbolic link to the kubelet's root directory, in it.
+	link string
 	pods map[string]*pod
 	// sums is the checksum of each file below root, as it must be.
 	sums map[string]string
@@ -64,8 +74,8 @@ type pod struct {
 	uid string
 }
 
-func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e, pods: map[string]*pod{}, sums: map[string]string{}}
+func steps(e *labkit.Env, link string) []labkit.Step {
+	l := &lab{e: e, link: link, pods: map[string]*pod{}, sums: map[string]string{}}
 	binder := "the one under test"
 	switch {
 	case l.ours() && e.Profile == labkit.Long:
@@ -105,7 +115,18 @@ func (l *lab) tos() []string {
 
 func (l *lab) startCluster(ctx context.Context) error {
 	// At 3 the kubelet says which orphans it removes.
-	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(old, "kubelet"), KubeletArgs: []string{"--v=3"}})
+	args := []string{"--v=3"}
+	if l.link != "" {
+		dir := l.e.Path("node1", "kubelet")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(".", filepath.Join(dir, l.link)); err != nil {
+			return err
+		}
+		args = append(args, "--root-dir=/var/lib/kubelet/"+l.link)
+	}
+	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(old, "kubelet"), KubeletArgs: args})
 	if err == nil {
 		l.c, l.node = c, c.Nodes[0]
 	}

@@ -63,10 +63,20 @@ func (r *runbook) startFiles(ctx context.Context) error {
 		return err
 	}
 	mounts, err := r.node.Mounts()
-	if err == nil && !slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool { return strings.Contains(m.Mountpoint, "/volume-subpaths/") }) {
-		err = fmt.Errorf("the kubelet has no mount below volume-subpaths, so the page's command has nothing to do")
+	if err != nil {
+		return err
 	}
-	return err
+	i := slices.IndexFunc(mounts, func(m *mountinfo.Info) bool { return strings.Contains(m.Mountpoint, "/volume-subpaths/") })
+	if i < 0 {
+		return fmt.Errorf("the kubelet has no mount below volume-subpaths, so the page's command has nothing to do")
+	}
+	// Where the root directory is a symbolic link, stock mounts once more at each restart.
+	for range 2 {
+		if err := r.node.Run(ctx, "mount", "--bind", mounts[i].Mountpoint, mounts[i].Mountpoint); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // deleteFiles deletes that pod and records what the kubelet then did to its file.
