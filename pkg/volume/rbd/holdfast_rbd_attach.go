@@ -102,7 +102,7 @@ func (b *rbdMounter) clearOldLocks() ([]rbdWatcher, error) {
 	}
 	settled := false
 	for _, l := range locks {
-		if !strings.HasPrefix(l.id, kubeLockMagic) || l.id == ownLockID() && keepsOwnLock() {
+		if !strings.HasPrefix(l.id, kubeLockMagic) || l.id == ownLockID() && keepsOwnLock() && !b.ReadOnly {
 			continue
 		}
 		if !settled {

@@ -11,23 +11,54 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
+// hasItsLock says whether a mapped image has the lock that it is to be mapped with, if any.
+var hasItsLock = func(*rbdMounter) (bool, error) { return true, nil }
+
 // prepareDevice makes a mapped device what the mount needs, and returns it. A read-only
 // mount of an image that others have open gets a device that the kernel lets nobody write
 // to; the mapping itself stays an ordinary one, as a read-only one is watched for by nobody. A
 // device that such a mount left is mapped anew for one that writes.
-func (util *RBDUtil) prepareDevice(b *rbdMounter, device string) (string, error) {
-	if !attachChecks() {
-		return device, nil
+//
+// found: the device was mapped before this attach, so that nobody has looked who else uses the
+// image. What left it may have been a read-only mount beside another node's.
+func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (string, error) {
+	err := b.checkFound(device, found)
+	if err == nil && attachChecks() {
+		err = b.setDevice(device)
 	}
-	err := b.setDevice(device)
 	if err == nil {
 		return device, nil
 	}
-	// Nothing has it mounted, or the kernel refuses. The next try looks and maps anew.
-	if output, unmapErr := b.exec.Run("rbd", "unmap", device); unmapErr != nil {
-		glog.Warningf("rbd: %s stays mapped: %v, rbd output: %s", device, unmapErr, output)
+	// Nothing has it mounted, or the kernel refuses. The next try looks and maps anew, and
+	// takes anew what RBDLegacyLock takes.
+	if detachErr := util.DetachDisk(b.plugin, util.MakeGlobalPDName(*b.rbd), device); detachErr != nil {
+		glog.Warningf("rbd: %s stays mapped: %v", device, detachErr)
 	}
 	return "", err
+}
+
+// checkFound refuses a device that was found mapped, and is to be mounted for writing, if it
+// was mapped without the lock that it needs or other nodes have the image open as well.
+func (b *rbdMounter) checkFound(device string, found bool) error {
+	if !found || b.ReadOnly {
+		return nil
+	}
+	if mounted, err := b.isMounted(device); err != nil || mounted {
+		return err
+	}
+	if has, err := hasItsLock(b); err != nil {
+		return err
+	} else if !has {
+		return fmt.Errorf("rbd: device %s of image %s/%s was found mapped, it is locked and mapped anew", device, b.Pool, b.Image)
+	}
+	if !attachChecks() {
+		return nil
+	}
+	watchers, err := b.listWatchers()
+	if err == nil && len(watchers) > 1 {
+		err = fmt.Errorf("rbd: device %s of image %s/%s was found mapped, and the image is in use: %s", device, b.Pool, b.Image, watchersText(watchers))
+	}
+	return err
 }
 
 func (b *rbdMounter) setDevice(device string) error {

@@ -65,6 +65,8 @@ func TestAttachFoundDevice(t *testing.T) {
 		fails, unmapped, endsReadOnly             bool
 	}{
 		"rw wanted, rw":                  {false, false, false, false, false, false, false},
+		"rw wanted, rw, others":          {false, false, false, true, true, true, false},
+		"rw wanted, rw, others, mounted": {false, false, true, true, false, false, false},
 		"rw wanted, ro":                  {false, true, false, false, true, true, true},
 		"rw wanted, ro, mounted":         {false, true, true, false, false, false, true},
 		"ro wanted, rw, alone":           {true, false, false, false, false, false, false},

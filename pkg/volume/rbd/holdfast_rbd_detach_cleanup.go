@@ -8,6 +8,7 @@ import (
 	"io/ioutil"
 	"os"
 	"path"
+	"path/filepath"
 	"time"
 
 	"github.com/golang/glog"
@@ -111,6 +112,12 @@ func (plugin *rbdPlugin) isLeftover(dir string) (bool, error) {
 	}
 	mps, err := plugin.host.GetMounter(rbdPluginName).List()
 	if err != nil {
+		return false, err
+	}
+	// The table has the path without symbolic links. The directory need not be there any more.
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	} else if !os.IsNotExist(err) {
 		return false, err
 	}
 	for _, mp := range mps {

@@ -30,6 +30,12 @@ func TestCleanUp(t *testing.T) {
 			r.mounter.MountPoints = nil
 			r.addMount(r.device, "/pods/x")
 		}, false, ""},
+		"the root directory is a link": {func(r *detachRig) {
+			dir := filepath.Dir(r.mountAt)
+			r.must(os.Rename(dir, dir+"-real"))
+			r.must(os.Symlink(dir+"-real", dir))
+			r.mounter.MountPoints[0].Path = filepath.Join(dir+"-real", filepath.Base(r.mountAt))
+		}, true, "RBDLeftoverDetached"},
 		"mapped, not mounted": {func(r *detachRig) { r.mounter.MountPoints = nil }, true, "RBDLeftoverDetached"},
 		"left by 1.7 whose unmap failed": {func(r *detachRig) {
 			r.mounter.MountPoints = nil

@@ -31,6 +31,7 @@ var (
 func init() {
 	prometheus.MustRegister(rbdLegacyLockTaken, rbdLegacyLockWouldTake)
 	keepsOwnLock = legacyLock
+	hasItsLock = hasLegacyLock
 }
 
 func legacyLock() bool {
@@ -62,20 +63,14 @@ func (util *RBDUtil) takeLegacyLock(b *rbdMounter, dir string) (func(), error) {
 		rbdLegacyLockWouldTake.Inc()
 		return nothing, nil
 	}
-	output, err := b.run([]string{"info", b.Image, "--format", "json"})
-	if err != nil {
-		return nil, fmt.Errorf("rbd: failed to ask for the features of %s/%s: %v, rbd output: %s", b.Pool, b.Image, err, output)
-	}
-	image, err := parseInfo(output)
+	exclusive, err := b.hasExclusiveLock()
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range image.features {
-		if f == "exclusive-lock" {
-			// A lock makes our own map fail; Ceph refuses a kubelet up to 1.8 here as long as
-			// the image is open for writing.
-			return nothing, nil
-		}
+	if exclusive {
+		// A lock makes our own map fail; Ceph refuses a kubelet up to 1.8 here as long as
+		// the image is open for writing. It may have left its lock here.
+		return nothing, b.clearOwnLock()
 	}
 	own, err := b.clearForLegacyLock()
 	if err != nil {
@@ -108,6 +103,47 @@ func (util *RBDUtil) takeLegacyLock(b *rbdMounter, dir string) (func(), error) {
 	}, nil
 }
 
+// hasLegacyLock says whether an image that is mapped has what takeLegacyLock takes and writes,
+// or needs none. A stock kubelet's mapping, for one, has not.
+func hasLegacyLock(b *rbdMounter) (bool, error) {
+	if !legacyLock() {
+		return true, nil
+	}
+	_, err := os.Stat(path.Join((&RBDUtil{}).MakeGlobalPDName(*b.rbd), legacyFileName))
+	if err != nil && !os.IsNotExist(err) {
+		return false, err
+	}
+	if err == nil {
+		locks, err := b.listLocks()
+		if err != nil {
+			return false, err
+		}
+		for _, l := range locks {
+			if l.id == ownLockID() {
+				return true, nil
+			}
+		}
+	}
+	return b.hasExclusiveLock()
+}
+
+func (b *rbdMounter) hasExclusiveLock() (bool, error) {
+	output, err := b.run([]string{"info", b.Image, "--format", "json"})
+	if err != nil {
+		return false, fmt.Errorf("rbd: failed to ask for the features of %s/%s: %v, rbd output: %s", b.Pool, b.Image, err, output)
+	}
+	image, err := parseInfo(output)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range image.features {
+		if f == "exclusive-lock" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // clearForLegacyLock says whether this machine has the lock already. Another machine's is
 // removed if nobody watches the image; a lock that no kubelet took refuses the mount.
 func (b *rbdMounter) clearForLegacyLock() (bool, error) {
@@ -115,7 +151,7 @@ func (b *rbdMounter) clearForLegacyLock() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	own := false
+	own, settled := false, false
 	for _, l := range locks {
 		if l.id == ownLockID() {
 			own = true
@@ -123,6 +159,11 @@ func (b *rbdMounter) clearForLegacyLock() (bool, error) {
 		}
 		if !strings.HasPrefix(l.id, kubeLockMagic) {
 			return false, fmt.Errorf("rbd: image %s/%s has the lock %v, which no kubelet took", b.Pool, b.Image, l)
+		}
+		// A kubelet up to 1.8 takes its lock first and maps then.
+		if !settled {
+			sleep(settleDelay)
+			settled = true
 		}
 		watchers, err := b.listWatchers()
 		if err != nil {
@@ -136,6 +177,24 @@ func (b *rbdMounter) clearForLegacyLock() (bool, error) {
 		}
 	}
 	return own, nil
+}
+
+// clearOwnLock removes this machine's lock from an image that nobody watches.
+func (b *rbdMounter) clearOwnLock() error {
+	locks, err := b.listLocks()
+	if err != nil {
+		return err
+	}
+	for _, l := range locks {
+		if l.id != ownLockID() {
+			continue
+		}
+		if watchers, err := b.listWatchers(); err != nil || len(watchers) > 0 {
+			return err
+		}
+		return b.removeLock(l)
+	}
+	return nil
 }
 
 // writeLegacyFile writes rbd.json, readable for root only as the key is in it, before

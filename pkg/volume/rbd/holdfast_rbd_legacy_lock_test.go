@@ -139,10 +139,76 @@ func TestLegacyLockOthers(t *testing.T) {
 	r.state("in use", false, kubeLockMagic+"x")
 }
 
+// A lock that a kubelet up to 1.8 has taken since the first look is left to it for as long as
+// it may need to map.
+func TestLegacyLockTakenMeanwhile(t *testing.T) {
+	for _, checks := range []bool{true, false} {
+		r := newLegacyRig(t, true)
+		gate(t, features.RBDAttachChecks, checks)
+		other := rbdLock{kubeLockMagic + "x", "client.1", "10.0.0.12:0/1"}
+		r.before = func(line string) (string, error, bool) {
+			if strings.HasPrefix(line, "rbd info") {
+				r.locks = []rbdLock{other}
+			}
+			return r.blockdev(line)
+		}
+		r.onSleep = func(int) { r.watchers = []rbdWatcher{foreignWatcher} }
+		if _, err := r.attach(false); err == nil || len(r.devices()) > 0 || strings.Contains(r.commands(), "remove") {
+			t.Errorf("checks %v: %v: %s", checks, err, r.commands())
+		}
+		r.state("taken meanwhile", false, other.id)
+		r.end()
+	}
+}
+
+// An image with exclusive-lock cannot be mapped with a lock that an old kubelet of this
+// machine left, and one that is mounted read-only needs none.
+func TestLegacyLockOwnStale(t *testing.T) {
+	for name, c := range map[string]struct{ readOnly, exclusive bool }{
+		"exclusive-lock":            {false, true},
+		"exclusive-lock, read-only": {true, true},
+		"read-only":                 {true, false},
+	} {
+		r := newLegacyRig(t, true)
+		if c.exclusive {
+			r.features = `"layering","exclusive-lock"`
+		}
+		r.locks = []rbdLock{{ownLockID(), "client.1", "10.0.0.11:0/1"}}
+		if _, err := r.attach(c.readOnly); err != nil {
+			t.Errorf("%s: %v: %s", name, err, r.commands())
+		}
+		r.state(name, false)
+		r.end()
+	}
+}
+
+// What was mapped before, without the lock, is mapped anew with it, unless it is mounted.
+func TestLegacyLockFoundDevice(t *testing.T) {
+	for _, checks := range []bool{true, false} {
+		r := newLegacyRig(t, true)
+		gate(t, features.RBDAttachChecks, checks)
+		device := r.device(4, testPool, "img", "-", "", "")
+		r.mounter.FakeMounter.MountPoints = []mount.MountPoint{{Device: device, Path: "/x"}}
+		if got, err := r.attach(false); err != nil || got != device {
+			t.Errorf("mounted: %q, %v", got, err)
+		}
+		r.state("mounted", false)
+		r.mounter.FakeMounter.MountPoints = nil
+		if _, err := r.attach(false); err == nil || len(r.devices()) > 0 {
+			t.Errorf("first try: %v, devices %v", err, r.devices())
+		}
+		if _, err := r.attach(false); err != nil {
+			t.Errorf("second try: %v", err)
+		}
+		r.state("second try", true, ownLockID())
+		r.end()
+	}
+}
+
 // Each call fails once: nothing is mapped without the lock, nothing of it is left, and the
 // second try has both.
 func TestLegacyLockFailures(t *testing.T) {
-	for _, fails := range []string{"rbd info", "rbd lock list", "rbd lock add", "rbd map"} {
+	for _, fails := range []string{"rbd info", "rbd lock list", "rbd lock add", "rbd map", "blockdev --getro"} {
 		r := newLegacyRig(t, true)
 		seen := 0
 		r.before = func(line string) (string, error, bool) {
