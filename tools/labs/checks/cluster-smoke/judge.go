@@ -69,6 +69,14 @@ type updated struct {
 	Before, After []string
 }
 
+// reconnected is a restart of the API server beneath the others, by the IDs of the
+// Deployment's containers.
+type reconnected struct {
+	Heartbeat     bool   // of the same kubelet, after it
+	Died          string // which of controller manager and kubelet ended, "" if neither
+	Before, After []string
+}
+
 type rolledBack struct {
 	Status      int // of the answer to the rollback
 	Body        string
@@ -134,18 +142,33 @@ func judge(h *history.History) labkit.Result {
 			bad("%d ReplicaSets after the rollback, want 2", o.ReplicaSets)
 		}
 	}
-	for _, o := range history.Of[restarted](h) {
-		if !o.Heartbeat {
-			bad("restart %d: no heartbeat of the new kubelet", o.Round)
+	// kept finds the containers that a restart cost.
+	kept := func(restart string, before, after []string) {
+		if len(before) != replicas {
+			bad("%s: %d containers of the Deployment ran before it, want %d", restart, len(before), replicas)
 		}
-		if len(o.Before) != replicas {
-			bad("restart %d: %d containers of the Deployment ran before it, want %d", o.Round, len(o.Before), replicas)
-		}
-		for _, id := range o.Before {
-			if !slices.Contains(o.After, id) {
-				bad("restart %d: container %.12s did not live through it", o.Round, id)
+		for _, id := range before {
+			if !slices.Contains(after, id) {
+				bad("%s: container %.12s did not live through it", restart, id)
 			}
 		}
+	}
+	for _, o := range history.Of[reconnected](h) {
+		const restart = "restart of the API server"
+		if !o.Heartbeat {
+			bad("%s: no heartbeat of the kubelet after it", restart)
+		}
+		if o.Died != "" {
+			bad("%s: %s", restart, o.Died)
+		}
+		kept(restart, o.Before, o.After)
+	}
+	for _, o := range history.Of[restarted](h) {
+		restart := fmt.Sprintf("restart %d", o.Round)
+		if !o.Heartbeat {
+			bad("%s: no heartbeat of the new kubelet", restart)
+		}
+		kept(restart, o.Before, o.After)
 	}
 	for _, o := range history.Of[deleted](h) {
 		if len(o.Left) > 0 {
@@ -157,7 +180,8 @@ func judge(h *history.History) labkit.Result {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("the cluster misbehaved: %s", strings.Join(wrong, "; "))
 	case !slices.Equal(versions, slices.Concat([]string{"v1", "v2", "v1"}, slices.Repeat([]string{"v1"}, n))),
-		len(history.Of[reflectors](h)) != 1, len(history.Of[updated](h)) != 1, len(history.Of[rolledBack](h)) != 1,
+		len(history.Of[reflectors](h)) != 1, len(history.Of[updated](h)) != 1,
+		len(history.Of[reconnected](h)) != 1, len(history.Of[rolledBack](h)) != 1,
 		len(history.Of[restarted](h)) != n, len(history.Of[deleted](h)) != 1:
 		res = labkit.InconclusiveBecause("not everything was seen: versions served %v", versions)
 	default:

@@ -22,7 +22,8 @@ func serves(version string) served {
 
 func good() []any {
 	return []any{serves("v1"), reflectors{[]string{"reflector_k8s_io_kubernetes_vendor_k8s_io_client_go_informers_factory_go_86_1"}},
-		serves("v2"), updated{load.Report{OK: 9}, []string{"web-1"}, []string{"web-2"}}, serves("v1"),
+		serves("v2"), updated{load.Report{OK: 9}, []string{"web-1"}, []string{"web-2"}},
+		reconnected{true, "", []string{"4", "5", "6"}, []string{"4", "6", "5"}}, serves("v1"),
 		rolledBack{Status: 201, Image: node.WebImage("v1"), ReplicaSets: 2}, serves("v1"),
 		restarted{1, true, []string{"1", "2", "3"}, []string{"3", "2", "1"}}, deleted{}}
 }
@@ -37,15 +38,22 @@ func TestJudge(t *testing.T) {
 	dead.Answers = map[string]string{"a": "v2 x", "b": "refused", "c": "v2 z"}
 	old := serves("v2")
 	old.Images = append(slices.Clone(old.Images), node.WebImage("v1"))
-	for i, bad := range map[int]any{0: two, 2: dead, 4: served{Version: "v1"}, 1: reflectors{[]string{"reflector_factory_go"}},
+	for i, bad := range map[int]any{0: two, 2: dead, 5: served{Version: "v1"}, 1: reflectors{[]string{"reflector_factory_go"}},
 		3: updated{load.Report{OK: 9, Failed: 1}, []string{"web-1"}, []string{"web-2"}},
-		5: rolledBack{Status: 500, Image: node.WebImage("v1"), ReplicaSets: 2},
-		7: restarted{1, true, []string{"1", "2", "3"}, []string{"3", "2", "4"}}, 8: deleted{[]string{"pods web-1"}}, 6: old} {
+		4: reconnected{false, "", []string{"4", "5", "6"}, []string{"4", "5", "6"}},
+		6: rolledBack{Status: 500, Image: node.WebImage("v1"), ReplicaSets: 2},
+		8: restarted{1, true, []string{"1", "2", "3"}, []string{"3", "2", "4"}}, 9: deleted{[]string{"pods web-1"}}, 7: old} {
 		all := good()
 		all[i] = bad
 		judgetest.Judge(t, l, history.Make(begin, all...), labkit.Failed)
 		// Nothing comes after what is wrong.
 		judgetest.Judge(t, l, history.Make(begin, all[:i+1]...), labkit.Failed)
+	}
+	for _, bad := range []reconnected{{true, "kubelet ended", []string{"4", "5", "6"}, []string{"4", "5", "6"}},
+		{true, "", []string{"4", "5", "6"}, []string{"4", "5"}}, {true, "", []string{"4"}, []string{"4"}}} {
+		all := good()
+		all[4] = bad
+		judgetest.Judge(t, l, history.Make(begin, all...), labkit.Failed)
 	}
 	all := good()
 	all[3] = updated{load.Report{}, []string{"web-1"}, []string{"web-2"}}
