@@ -20,7 +20,7 @@ var (
 	})
 	subPathsOtherMounted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "holdfast_subpath_symlink_race_other_mounted_total",
-		Help: "SubPaths for which mount(8) mounted another file than the kubelet had opened, with the feature gate SubpathMountByFD off.",
+		Help: "SubPaths for which mount(8) mounted another file than the kubelet had opened. With the feature gate SubpathMountByFD off the pod has it; a kubelet with --containerized and the gate on unmounts it.",
 	})
 )
 
@@ -52,13 +52,7 @@ func bindSubPath(mounter Interface, source string, fd int, subPath, target strin
 		_, remountOptions := isBind(options)
 		err = m.doMount("", defaultMountCommand, source, target, "", remountOptions)
 	case *NsenterMounter:
-		// The mount is made by a program in the host's mount namespace.
-		cmd, args := m.makeNsenterArgs(source, target, "", []string{"bind"})
-		if err = m.runMount(cmd, withoutCanonicalize(args)); err != nil {
-			return err
-		}
-		_, remountOptions := isBind(options)
-		err = m.doNsenterMount(source, target, "", remountOptions)
+		return bindInHost(m, fd, subPath, target, options)
 	default:
 		return mounter.Mount(source, target, "" /*fstype*/, options)
 	}
@@ -70,18 +64,30 @@ func bindSubPath(mounter Interface, source string, fd int, subPath, target strin
 	return err
 }
 
-// withoutCanonicalize makes the mount command whose arguments end with the source and the
-// target leave the source as it is.
-func withoutCanonicalize(args []string) []string {
-	n := len(args) - 2
-	return append(append(append([]string{}, args[:n]...), "--no-canonicalize"), args[n:]...)
-}
-
-// runMount runs the mount command in the host's mount namespace.
-func (n *NsenterMounter) runMount(cmd string, args []string) error {
-	output, err := n.ne.Exec(cmd, args).CombinedOutput()
-	if len(output) != 0 {
-		glog.V(5).Infof("Output of %s %v: %v", cmd, args, string(output))
+// bindInHost is bindSubPath of a kubelet that has a mount namespace of its own. A mount(2)
+// in the host's refuses what is not mounted there (EINVAL), and the opened file is in the
+// kubelet's. So the bind is made by path, and undone if it is another file.
+func bindInHost(mounter Interface, fd int, subPath, target string, options []string) error {
+	if err := mounter.Mount(subPath, target, "" /*fstype*/, options); err != nil {
+		return err
+	}
+	var opened, bound unix.Stat_t
+	err := unix.Fstat(fd, &opened)
+	if err == nil {
+		// Not followed: the file that was opened is no symlink.
+		err = unix.Lstat(target, &bound)
+	}
+	if err == nil && opened.Dev == bound.Dev && opened.Ino == bound.Ino {
+		return nil
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot compare what is mounted at %s with subPath %s: %v", target, subPath, err)
+	} else {
+		subPathsOtherMounted.Inc()
+		err = fmt.Errorf("%s is not the file that was opened for subPath %s: the path was changed meanwhile, or mounts of the host do not reach the kubelet's container", target, subPath)
+	}
+	if e := mounter.Unmount(target); e != nil {
+		err = fmt.Errorf("%v; unmounting it: %v", err, e)
 	}
 	return err
 }

@@ -50,22 +50,27 @@ func volume(t *testing.T, dir string) Subpath {
 
 const inNamespace = "HOLDFAST_TEST_SUBPATH_NAMESPACE"
 
+// again runs the test once more in a mount namespace of its own, as root or in a user
+// namespace, with inNamespace set to level.
+func again(t *testing.T, level string) {
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), inNamespace+"="+level)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestBindSubPathIsTheOpenedFile: a mount(8) that is held up between the look at the link
-// and the mount, while the directory is exchanged for a symlink. It runs in a mount
-// namespace of its own, as root or in a user namespace.
+// and the mount, while the directory is exchanged for a symlink.
 func TestBindSubPathIsTheOpenedFile(t *testing.T) {
 	if os.Getenv(inNamespace) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestBindSubPathIsTheOpenedFile$", "-test.v")
-		cmd.Env = append(os.Environ(), inNamespace+"=1")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
-		if os.Geteuid() != 0 {
-			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
-			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
-		}
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestBindSubPathIsTheOpenedFile") {
-			t.Errorf("%v\n%s", err, out)
-		}
+		again(t, "1")
 		return
 	}
 	runtime.LockOSThread()
@@ -125,20 +130,47 @@ func raceCounted(t *testing.T, c prometheus.Counter) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// TestBindSubPathNsenter: the commands of a kubelet in a container.
+// TestBindSubPathNsenter: the commands of a kubelet in a container. What is bound is
+// compared with what was opened; it is taken away again if it is another file, or if that
+// cannot be told.
 func TestBindSubPathNsenter(t *testing.T) {
-	for _, on := range []bool{true, false} {
+	dir, err := ioutil.TempDir("", "subpath")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	sub := volume(t, dir)
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(sub.Path, link); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := doSafeOpen(sub.Path, sub.VolumePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(opened)
+	calls := filepath.Join(dir, "calls")
+	defer program(t, dir, "nsenter", "echo \"$@\" >> "+calls+"\n")()
+	for _, tc := range []struct {
+		on, wrong bool
+		fd        int
+		target    string
+		other     float64
+	}{
+		{on: true, fd: opened, target: sub.Path},
+		{on: true, fd: opened, target: filepath.Join(dir, "outside/sub"), wrong: true, other: 1},
+		{on: true, fd: opened, target: link, wrong: true, other: 1},
+		{on: true, fd: opened, target: filepath.Join(dir, "missing"), wrong: true},
+		{on: true, fd: -1, target: sub.Path, wrong: true},
+		{fd: opened, target: filepath.Join(dir, "outside/sub")},
+	} {
 		func() {
-			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SubpathMountByFD, on)()
-			dir, err := ioutil.TempDir("", "subpath")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer os.RemoveAll(dir)
-			calls := filepath.Join(dir, "calls")
-			defer program(t, dir, "nsenter", "echo \"$@\" >> "+calls+"\n")()
-			if err := bindSubPath(NewNsenterMounter(), "/proc/1/fd/7", -1, "/volume/sub", "/target", []string{"bind"}); err != nil {
-				t.Fatal(err)
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SubpathMountByFD, tc.on)()
+			os.Remove(calls)
+			other := raceCounted(t, subPathsOtherMounted)
+			err := bindSubPath(NewNsenterMounter(), "/proc/1/fd/7", tc.fd, sub.Path, tc.target, []string{"bind"})
+			if (err != nil) != tc.wrong || raceCounted(t, subPathsOtherMounted)-other != tc.other {
+				t.Errorf("%+v: %v, counted %v", tc, err, raceCounted(t, subPathsOtherMounted)-other)
 			}
 			b, err := ioutil.ReadFile(calls)
 			if err != nil {
@@ -146,16 +178,120 @@ func TestBindSubPathNsenter(t *testing.T) {
 			}
 			var got []string
 			for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
-				got = append(got, line[strings.LastIndex(line, "mount -o"):])
+				words := strings.Fields(line[strings.LastIndex(line, "-- ")+3:])
+				got = append(got, strings.Join(append([]string{filepath.Base(words[0])}, words[1:]...), " "))
 			}
-			want := []string{"mount -o bind /proc/1/fd/7 /target", "mount -o bind,remount /proc/1/fd/7 /target"}
-			if on {
-				want[0] = "mount -o bind --no-canonicalize /proc/1/fd/7 /target"
+			source := "/proc/1/fd/7"
+			if tc.on {
+				source = sub.Path
+			}
+			want := []string{"mount -o bind " + source + " " + tc.target, "mount -o bind,remount " + source + " " + tc.target}
+			if tc.wrong {
+				want = append(want, "umount "+tc.target)
 			}
 			if !reflect.DeepEqual(got, want) {
-				t.Errorf("gate %v: %q, want %q", on, got, want)
+				t.Errorf("%+v: %q, want %q", tc, got, want)
 			}
 		}()
+	}
+}
+
+// TestBindSubPathOtherNamespace: a kubelet whose mount namespace is not the host's, as in a
+// container. The first level is the host, the second the kubelet.
+func TestBindSubPathOtherNamespace(t *testing.T) {
+	dir := os.Getenv("HOLDFAST_TEST_SUBPATH_DIR")
+	switch os.Getenv(inNamespace) {
+	case "":
+		again(t, "host")
+		return
+	case "host":
+		dir, err := ioutil.TempDir("", "subpath")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mount("kubelet", dir, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Unmount(dir, unix.MNT_DETACH)
+		if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil {
+			t.Fatal(err)
+		}
+		os.Setenv("HOLDFAST_TEST_SUBPATH_DIR", dir)
+		again(t, "kubelet")
+		return
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		t.Fatal(err)
+	}
+	real, err := exec.LookPath("nsenter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The command is behind -- or, with systemd-run, behind the second one. The path that
+	// the kubelet found for it below /rootfs does not count.
+	defer program(t, dir, "nsenter", fmt.Sprintf(`while [ "$1" != -- ]; do shift; done
+shift
+case "$1" in */systemd-run) while [ "$1" != -- ]; do shift; done; shift;; esac
+name=${1##*/}
+shift
+if [ $name = mount ] && test -e %[1]s/exchange; then
+  rm %[1]s/exchange
+  cd %[1]s/volume && mv parent away && ln -s ../outside parent
+fi
+exec %[2]s --mount=/proc/%[3]d/ns/mnt -- $name "$@"
+`, dir, real, os.Getppid()))()
+	bind := func(sub Subpath, target string) error {
+		fd, err := doSafeOpen(sub.Path, sub.VolumePath)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		source := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+		return bindSubPath(NewNsenterMounter(), source, fd, sub.Path, target, []string{"bind"})
+	}
+	sub := volume(t, dir)
+	file := sub
+	file.Path = filepath.Join(sub.Path, "where")
+	target, fileTarget := filepath.Join(dir, "target"), filepath.Join(dir, "file")
+	if err := os.Mkdir(target, 0700); err != nil {
+		t.Fatal(err)
+	}
+	if err := ioutil.WriteFile(fileTarget, nil, 0600); err != nil {
+		t.Fatal(err)
+	}
+	where := filepath.Join(target, "where")
+	for _, on := range []bool{true, false} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SubpathMountByFD, on)()
+			for _, tc := range []struct {
+				sub          Subpath
+				target, read string
+			}{{sub, target, where}, {file, fileTarget, fileTarget}} {
+				if err := bind(tc.sub, tc.target); err != nil {
+					t.Errorf("gate %v, %s: %v", on, tc.sub.Path, err)
+					continue
+				}
+				if got, err := ioutil.ReadFile(tc.read); err != nil || string(got) != "volume/parent" {
+					t.Errorf("gate %v: %s says %q, %v", on, tc.read, got, err)
+				}
+				if err := NewNsenterMounter().Unmount(tc.target); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	if err := ioutil.WriteFile(filepath.Join(dir, "exchange"), nil, 0600); err != nil {
+		t.Fatal(err)
+	}
+	if err := bind(sub, target); err == nil || !strings.Contains(err.Error(), "is not the file that was opened") {
+		t.Errorf("exchanged: %v", err)
+	}
+	if _, err := os.Lstat(where); !os.IsNotExist(err) {
+		t.Errorf("exchanged: something is still mounted (%v)", err)
 	}
 }
 
