@@ -4,6 +4,7 @@
 package spdy
 
 import (
+	"bytes"
 	"sync"
 	"time"
 
@@ -12,11 +13,11 @@ import (
 )
 
 // The limits of one frame. exec, attach and port-forward use up to three headers of less
-// than 100 bytes and no settings. The number is that of moby/spdystream 0.5.1, which allows
-// 1 MiB for each name and each value.
+// than 100 bytes and no settings. moby/spdystream 0.5.1 allows 1000 headers and settings,
+// and 1 MiB for each name and each value; into one such value fit a million values.
 const (
-	maxHeaders     = 1000
-	maxHeaderBytes = 1 << 20 // of all names and values, decompressed
+	maxHeaders     = 100      // and as many values: a header has several, with a NUL between
+	maxHeaderBytes = 16 << 10 // of all names and values, decompressed
 	maxSettings    = 1000
 )
 
@@ -45,9 +46,11 @@ func checkSettings(h ControlFrameHeader, settings uint32) error {
 	return nil
 }
 
-// headerLimit is what is left for the names and values of a frame's headers, in bytes.
+// headerLimit is what is left for the headers of a frame: the bytes of names and values,
+// and the values. A stream keeps its headers until it is closed.
 type headerLimit struct {
-	left   uint32
+	bytes  uint32
+	values int
 	stream StreamId
 }
 
@@ -57,15 +60,26 @@ func newHeaderLimit(headers uint32, stream StreamId) (*headerLimit, error) {
 	if headers > maxHeaders {
 		return nil, refuse(ofHeaders, uint64(headers), maxHeaders, stream)
 	}
-	return &headerLimit{maxHeaderBytes, stream}, nil
+	return &headerLimit{maxHeaderBytes, maxHeaders, stream}, nil
 }
 
 // take returns an error if a name or value of length bytes is too much.
 func (l *headerLimit) take(length uint32) error {
-	if length > l.left {
-		return refuse(ofHeaderBytes, uint64(maxHeaderBytes-l.left)+uint64(length), maxHeaderBytes, l.stream)
+	if length > l.bytes {
+		return refuse(ofHeaderBytes, uint64(maxHeaderBytes-l.bytes)+uint64(length), maxHeaderBytes, l.stream)
 	}
-	l.left -= length
+	l.bytes -= length
+	return nil
+}
+
+// split returns an error if the values of a header are too many. Each takes 16 bytes and
+// more, even if it is empty.
+func (l *headerLimit) split(values []byte) error {
+	n := 1 + bytes.Count(values, []byte(headerValueSeparator))
+	if n > l.values {
+		return refuse(ofHeaders, uint64(maxHeaders-l.values)+uint64(n), maxHeaders, l.stream)
+	}
+	l.values -= n
 	return nil
 }
 

@@ -85,7 +85,7 @@ func read(t *testing.T, frame []byte) (Frame, error, uint64) {
 
 // allocBound is what one refused frame may take, in bytes: the limit, and the buffers of
 // decompression.
-const allocBound = 3 << 20
+const allocBound = 1 << 20
 
 func TestFramesBeyondLimits(t *testing.T) {
 	long := strings.Repeat("x", maxHeaderBytes/2)
@@ -93,12 +93,15 @@ func TestFramesBeyondLimits(t *testing.T) {
 		of    string
 		block []byte
 	}{
-		"count":       {ofHeaders, block(2000000)},
-		"one more":    {ofHeaders, block(maxHeaders + 1)},
-		"name":        {ofHeaderBytes, block(1, uint32(1<<26))},
-		"value":       {ofHeaderBytes, block(1, "name", uint32(1<<26))},
-		"all bytes":   {ofHeaderBytes, block(2, "a", long, "b", long)},
-		"name length": {ofHeaderBytes, block(1, uint32(maxHeaderBytes+1))},
+		"count":          {ofHeaders, block(2000000)},
+		"one more":       {ofHeaders, block(maxHeaders + 1)},
+		"name":           {ofHeaderBytes, block(1, uint32(1<<26))},
+		"value":          {ofHeaderBytes, block(1, "name", uint32(1<<26))},
+		"all bytes":      {ofHeaderBytes, block(2, "a", long, "b", long)},
+		"name length":    {ofHeaderBytes, block(1, uint32(maxHeaderBytes+1))},
+		"1 MiB of NULs":  {ofHeaderBytes, block(1, "n", strings.Repeat("\x00", 1<<20))},
+		"NULs":           {ofHeaders, block(1, "n", strings.Repeat("\x00", maxHeaderBytes-1))},
+		"one value more": {ofHeaders, block(2, "a", strings.Repeat("\x00", maxHeaders/2), "b", strings.Repeat("\x00", maxHeaders/2-1))},
 	} {
 		for kind, frame := range frames(tc.block) {
 			before := refused(t, tc.of)
@@ -127,16 +130,17 @@ func TestFramesBeyondLimits(t *testing.T) {
 func TestFramesWithinLimits(t *testing.T) {
 	var many []interface{}
 	for i := 0; i < maxHeaders; i++ {
-		many = append(many, fmt.Sprintf("h%d", i), strings.Repeat("v", 500))
+		many = append(many, fmt.Sprintf("h%d", i), strings.Repeat("v", 150))
 	}
 	for name, tc := range map[string]struct {
 		count uint32
 		block []byte
 	}{
-		"none":  {0, block(0)},
-		"exec":  {2, block(2, "streamtype", "stdin", "requestid", "7")},
-		"many":  {maxHeaders, block(maxHeaders, many...)},
-		"large": {1, block(1, "n", strings.Repeat("v", maxHeaderBytes-1))},
+		"none":   {0, block(0)},
+		"exec":   {2, block(2, "streamtype", "stdin", "requestid", "7")},
+		"many":   {maxHeaders, block(maxHeaders, many...)},
+		"values": {1, block(1, "n", strings.Repeat("\x00", maxHeaders-1))},
+		"large":  {1, block(1, "n", strings.Repeat("v", maxHeaderBytes-1))},
 	} {
 		for kind, frame := range frames(tc.block) {
 			got, err, _ := read(t, frame)
