@@ -92,6 +92,17 @@ func bindInHost(mounter Interface, fd int, subPath, target string, options []str
 	return err
 }
 
+// triggerAutomount makes the kernel mount what is to be mounted on demand at name in the
+// directory of dirFD. Else the directory below is opened with O_PATH, and mount(2) by fd
+// binds that, where mount(8) by path gets the mount (kubernetes#110818). O_DIRECTORY is what
+// makes an open with O_PATH mount; it fails for files and symlinks, for which there is
+// nothing to do. The gate does not matter: subpath-rollback compares with the opened file.
+func triggerAutomount(dirFD int, name string) {
+	if fd, err := unix.Openat(dirFD, name, openFDFlags|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+		unix.Close(fd)
+	}
+}
+
 // isSameFile says whether path, its last part not followed, is the file of fd. It says
 // true if that cannot be told.
 func isSameFile(fd int, path string) bool {

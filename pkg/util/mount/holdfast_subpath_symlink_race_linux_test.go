@@ -312,6 +312,71 @@ func TestBindSubPathNsenterFails(t *testing.T) {
 	}
 }
 
+// TestSafeOpenAutomount: what is mounted on demand is opened, not the directory below. The
+// kernel's own example is tracefs in debugfs; there is none in a user namespace.
+func TestSafeOpenAutomount(t *testing.T) {
+	if os.Getenv(inNamespace) == "" {
+		again(t, "1")
+		return
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := ioutil.TempDir("", "subpath")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := unix.Mount("debugfs", dir, "debugfs", 0, ""); err != nil {
+		t.Logf("not shown: no debugfs here: %v", err)
+		return
+	}
+	defer unix.Unmount(dir, unix.MNT_DETACH)
+	fd, err := doSafeOpen(filepath.Join(dir, "tracing"), dir)
+	if err != nil {
+		t.Logf("not shown: debugfs has no tracing here: %v", err)
+		return
+	}
+	defer unix.Close(fd)
+	var opened, above unix.Stat_t
+	if err := unix.Fstat(fd, &opened); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Stat(dir, &above); err != nil {
+		t.Fatal(err)
+	}
+	if opened.Dev == above.Dev {
+		t.Error("the directory below the automount was opened")
+	}
+}
+
+// TestSafeOpenKinds: a file is opened, a symlink refused, whatever it leads to.
+func TestSafeOpenKinds(t *testing.T) {
+	dir, err := ioutil.TempDir("", "subpath")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	sub := volume(t, dir)
+	for name, to := range map[string]string{"todir": "parent", "out": "../outside", "tofile": "parent/sub/where", "loop": "loop"} {
+		if err := os.Symlink(to, filepath.Join(sub.VolumePath, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, ok := range map[string]bool{
+		"parent/sub": true, "parent/sub/where": true,
+		"todir": false, "todir/sub": false, "out": false, "out/sub": false, "tofile": false, "loop": false, "missing": false, "parent/sub/where/no": false,
+	} {
+		fd, err := doSafeOpen(filepath.Join(sub.VolumePath, path), sub.VolumePath)
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err == nil {
+			unix.Close(fd)
+		}
+	}
+}
+
 // TestBindSubPathFake: other mounters are asked as ever, with the options as they are.
 func TestBindSubPathFake(t *testing.T) {
 	fake := &FakeMounter{}
