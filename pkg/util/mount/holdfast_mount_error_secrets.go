@@ -70,10 +70,19 @@ func maskOptions(options string) (shown string, secrets []string) {
 			}
 			continue
 		}
-		if key := part[:eq]; !plainOptions[strings.TrimSpace(key)] {
-			if value := part[eq+1:]; value != "" {
-				parts[i], secrets = key+"="+masked, append(secrets, value)
+		from := eq + 1
+		if key := strings.TrimSpace(part[:eq]); key == "user" || key == "username" {
+			// mount.cifs takes [DOMAIN/]USER[%PASSWORD].
+			percent := strings.Index(part, "%")
+			if percent < 0 {
+				continue
 			}
+			from = percent + 1
+		} else if plainOptions[key] {
+			continue
+		}
+		if value := part[from:]; value != "" {
+			parts[i], secrets = part[:from]+masked, append(secrets, value)
 		}
 	}
 	return strings.Join(parts, ","), secrets
