@@ -40,7 +40,7 @@ func HealthzHandler() http.Handler {
 			if _, stock := http.DefaultServeMux.Handler(req); stock != "" {
 				healthzRefused.Inc()
 				healthzRefusedOnce.Do(func() {
-					glog.Warningf("The healthz port refuses %s to %s, and whatever else is not /healthz from now on: the kubelet's port serves profiles, with authentication (feature gate %s)",
+					glog.Warningf("The healthz port refuses %s to %s, and whatever else is not /healthz from now on: port 10250 serves profiles to whom --anonymous-auth and --authorization-mode admit (feature gate %s)",
 						stock, req.RemoteAddr, features.KubeletHealthzOwnMux)
 				})
 			}
