@@ -26,7 +26,7 @@ func init() {
 		Name:     "security-use-nsenter",
 		Folder:   "checks/security-use",
 		LongOnly: true,
-		Summary:  "subPaths of a kubelet that runs in a container and mounts through nsenter",
+		Summary:  "subPaths of a kubelet that has a mount namespace of its own, as in a container, and mounts through nsenter",
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
@@ -35,14 +35,14 @@ func init() {
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &containerized{e: e}
 			return []labkit.Step{
-				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node whose kubelet under test has a root of its own, --containerized, and the node's at /rootfs", Do: c.start},
+				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node whose kubelet under test has a root and a mount namespace of its own, --containerized, and the node's at /rootfs", Do: c.start},
 				{Text: "create a pod with subPaths that are a directory, a file, read-only, behind a symlink inside the volume, and of an emptyDir; wait until it is ready", Do: c.create},
 				{Text: "delete it, and look whether a mount of a subPath is left on the node", Do: c.remove},
 				{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return c.c.Alive(ctx) }},
 			}
 		},
 		Oracle: labkit.Oracle{
-			Text:  []string{"every container sees its file, each subPath was mounted through nsenter, none was exchanged, and no mount is left"},
+			Text:  []string{"every container sees its file, each subPath was mounted through nsenter, none was another file, and no mount is left"},
 			Judge: judgeContainerized,
 		},
 	})
@@ -50,17 +50,18 @@ func init() {
 
 // containerized is a cluster whose kubelet believes that it runs in a container.
 type containerized struct {
-	e *labkit.Env
-	c *node.Cluster
+	e      *labkit.Env
+	c      *node.Cluster
+	binary string // the kubelet under test
 }
 
 // boundSubPaths is what there was when the pod was ready, or had not become so.
 type boundSubPaths struct {
-	Ready     bool
-	Events    []string // if it is not ready
-	Nsenter   int      // bind mounts of subPaths that the kubelet's log shows through nsenter
-	Plain     int      // of them without --no-canonicalize
-	Exchanged float64
+	Ready   bool
+	Events  []string // if it is not ready
+	Apart   bool     // the kubelet's mount namespace is not the node's
+	Nsenter int      // bind mounts of subPaths that the kubelet's log shows through nsenter
+	Other   float64  // subPaths for which another file is said to have been mounted
 }
 
 // leftSubPaths are the mounts of subPaths that the node has when the pod is gone.
@@ -75,15 +76,19 @@ var subPathMounts = map[string]corev1.VolumeMount{
 	"empty": {Name: "empty", MountPath: "/m", SubPath: "made/by/kubelet"},
 }
 
-// inContainer becomes the kubelet in a root of its own: a folder into which the node's are
-// bound. mount(8) and the others run in the node's root, where nsenter leads. 1.9 calls
-// systemd-run for each of them; this node has no systemd, so what is in its place runs the
-// command.
+// inContainer becomes the kubelet in a mount namespace and a root of its own: a folder into
+// which the node's are bound. Mounts of the node reach it, its own do not reach the node.
+// mount(8) and the others run in the node's namespace, where nsenter leads; a process stays
+// there for that as long as the kubelet runs. 1.9 calls systemd-run for each of them; this
+// node has no systemd, so what is in its place runs the command.
 const inContainer = `#!/bin/bash
 set -euo pipefail
 root=%[1]s/root
 if ! mountpoint -q "$root"; then
   mkdir -p "$root"
+  mkdir -p /var/lib/kubelet
+  mountpoint -q /var/lib/kubelet || mount --bind /var/lib/kubelet /var/lib/kubelet
+  mount --make-rshared /var/lib/kubelet
   mount -t tmpfs container "$root"
   mount --make-private "$root"
   for d in /*; do
@@ -96,9 +101,6 @@ if ! mountpoint -q "$root"; then
   done
   mkdir -p "$root/rootfs/proc/1/ns" "$root/rootfs/bin"
   ln -s /proc/self "$root/rootfs/proc/self"
-  ln -s /proc/self/mounts "$root/rootfs/proc/1/mounts"
-  ln -s /proc/self/mountinfo "$root/rootfs/proc/1/mountinfo"
-  ln -s /proc/self/ns/mnt "$root/rootfs/proc/1/ns/mnt"
   ln -s /proc/cpuinfo "$root/rootfs/proc/cpuinfo" # for cadvisor, on a computer without cpufreq
   for program in mount findmnt umount stat touch mkdir ls sh chmod systemd-run; do
     test -x "/bin/$program"
@@ -108,7 +110,11 @@ if ! mountpoint -q "$root"; then
   chmod 755 "%[1]s/systemd-run"
   mount --bind "%[1]s/systemd-run" /bin/systemd-run
 fi
-exec chroot "$root" %[2]s "$@"
+tail --pid=$$ -f /dev/null </dev/null >/dev/null 2>&1 &
+for f in mounts mountinfo ns/mnt; do
+  ln -sfn "/proc/$!/$f" "$root/rootfs/proc/1/$f"
+done
+exec unshare --mount --propagation slave chroot "$root" %[2]s "$@"
 `
 
 func (c *containerized) start(ctx context.Context) error {
@@ -121,6 +127,7 @@ func (c *containerized) start(ctx context.Context) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	c.binary = p.Path
 	script := fmt.Sprintf(inContainer, dir, p.Path)
 	p.Path = filepath.Join(dir, "kubelet")
 	if err := os.WriteFile(p.Path, []byte(script), 0o755); err != nil {
@@ -194,14 +201,21 @@ func (c *containerized) create(ctx context.Context) error {
 	}
 	for _, line := range strings.Split(log, "\n") {
 		// The bind itself, not the mount(8) after it that sets the flags.
-		if strings.Contains(line, "Running nsenter command") && strings.Contains(line, "/volume-subpaths/") && strings.Contains(line, "/fd/") && !strings.Contains(line, "remount") {
+		if strings.Contains(line, "Running nsenter command") && strings.Contains(line, "/volume-subpaths/") && strings.Contains(line, " -o bind ") {
 			o.Nsenter++
-			if !strings.Contains(line, "--no-canonicalize") {
-				o.Plain++
-			}
 		}
 	}
-	if o.Exchanged, err = kubeletlab.Metric(ctx, c.c.Nodes[0], "holdfast_subpath_symlink_race_exchanged_total"); err != nil {
+	// The link exe shows the binary below the folder that is the kubelet's root.
+	namespaces, err := c.c.Nodes[0].Output(ctx, "sh", "-c", `readlink /proc/self/ns/mnt
+for p in /proc/[0-9]*; do
+  case "$(readlink "$p/exe")" in *"$0") readlink "$p/ns/mnt";; esac
+done`, c.binary)
+	if err != nil {
+		return err
+	}
+	n := strings.Fields(namespaces)
+	o.Apart = len(n) == 2 && n[0] != n[1]
+	if o.Other, err = kubeletlab.Metric(ctx, c.c.Nodes[0], "holdfast_subpath_symlink_race_other_mounted_total"); err != nil {
 		return err
 	}
 	c.e.Record(o)
@@ -238,12 +252,12 @@ func judgeContainerized(h *history.History) labkit.Result {
 	switch {
 	case !o.Ready:
 		return labkit.FailedBecause("the pod does not become ready: %s", strings.Join(o.Events, "; "))
+	case !o.Apart:
+		return labkit.InconclusiveBecause("the kubelet has the node's mount namespace, or is not one process")
 	case o.Nsenter < len(subPathMounts):
 		return labkit.InconclusiveBecause("the kubelet's log has %d binds through nsenter, the pod has %d subPaths", o.Nsenter, len(subPathMounts))
-	case h.Variant != string(labkit.Stock) && o.Plain > 0:
-		return labkit.FailedBecause("%d of %d binds were made without --no-canonicalize", o.Plain, o.Nsenter)
-	case o.Exchanged > 0:
-		return labkit.FailedBecause("%v subPaths are said to have been exchanged, and nobody did that", o.Exchanged)
+	case o.Other > 0:
+		return labkit.FailedBecause("for %v subPaths another file is said to have been mounted, and nobody exchanged one", o.Other)
 	case len(left.Mounts) > 0:
 		return labkit.FailedBecause("%d mounts of subPaths are left, first %s", len(left.Mounts), left.Mounts[0])
 	}

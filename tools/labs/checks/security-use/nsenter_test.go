@@ -17,19 +17,18 @@ func TestJudgeContainerized(t *testing.T) {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: "long"}, o...)
 	}
 	n := len(subPathMounts)
-	good := boundSubPaths{Ready: true, Nsenter: n}
+	good := boundSubPaths{Ready: true, Apart: true, Nsenter: n}
 	judgetest.Cut(t, l, of(labkit.Ours, good, leftSubPaths{}))
-	plain := boundSubPaths{Ready: true, Nsenter: n, Plain: n}
-	judgetest.Judge(t, l, of(labkit.Stock, plain, leftSubPaths{}), labkit.Passed)
+	judgetest.Judge(t, l, of(labkit.Stock, good, leftSubPaths{}), labkit.Passed)
 	for _, tc := range []struct {
 		o    boundSubPaths
 		left leftSubPaths
 		want labkit.Verdict
 	}{
-		{boundSubPaths{Nsenter: n, Events: []string{"no"}}, leftSubPaths{}, labkit.Failed},
-		{boundSubPaths{Ready: true, Nsenter: n - 1}, leftSubPaths{}, labkit.Inconclusive},
-		{plain, leftSubPaths{}, labkit.Failed},
-		{boundSubPaths{Ready: true, Nsenter: n, Exchanged: 1}, leftSubPaths{}, labkit.Failed},
+		{boundSubPaths{Apart: true, Nsenter: n, Events: []string{"no"}}, leftSubPaths{}, labkit.Failed},
+		{boundSubPaths{Ready: true, Nsenter: n}, leftSubPaths{}, labkit.Inconclusive},
+		{boundSubPaths{Ready: true, Apart: true, Nsenter: n - 1}, leftSubPaths{}, labkit.Inconclusive},
+		{boundSubPaths{Ready: true, Apart: true, Nsenter: n, Other: 1}, leftSubPaths{}, labkit.Failed},
 		{good, leftSubPaths{[]string{"x"}}, labkit.Failed},
 	} {
 		judgetest.Judge(t, l, of(labkit.Ours, tc.o, tc.left), tc.want)
