@@ -14,15 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"holdfast/tools/labkit"
 )
-
-// atOnce is how many labs run side by side, each on a machine of its own. Together they
-// take two cores for half an hour: with three or four at once they are not done earlier,
-// and run into their bounds.
-const atOnce = 2
 
 // retries is how often a lab that could not tell is run again, alone.
 const retries = 2
@@ -96,12 +89,16 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 			fmt.Fprintf(o.Out, "lab %s: %v\n", name, err)
 		}
 	}
-	var g errgroup.Group
-	g.SetLimit(atOnce)
+	var g sync.WaitGroup
+	l := newLanes()
 	for _, name := range order {
-		g.Go(func() error { one(name, suiteRuns[name]); return nil })
+		l.enter(ctx)
+		g.Go(func() {
+			defer l.leave()
+			one(name, suiteRuns[name])
+		})
 	}
-	_ = g.Wait() // one keeps the errors
+	g.Wait()
 	for range retries {
 		for _, name := range names {
 			only := again(outcomes[name])

@@ -1,0 +1,109 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// How many labs run side by side, each on a machine of its own. A lab waits most of its time,
+// but has bounds: beside too many others it runs into them. Two do well on any two cores. More
+// begin while the computer has at least idleWanted of its time left, measured when the start
+// of the one before is over, which is what costs most.
+const (
+	fewLabs    = 2
+	manyLabs   = 4
+	idleWanted = 0.5
+	idleOver   = 30 * time.Second
+	startTakes = 20 * time.Second
+)
+
+// lanes admits labs.
+type lanes struct {
+	few, many int
+	// idle is the computer's idle time and all of its time since it started.
+	idle func() (idle, all float64, err error)
+
+	mu      sync.Mutex
+	running int
+	last    time.Time // when a lab began last
+	samples []idleSample
+}
+
+type idleSample struct {
+	at        time.Time
+	idle, all float64
+}
+
+func newLanes() *lanes { return &lanes{few: fewLabs, many: manyLabs, idle: idleTime} }
+
+// idleTime reads /proc/stat. Time that the host of a virtual machine took is not idle.
+func idleTime() (idle, all float64, err error) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, 0, err
+	}
+	s, err := fs.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	t := s.CPUTotal
+	idle = t.Idle + t.Iowait
+	return idle, idle + t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal, nil
+}
+
+// enter waits until another lab may begin. Each enter needs a leave.
+func (l *lanes) enter(ctx context.Context) {
+	for !l.admit(time.Now()) {
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done(): // what begins now ends at once
+			l.mu.Lock()
+			l.running++
+			l.mu.Unlock()
+			return
+		}
+	}
+}
+
+func (l *lanes) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running--
+}
+
+// admit says whether a lab may begin now, and counts it.
+func (l *lanes) admit(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.running >= l.few && (l.running >= l.many || !l.idles(now)) {
+		return false
+	}
+	l.running++
+	l.last = now
+	return true
+}
+
+// idles says whether the computer has had time left since the last lab's start was over.
+// Where that cannot be read it has not.
+func (l *lanes) idles(now time.Time) bool {
+	idle, all, err := l.idle()
+	if err != nil {
+		return false
+	}
+	from := l.last.Add(startTakes)
+	kept := l.samples[:0]
+	for _, s := range l.samples {
+		if !s.at.Before(from) {
+			kept = append(kept, s)
+		}
+	}
+	l.samples = append(kept, idleSample{now, idle, all})
+	first := l.samples[0]
+	return !first.at.Before(from) && now.Sub(first.at) >= idleOver && idle-first.idle >= idleWanted*(all-first.all)
+}
