@@ -26,6 +26,10 @@ var (
 	unreadyWait = 20 * time.Second
 	// unreadyMaxWait is how long at most.
 	unreadyMaxWait = 2 * time.Minute
+	// unreadyMaxHold is how long at most a container that this process found not ready
+	// is held so before its replacement begins. What keeps it from beginning, such as a
+	// secret that is missing, may last for ever.
+	unreadyMaxHold = 2 * time.Minute
 	// unreadyPoll is how often a waiting pod worker looks.
 	unreadyPoll = 50 * time.Millisecond
 )
@@ -204,7 +208,7 @@ func (p *podWorkers) hasUpdate(uid types.UID) bool {
 // settleReplacement is called in a pod's worker before the status of a sync is made. It
 // lifts the marks of containers that are not to be replaced any more. In the pod's first
 // sync of this process it holds those at not ready that an earlier process made so and
-// did not come to replace.
+// did not come to replace. It lifts that too if this process does not come to it either.
 func (kl *Kubelet) settleReplacement(pod *v1.Pod, podStatus *kubecontainer.PodStatus) {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.UnreadyBeforeReplace) || kl.kubeClient == nil {
 		return
@@ -230,7 +234,9 @@ func (kl *Kubelet) settleReplacement(pod *v1.Pod, podStatus *kubecontainer.PodSt
 		return changed[id]
 	})
 	for _, id := range lifted {
-		if isRunning(podStatus, id) {
+		if changed[id] {
+			glog.Warningf("Container %q of pod %q is as ready as its probe says again: it is to be replaced, but that has not begun for %v", id.String(), format.Pod(pod), unreadyMaxHold)
+		} else if isRunning(podStatus, id) {
 			unreadyOutcome.WithLabelValues("put-back").Inc()
 			glog.Infof("Container %q of pod %q is not replaced: its spec is again the one it was started from", id.String(), format.Pod(pod))
 		} else if replaceNoted.first(pod.UID, "waited "+id.ID) {
@@ -253,7 +259,8 @@ func isRunning(podStatus *kubecontainer.PodStatus, id kubecontainer.ContainerID)
 // holdUnready holds changed containers that the API server has not as ready. The
 // kubelet's own copy of the pod may be older than what an earlier process wrote, so the
 // API server is asked. If it does not answer the copy counts; a static pod without one
-// is not ready, it is about to be replaced.
+// is not ready, it is about to be replaced. It may also have been its probe, or a
+// restart, that made a container not ready: so the hold has an end.
 func (kl *Kubelet) holdUnready(marker status.UnreadyMarking, pod *v1.Pod, changed []kuberuntime.ReplacedContainer) {
 	settings, _ := replaceSettingsOf(pod)
 	for _, r := range changed {
@@ -272,7 +279,7 @@ func (kl *Kubelet) holdUnready(marker status.UnreadyMarking, pod *v1.Pod, change
 		if ready {
 			continue
 		}
-		marker.HoldUnready(pod.UID, []kubecontainer.ContainerID{r.ID})
+		marker.HoldUnready(pod.UID, []kubecontainer.ContainerID{r.ID}, unreadyMaxHold)
 		unreadyHeld.Inc()
 		glog.Infof("Container %q (%q) of pod %q stays not ready: its spec changed, and it will be replaced", r.Name, r.ID.String(), format.Pod(pod))
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/api/core/v1"
@@ -345,6 +346,42 @@ func TestHoldfastHoldUnready(t *testing.T) {
 		assert.Equal(t, tc.expect, r.cachedReady(), tc.name)
 		r.stop()
 	}
+}
+
+// TestHoldfastHoldUnreadyEnds: a container that was found not ready does not stay so
+// for ever because its replacement cannot begin; one whose replacement began does.
+func TestHoldfastHoldUnreadyEnds(t *testing.T) {
+	hold := unreadyMaxHold
+	defer func() { unreadyMaxHold = hold }()
+	for _, begun := range []bool{false, true} {
+		r := newReplacing(t, nil)
+		r.runtime.changed = replacedC
+		r.stored.Status.ContainerStatuses[0].Ready = false
+		unreadyMaxHold = 300 * time.Millisecond
+		r.publish()
+		putBack := waitsEnded(t, "put-back")
+		r.publish()
+		assert.False(t, r.cachedReady(), "held")
+		if begun {
+			assert.True(t, r.prepare(true))
+		}
+		time.Sleep(unreadyMaxHold)
+		r.publish()
+		assert.Equal(t, !begun, r.cachedReady(), "its replacement began: %v", begun)
+		assert.Equal(t, putBack, waitsEnded(t, "put-back"))
+		// When nothing stands in the way any more, the API server is told first.
+		assert.True(t, r.prepare(true))
+		assert.False(t, r.cachedReady())
+		assert.False(t, r.storedReady())
+		r.stop()
+	}
+}
+
+// waitsEnded is how many waits ended so, of all tests.
+func waitsEnded(t *testing.T, outcome string) float64 {
+	var m dto.Metric
+	require.NoError(t, unreadyOutcome.WithLabelValues(outcome).Write(&m))
+	return m.GetCounter().GetValue()
 }
 
 // TestHoldfastSyncPodSettles: syncPod itself lifts and holds.

@@ -25,10 +25,13 @@ type UnreadyMarking interface {
 	// nothing. It marks nothing and returns false if there is no API server, or no
 	// status of the pod.
 	MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
-	// HoldUnready only marks: the pod's next status has the containers not ready.
-	HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID)
-	// LiftUnready takes away the marks that keep does not want. Readiness is as the
-	// pod's next status says. It returns the containers whose mark is gone.
+	// HoldUnready only marks: the pod's next status has the containers not ready. It is
+	// for a container that somebody may have made not ready for another reason, so
+	// such a mark ends after most if MarkUnready does not confirm it.
+	HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration)
+	// LiftUnready takes away the marks that keep does not want, and those of HoldUnready
+	// that have come to their end. keep is asked for all. Readiness is as the pod's next
+	// status says. It returns the containers whose mark is gone.
 	LiftUnready(podUID types.UID, keep func(kubecontainer.ContainerID) bool) []kubecontainer.ContainerID
 	// UnreadyState says how far the API server has heard of the pod's marks.
 	UnreadyState(podUID types.UID) UnreadyState
@@ -73,6 +76,8 @@ type podMarks struct {
 	// containers has the marks by container ID: when MarkUnready was called, zero if
 	// only HoldUnready was.
 	containers map[string]time.Time
+	// heldUntil is when those with a zero time come to their end.
+	heldUntil time.Time
 	// version is the oldest version of the pod's status that has all marks. It is 0
 	// until MarkUnready.
 	version uint64
@@ -116,15 +121,16 @@ func (m *manager) MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
 }
 
 // HoldUnready implements UnreadyMarking.
-func (m *manager) HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID) {
+func (m *manager) HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration) {
 	m.unready.mark(podUID, ids, time.Time{})
+	m.unready.holdUntil(podUID, time.Now().Add(most))
 }
 
 // LiftUnready implements UnreadyMarking.
 func (m *manager) LiftUnready(podUID types.UID, keep func(kubecontainer.ContainerID) bool) []kubecontainer.ContainerID {
 	var lifted []kubecontainer.ContainerID
 	for _, id := range m.unready.of(podUID) {
-		if !keep(id) {
+		if !keep(id) || m.unready.heldInVain(podUID, id, time.Now()) {
 			lifted = append(lifted, id)
 		}
 	}
@@ -197,6 +203,26 @@ func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, a
 		p.version = 0 // what was acknowledged had one mark less
 	}
 	return added
+}
+
+func (u *unreadyMarks) holdUntil(podUID types.UID, end time.Time) {
+	u.Lock()
+	defer u.Unlock()
+	if p := u.pods[podUID]; p != nil {
+		p.heldUntil = end
+	}
+}
+
+// heldInVain says whether the mark is HoldUnready's alone and has come to its end.
+func (u *unreadyMarks) heldInVain(podUID types.UID, id kubecontainer.ContainerID, now time.Time) bool {
+	u.Lock()
+	defer u.Unlock()
+	p := u.pods[podUID]
+	if p == nil {
+		return false
+	}
+	since, marked := p.containers[id.String()]
+	return marked && since.IsZero() && !now.Before(p.heldUntil)
 }
 
 // from notes the version of the first status with all marks. It reports whether a

@@ -100,7 +100,7 @@ func BenchmarkHoldfastSetPodStatus(b *testing.B) {
 			m := newTestManager(newAPI(pod))
 			m.podManager.UpdatePod(pod)
 			for i := 0; i < marked; i++ {
-				m.HoldUnready(types.UID(fmt.Sprintf("other-%d", i)), []kubecontainer.ContainerID{idC})
+				m.HoldUnready(types.UID(fmt.Sprintf("other-%d", i)), []kubecontainer.ContainerID{idC}, time.Hour)
 			}
 			status := pod.Status
 			m.SetPodStatus(pod, status)

@@ -228,7 +228,7 @@ func TestHoldfastHoldUnready(t *testing.T) {
 	a := newAPI(pod)
 	m := newTestManager(a)
 	m.podManager.UpdatePod(pod)
-	m.HoldUnready(pod.UID, []kubecontainer.ContainerID{idC})
+	m.HoldUnready(pod.UID, []kubecontainer.ContainerID{idC}, time.Minute)
 	assert.False(t, m.UnreadyState(pod.UID).Marked, "nobody has asked yet")
 	m.SetPodStatus(pod, pod.Status)
 	m.consumeUpdates()
@@ -238,6 +238,21 @@ func TestHoldfastHoldUnready(t *testing.T) {
 	}
 	require.Len(t, a.written, 1)
 	m.MarkUnready(pod, []kubecontainer.ContainerID{idC})
+	eventually(t, "acknowledged", acknowledged(m, pod))
+}
+
+// TestHoldfastHoldUnreadyEnds: a hold that nobody confirms has an end, a mark has none.
+func TestHoldfastHoldUnreadyEnds(t *testing.T) {
+	all := func(kubecontainer.ContainerID) bool { return true }
+	m, _, pod := newMarking(t)
+	m.HoldUnready(pod.UID, []kubecontainer.ContainerID{idC}, time.Hour)
+	assert.Empty(t, m.LiftUnready(pod.UID, all))
+	m.HoldUnready(pod.UID, []kubecontainer.ContainerID{idC, idD}, 0)
+	m.MarkUnready(pod, []kubecontainer.ContainerID{idD})
+	assert.Equal(t, []kubecontainer.ContainerID{idC}, m.LiftUnready(pod.UID, all))
+	m.SetPodStatus(pod, twoContainers().Status)
+	c, d, _ := readyOf(m, pod.UID)
+	assert.Equal(t, []bool{true, false}, []bool{c, d})
 	eventually(t, "acknowledged", acknowledged(m, pod))
 }
 
