@@ -326,16 +326,31 @@ func (k *keptReadiness) confirm(podUID types.UID, id kubecontainer.ContainerID) 
 	}
 }
 
-// maxBoundSeconds keeps a failureThreshold that means "never" within a Duration.
-const maxBoundSeconds = 1 << 32
+const (
+	// minBoundSeconds is the node controller's own patience with a node that it does
+	// not hear of. The first probes after a restart are slow, as all begin at once: a
+	// probe with a period of a second would else lose its readiness before it runs.
+	minBoundSeconds = 40
+	// maxBoundSeconds keeps a failureThreshold that means "never" within a Duration.
+	maxBoundSeconds = 1 << 32
+)
 
 // bound is how long the readiness is kept if no probe succeeds. A probe that works
 // has its result within that: it waits for initialDelaySeconds and a random part of
-// its period, and then needs failureThreshold periods.
+// its period, and then needs failureThreshold periods, or timeouts where these are
+// longer: no probe begins before the one before has ended.
 func (c *keptContainer) bound() time.Duration {
 	for i := range c.pod.Spec.Containers {
 		if p := c.pod.Spec.Containers[i].ReadinessProbe; p != nil && c.pod.Spec.Containers[i].Name == c.name {
-			seconds := int64(p.FailureThreshold)*int64(p.PeriodSeconds) + int64(p.PeriodSeconds) + int64(p.InitialDelaySeconds)
+			period, timeout := int64(p.PeriodSeconds), int64(p.TimeoutSeconds)
+			each := period
+			if timeout > each {
+				each = timeout
+			}
+			seconds := int64(p.FailureThreshold)*each + period + timeout + int64(p.InitialDelaySeconds)
+			if seconds < minBoundSeconds {
+				seconds = minBoundSeconds
+			}
 			if seconds > maxBoundSeconds {
 				seconds = maxBoundSeconds
 			}

@@ -19,10 +19,12 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/prober/results"
 	"k8s.io/kubernetes/pkg/probe"
+	"k8s.io/utils/exec"
 )
 
-// testBound is the bound of publishedPod: 3 × 10 s + 10 s.
-const testBound = 40 * time.Second
+// testBound is the bound of publishedPod, which has the API's defaults: 3 × 10 s + 10 s
+// + 1 s.
+const testBound = 41 * time.Second
 
 // records are the files that this and earlier managers have left in root.
 func records(t *testing.T, root string) []string {
@@ -46,9 +48,11 @@ func TestHoldfastReadinessBound(t *testing.T) {
 		probe  v1.Probe
 		expect time.Duration
 	}{
-		{v1.Probe{FailureThreshold: 3, PeriodSeconds: 10}, 40 * time.Second},
-		{v1.Probe{FailureThreshold: 2, PeriodSeconds: 5, InitialDelaySeconds: 60}, 75 * time.Second},
-		{v1.Probe{FailureThreshold: 1, PeriodSeconds: 1, SuccessThreshold: 9}, 2 * time.Second},
+		{v1.Probe{FailureThreshold: 3, PeriodSeconds: 10, TimeoutSeconds: 1}, testBound},
+		{v1.Probe{FailureThreshold: 2, PeriodSeconds: 5, InitialDelaySeconds: 60}, 76 * time.Second},
+		{v1.Probe{FailureThreshold: 3, PeriodSeconds: 10, TimeoutSeconds: 30}, 130 * time.Second},
+		{v1.Probe{FailureThreshold: 1, PeriodSeconds: 1, SuccessThreshold: 9}, 40 * time.Second},
+		{v1.Probe{FailureThreshold: 1, PeriodSeconds: 1, InitialDelaySeconds: 60}, 63 * time.Second},
 		{v1.Probe{FailureThreshold: 1<<31 - 1, PeriodSeconds: 1<<31 - 1}, maxBoundSeconds * time.Second},
 	} {
 		pod := getTestPod()
@@ -98,6 +102,36 @@ func TestHoldfastReadinessExpires(t *testing.T) {
 		assert.Equal(t, []bool{true}, syncOnce(m, stopNone, pm, pod, podStatus), name)
 		assert.Empty(t, records(t, root), name)
 	}
+}
+
+// A first probe that comes late, as all begin at once, does not cost a probe with a
+// short period its readiness.
+func TestHoldfastReadinessSlowFirstProbe(t *testing.T) {
+	now := clock.NewFakeClock(testRestartedAt)
+	m := restartedManager(t, now, t.TempDir())
+	pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
+	setTestProbe(pod, readiness, v1.Probe{FailureThreshold: 1, PeriodSeconds: 1, TimeoutSeconds: 1})
+	before := counter(t, readinessExpired)
+	assert.Equal(t, []bool{true}, syncOnce(m, stopNone, pm, pod, podStatus))
+	w := addWorker(m, pod)
+	var during []bool
+	m.prober.exec = slowProbe(func() {
+		now.Step(30 * time.Second)
+		time.Sleep(100 * time.Millisecond) // whatever the clock has ended happens now
+		during = syncOnce(m, stopNone, pm, pod, podStatus)
+	})
+	require.True(t, w.doProbe())
+	assert.Equal(t, []bool{true}, during, "while the first probe runs")
+	assert.Equal(t, []bool{true}, syncOnce(m, stopNone, pm, pod, podStatus))
+	assert.Equal(t, before, counter(t, readinessExpired))
+}
+
+// slowProbe succeeds after what it does.
+type slowProbe func()
+
+func (f slowProbe) Probe(exec.Cmd) (probe.Result, string, error) {
+	f()
+	return probe.Success, "", nil
 }
 
 // A success ends the bound, also if successThreshold asks for more of them. After
