@@ -88,34 +88,21 @@ func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.Replac
 	if !ok || kl.kubeClient == nil {
 		return true
 	}
-	settings, problem := replaceSettingsOf(pod)
-	if problem != nil && replaceNoted.first(pod.UID, problem.Error()) {
-		kl.recorder.Eventf(pod, v1.EventTypeWarning, unreadyAnnotationEvent, "%v", problem)
-		glog.Warningf("Pod %q: %v", format.Pod(pod), problem)
-	}
 	var ids []kubecontainer.ContainerID
-	var names []string
 	for _, r := range replaced {
-		if settings.optsOut(r.Name) {
-			if replaceNoted.first(pod.UID, "opted out "+r.ID.ID) {
-				unreadyOptedOut.Inc()
-				glog.Infof("Container %q of pod %q is replaced without being made not ready first: annotation %s", r.Name, format.Pod(pod), optOutAnnotation)
-			}
-			continue
-		}
-		ids, names = append(ids, r.ID), append(names, r.Name)
+		ids = append(ids, r.ID)
 	}
-	if len(ids) == 0 || !marker.MarkUnready(pod, ids) {
+	if !marker.MarkUnready(pod, ids) {
 		return true
 	}
-	for i, id := range ids {
-		if replaceNoted.first(pod.UID, "marked "+id.ID) {
+	for _, r := range replaced {
+		if replaceNoted.first(pod.UID, "marked "+r.ID.ID) {
 			unreadyMarked.Inc()
-			kl.recorder.Eventf(pod, v1.EventTypeNormal, unreadyEvent, "Container %q is not ready from now on: its spec changed, and it will be replaced", names[i])
-			glog.Infof("Container %q (%q) of pod %q is not ready from now on: its spec changed, and it will be replaced", names[i], id.String(), format.Pod(pod))
+			kl.recorder.Eventf(pod, v1.EventTypeNormal, unreadyEvent, "Container %q is not ready from now on: its spec changed, and it will be replaced", r.Name)
+			glog.Infof("Container %q (%q) of pod %q is not ready from now on: its spec changed, and it will be replaced", r.Name, r.ID.String(), format.Pod(pod))
 		}
 	}
-	w := &replaceWait{kl: kl, marker: marker, pod: pod, ids: ids, drain: settings.drain}
+	w := &replaceWait{kl: kl, marker: marker, pod: pod, ids: ids, drain: kl.replaceSettings(pod).drain}
 	if over, killable := w.over(); over {
 		return killable
 	}
@@ -135,6 +122,28 @@ func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.Replac
 		}
 		time.Sleep(unreadyPoll)
 	}
+}
+
+// ReplaceAtOnce implements kuberuntime.ReplacementPreparer.
+func (kl *Kubelet) ReplaceAtOnce(pod *v1.Pod, r kuberuntime.ReplacedContainer) bool {
+	if !kl.replaceSettings(pod).optsOut(r.Name) {
+		return false
+	}
+	if replaceNoted.first(pod.UID, "opted out "+r.ID.ID) {
+		unreadyOptedOut.Inc()
+		glog.Infof("Container %q of pod %q is replaced without being made not ready first: annotation %s", r.Name, format.Pod(pod), optOutAnnotation)
+	}
+	return true
+}
+
+// replaceSettings is what the pod's annotations say. What cannot be used is told of once.
+func (kl *Kubelet) replaceSettings(pod *v1.Pod) replaceSettings {
+	settings, problem := replaceSettingsOf(pod)
+	if problem != nil && replaceNoted.first(pod.UID, problem.Error()) {
+		kl.recorder.Eventf(pod, v1.EventTypeWarning, unreadyAnnotationEvent, "%v", problem)
+		glog.Warningf("Pod %q: %v", format.Pod(pod), problem)
+	}
+	return settings
 }
 
 // replaceWait is the wait of one pod in one sync.

@@ -7,8 +7,11 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
 )
 
 func TestHoldfastReplaceSettings(t *testing.T) {
@@ -59,13 +62,23 @@ func TestHoldfastReplaceAnnotations(t *testing.T) {
 	r := newReplacing(t, map[string]string{optOutAnnotation: "c"})
 	defer r.stop()
 	r.publish()
-	assert.True(t, r.prepare(true))
+	optedOut := func() float64 {
+		var m dto.Metric
+		require.NoError(t, unreadyOptedOut.Write(&m))
+		return m.GetCounter().GetValue()
+	}
+	before := optedOut()
+	assert.True(t, r.kl.ReplaceAtOnce(r.pod, replacedC[0]))
+	assert.True(t, r.kl.ReplaceAtOnce(r.pod, replacedC[0]), "the next sync, if the kill failed")
+	assert.False(t, r.kl.ReplaceAtOnce(r.pod, kuberuntime.ReplacedContainer{Name: "d"}))
+	assert.Equal(t, before+1, optedOut())
 	assert.True(t, r.cachedReady(), "opted out: as stock")
 	assert.Empty(t, r.said())
 
 	r = newReplacing(t, map[string]string{drainAnnotation: "soon"})
 	defer r.stop()
 	r.publish()
+	assert.False(t, r.kl.ReplaceAtOnce(r.pod, replacedC[0]))
 	assert.True(t, r.prepare(true))
 	assert.True(t, r.prepare(true))
 	assert.False(t, r.storedReady(), "a bad value is as none")

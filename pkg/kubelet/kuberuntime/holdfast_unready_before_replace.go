@@ -21,6 +21,9 @@ type ReplacementPreparer interface {
 	// nothing newer to be known about the pod: false with block means that the pod is
 	// to be synced again. Without block false means: later.
 	PrepareReplacement(pod *v1.Pod, replaced []ReplacedContainer, block bool) bool
+	// ReplaceAtOnce returns whether the container is to be replaced without that, and
+	// without waiting for others of its pod.
+	ReplaceAtOnce(pod *v1.Pod, replaced ReplacedContainer) bool
 }
 
 // ReplacedContainer is a running container that is to be replaced.
@@ -57,7 +60,11 @@ func (m *kubeGenericRuntimeManager) prepareReplacement(pod *v1.Pod, podStatus *k
 		if !decideContainerHash(info.container, status).changed {
 			continue
 		}
-		replaced = append(replaced, ReplacedContainer{ID: id, Name: info.name})
+		r := ReplacedContainer{ID: id, Name: info.name}
+		if preparer.ReplaceAtOnce(pod, r) {
+			continue
+		}
+		replaced = append(replaced, r)
 		isReplaced[info.name] = true
 	}
 	if len(replaced) == 0 {

@@ -25,6 +25,7 @@ import (
 type fakePreparer struct {
 	containertest.FakeRuntimeHelper
 	answer bool
+	atOnce string // a container
 	asked  int
 	names  []string
 	block  bool
@@ -39,6 +40,8 @@ func (f *fakePreparer) PrepareReplacement(_ *v1.Pod, replaced []ReplacedContaine
 	sort.Strings(f.names)
 	return f.answer
 }
+
+func (f *fakePreparer) ReplaceAtOnce(_ *v1.Pod, r ReplacedContainer) bool { return r.Name == f.atOnce }
 
 // TestHoldfastPrepareReplacement: for which containers the kubelet is asked, and what is
 // left to be done if it says no.
@@ -58,6 +61,7 @@ func TestHoldfastPrepareReplacement(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		change func(state)
+		atOnce string
 		asked  []string // nil: not asked
 		block  bool
 		// What is killed and started in this sync if the answer is no; proceed: whether
@@ -71,6 +75,10 @@ func TestHoldfastPrepareReplacement(t *testing.T) {
 			asked: []string{"foo1", "foo3"}, block: true},
 		"all": {change: func(s state) { image(s.pod, 0); image(s.pod, 1); image(s.pod, 2) },
 			asked: []string{"foo1", "foo2", "foo3"}, block: true},
+		"two, one of them at once": {change: func(s state) { image(s.pod, 0); image(s.pod, 2) }, atOnce: "foo1",
+			asked: []string{"foo3"}, proceed: true, killed: []string{"foo1"}, starts: []string{"foo1"}},
+		"one, at once": {change: func(s state) { image(s.pod, 0) }, atOnce: "foo1",
+			proceed: true, killed: []string{"foo1"}, starts: []string{"foo1"}},
 		"restartPolicy Never": {change: func(s state) { image(s.pod, 1); s.pod.Spec.RestartPolicy = v1.RestartPolicyNever },
 			asked: []string{"foo2"}, block: true},
 		"the same image under another tag": {change: func(s state) { s.pod.Spec.Containers[1].Image = "busybox:latest" },
@@ -104,7 +112,7 @@ func TestHoldfastPrepareReplacement(t *testing.T) {
 		for _, answer := range []bool{true, false} {
 			_, _, m, err := createTestRuntimeManager()
 			require.NoError(t, err)
-			helper := &fakePreparer{answer: answer}
+			helper := &fakePreparer{answer: answer, atOnce: tc.atOnce}
 			m.runtimeHelper = helper
 			pod, status := makeBasePodAndStatus()
 			tc.change(state{m, pod, status})
