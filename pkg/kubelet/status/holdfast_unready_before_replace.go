@@ -114,8 +114,8 @@ func (m *manager) MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
 	if m.keepUnready(pod, &status) {
 		m.updateStatusInternal(pod, status, false)
 	}
-	if m.unready.from(pod.UID, m.podStatuses[pod.UID].version) {
-		go m.writeUnready(pod.UID)
+	if marks := m.unready.from(pod.UID, m.podStatuses[pod.UID].version); marks != nil {
+		go m.writeUnready(pod.UID, marks)
 	}
 	return true
 }
@@ -180,6 +180,25 @@ func (m *manager) noteUnreadySent(podUID types.UID) {
 	}
 }
 
+// outdatedUnready says whether the manager's own loop must not write a version of the
+// status of a pod that has, or had, marks: a newer one was taken by the API server or is
+// on its way, or this one is of a status that was dropped while it was queued.
+func (m *manager) outdatedUnready(podUID types.UID, version uint64) bool {
+	m.podStatusesLock.RLock()
+	defer m.podStatusesLock.RUnlock()
+	return m.unready.outdated(podUID, version, m.podStatuses[podUID].version)
+}
+
+// noteTaken notes that the manager's own loop has written a version of the pod's status.
+// One that is newer than the newest is of a status that was dropped while it was sent.
+func (m *manager) noteTaken(podUID types.UID, version uint64) {
+	m.podStatusesLock.RLock()
+	defer m.podStatusesLock.RUnlock()
+	if version <= m.podStatuses[podUID].version {
+		m.unready.took(podUID, version)
+	}
+}
+
 // mark notes marks, and reports whether there is something new to be written.
 func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, at time.Time) bool {
 	u.Lock()
@@ -225,23 +244,25 @@ func (u *unreadyMarks) heldInVain(podUID types.UID, id kubecontainer.ContainerID
 	return marked && since.IsZero() && !now.Before(p.heldUntil)
 }
 
-// from notes the version of the first status with all marks. It reports whether a
-// writer is to be started.
-func (u *unreadyMarks) from(podUID types.UID, version uint64) bool {
+// from notes the version of the first status with all marks. It returns the marks for
+// which a writer is to be started, nil if none is.
+func (u *unreadyMarks) from(podUID types.UID, version uint64) *podMarks {
 	u.Lock()
 	defer u.Unlock()
 	p := u.pods[podUID]
 	if p == nil {
-		return false
+		return nil
 	}
 	p.version = version
 	if p.acknowledged() {
 		p.takenAt, u.lastAcknowledged = time.Now(), time.Now()
-		return false
+		return nil
 	}
-	start := !p.writing
+	if p.writing {
+		return nil
+	}
 	p.writing = true
-	return start
+	return p
 }
 
 func (u *unreadyMarks) has(podUID types.UID, containerID string) bool {
@@ -306,8 +327,13 @@ func (u *unreadyMarks) state(podUID types.UID) UnreadyState {
 func (u *unreadyMarks) took(podUID types.UID, version uint64) {
 	u.Lock()
 	defer u.Unlock()
-	p := u.pods[podUID]
-	if p == nil || version <= p.taken {
+	if p := u.pods[podUID]; p != nil {
+		u.tookLocked(p, version)
+	}
+}
+
+func (u *unreadyMarks) tookLocked(p *podMarks, version uint64) {
+	if version <= p.taken {
 		return
 	}
 	before := p.acknowledged()
@@ -317,13 +343,12 @@ func (u *unreadyMarks) took(podUID types.UID, version uint64) {
 	}
 }
 
-// outdated says whether a newer version of the pod's status than this one was taken by
-// the API server, or is on its way.
-func (u *unreadyMarks) outdated(podUID types.UID, version uint64) bool {
+// outdated is outdatedUnready; newest is the version of the status that the pod has.
+func (u *unreadyMarks) outdated(podUID types.UID, version, newest uint64) bool {
 	u.Lock()
 	defer u.Unlock()
 	p := u.pods[podUID]
-	return p != nil && (version < p.taken || version < p.sending)
+	return p != nil && (version < p.taken || version < p.sending || version > newest)
 }
 
 // takeSent returns what the writer of marks has sent and to which pod, once.
@@ -338,7 +363,8 @@ func (u *unreadyMarks) takeSent(podUID types.UID) (apiUID types.UID, version uin
 	return apiUID, p.taken
 }
 
-// drop forgets a pod with its status: the versions of a new one begin at 1.
+// drop forgets a pod with its status: the versions of a new one begin at 1, and its
+// marks are other podMarks. A writer that is under way still has the old ones.
 func (u *unreadyMarks) drop(podUID types.UID) {
 	u.Lock()
 	defer u.Unlock()

@@ -56,17 +56,19 @@ func (u *unreadyMarks) podsGetter(base corev1.CoreV1Interface) corev1.PodsGetter
 }
 
 // writeUnready sends the newest status of a pod until the API server has acknowledged
-// its marks, or until there are none. One goroutine a pod runs it.
-func (m *manager) writeUnready(podUID types.UID) {
+// its marks, or until there are none. One goroutine a pod runs it. It knows its marks,
+// as the pod's status may be dropped and made anew while a request is under way: what it
+// has sent by then says nothing of the versions of the new one.
+func (m *manager) writeUnready(podUID types.UID, marks *podMarks) {
 	for {
 		m.podStatusesLock.RLock()
 		status, found := m.podStatuses[podUID]
-		send := m.unready.next(podUID, status.version, found)
+		send := m.unready.next(podUID, marks, status.version, found)
 		m.podStatusesLock.RUnlock()
 		if !send {
 			return
 		}
-		err := m.sendUnready(podUID, status)
+		err := m.sendUnready(podUID, marks, status)
 		switch {
 		case errors.IsConflict(err):
 			glog.V(2).Infof("Status of pod %q that makes a container not ready before it is replaced: %v; trying again",
@@ -82,11 +84,11 @@ func (m *manager) writeUnready(podUID types.UID) {
 
 // sendUnready sends one status, as manager.syncPod does. A pod that is not there needs
 // none: nobody can have its address.
-func (m *manager) sendUnready(podUID types.UID, status versionedPodStatus) error {
+func (m *manager) sendUnready(podUID types.UID, marks *podMarks, status versionedPodStatus) error {
 	client := m.unready.podsGetter(m.kubeClient.CoreV1()).Pods(status.podNamespace)
 	pod, err := client.Get(status.podName, metav1.GetOptions{})
 	if errors.IsNotFound(err) {
-		m.unready.took(podUID, status.version)
+		m.unready.sent(marks, status.version, "")
 		return nil
 	}
 	if err != nil {
@@ -94,7 +96,7 @@ func (m *manager) sendUnready(podUID types.UID, status versionedPodStatus) error
 	}
 	translated := m.podManager.TranslatePodUID(pod.UID)
 	if len(translated) > 0 && translated != kubetypes.ResolvedPodUID(podUID) {
-		m.unready.took(podUID, status.version) // deleted, and created again
+		m.unready.sent(marks, status.version, "") // deleted, and created again
 		return nil
 	}
 	if m.resettle(podUID, &pod.Status, &status.status) {
@@ -106,16 +108,15 @@ func (m *manager) sendUnready(podUID types.UID, status versionedPodStatus) error
 		return err
 	}
 	glog.V(3).Infof("Status for pod %q updated successfully, before a container is replaced: (%d, %+v)", format.Pod(pod), status.version, status.status)
-	m.unready.sent(podUID, status.version, pod.UID)
+	m.unready.sent(marks, status.version, pod.UID)
 	return nil
 }
 
-// next says whether the version is to be sent; if not, the writer is over.
-func (u *unreadyMarks) next(podUID types.UID, version uint64, found bool) bool {
+// next says whether the version is to be sent; if not, the writer of p is over.
+func (u *unreadyMarks) next(podUID types.UID, p *podMarks, version uint64, found bool) bool {
 	u.Lock()
 	defer u.Unlock()
-	p := u.pods[podUID]
-	if p == nil {
+	if u.pods[podUID] != p {
 		return false
 	}
 	if !found || p.version == 0 || p.acknowledged() {
@@ -126,12 +127,13 @@ func (u *unreadyMarks) next(podUID types.UID, version uint64, found bool) bool {
 	return true
 }
 
-// sent is took, and keeps for the manager's own loop what was sent.
-func (u *unreadyMarks) sent(podUID types.UID, version uint64, apiUID types.UID) {
-	u.took(podUID, version)
+// sent is took, of the writer of p, and keeps for the manager's own loop what was sent;
+// apiUID is "" if there was nobody to send it to.
+func (u *unreadyMarks) sent(p *podMarks, version uint64, apiUID types.UID) {
 	u.Lock()
 	defer u.Unlock()
-	if p := u.pods[podUID]; p != nil && p.taken == version {
+	u.tookLocked(p, version)
+	if apiUID != "" && p.taken == version {
 		p.sentTo = apiUID
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
 // TestHoldfastUnreadyNeedsNewWrite: that the API server has the pod as not ready from
@@ -182,6 +183,95 @@ func TestHoldfastUnreadyDropped(t *testing.T) {
 		eventually(t, name, acknowledged(m, pod))
 		_, _, ready := a.ready()
 		assert.False(t, ready, name)
+	}
+}
+
+// TestHoldfastUnreadyDroppedWhileSent: what was sent of a status that was dropped
+// meanwhile is no acknowledgement of the next one's versions, and holds none of them back.
+func TestHoldfastUnreadyDroppedWhileSent(t *testing.T) {
+	m, a, pod := newMarking(t)
+	for i := 0; i < 10; i++ {
+		m.SetContainerReadiness(pod.UID, idD, i%2 == 1)
+	}
+	m.consumeUpdates()
+	held, goOn := make(chan struct{}), make(chan struct{})
+	hold := func(verb string) error {
+		if verb == "update" {
+			a.set(func(string) error { return fmt.Errorf("away") }) // for all others
+			close(held)
+			<-goOn
+		}
+		return nil
+	}
+	a.set(hold)
+	m.MarkUnready(pod, []kubecontainer.ContainerID{idC})
+	<-held
+	old := m.unready.pods[pod.UID]
+	m.consumeUpdates() // in vain
+	m.deletePodStatus(pod.UID)
+	m.testSyncBatch() // forgets the versions, as stock does every 10 s
+	m.SetPodStatus(pod, twoContainers().Status)
+	m.MarkUnready(pod, []kubecontainer.ContainerID{idC})
+	close(goOn)
+	eventually(t, "the old writer's answer", func() bool {
+		m.unready.Lock()
+		defer m.unready.Unlock()
+		return old.taken >= old.version || m.unready.pods[pod.UID].taken >= old.version
+	})
+	assert.False(t, m.UnreadyState(pod.UID).Acknowledged, "by the write of a status that was dropped")
+	a.set(nil)
+	eventually(t, "acknowledged", acknowledged(m, pod))
+
+	m.LiftUnready(pod.UID, func(kubecontainer.ContainerID) bool { return false })
+	m.SetPodStatus(pod, twoContainers().Status)
+	m.consumeUpdates()
+	_, _, ready := a.ready()
+	assert.True(t, ready, "the status after that was not published")
+}
+
+// TestHoldfastUnreadyDroppedInLoop: the same of the manager's own loop, with a status that
+// was queued, or sent, when it was dropped.
+func TestHoldfastUnreadyDroppedInLoop(t *testing.T) {
+	for _, sent := range []bool{false, true} {
+		m, a, pod := newMarking(t)
+		for i := 0; i < 10; i++ {
+			m.SetContainerReadiness(pod.UID, idD, i%2 == 1)
+		}
+		var queued podStatusSyncRequest
+		for len(m.podStatusChannel) > 0 {
+			queued = <-m.podStatusChannel
+		}
+		anew := func() {
+			m.RemoveOrphanedStatuses(map[types.UID]bool{})
+			m.SetPodStatus(pod, twoContainers().Status)
+			m.MarkUnready(pod, []kubecontainer.ContainerID{idC})
+		}
+		if sent {
+			a.set(func(verb string) error {
+				if verb == "update" {
+					a.set(func(string) error { return fmt.Errorf("away") }) // for the writer
+					anew()
+				}
+				return nil
+			})
+		} else {
+			anew()
+			eventually(t, "acknowledged", acknowledged(m, pod))
+		}
+		m.syncPod(queued.podUID, queued.status)
+		if sent {
+			assert.False(t, m.UnreadyState(pod.UID).Acknowledged, "by the write of a status that was dropped")
+			a.set(nil)
+			eventually(t, "acknowledged", acknowledged(m, pod))
+		}
+		c, _, ready := a.ready()
+		assert.Equal(t, []bool{false, false}, []bool{c, ready}, "sent: %v", sent)
+		m.LiftUnready(pod.UID, func(kubecontainer.ContainerID) bool { return false })
+		m.SetPodStatus(pod, twoContainers().Status)
+		delete(m.apiStatusVersions, kubetypes.MirrorPodUID(pod.UID)) // stock's syncBatch, as the API has another status
+		m.consumeUpdates()
+		_, _, ready = a.ready()
+		assert.True(t, ready, "the status after that was not published; sent: %v", sent)
 	}
 }
 
