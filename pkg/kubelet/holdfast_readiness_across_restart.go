@@ -24,6 +24,12 @@ const (
 	heartbeatsMissed = 4
 )
 
+// One request that fails must not cost all that is kept of a pod: it is decided once.
+const (
+	heartbeatTries = 3
+	heartbeatPause = 300 * time.Millisecond
+)
+
 // foundHeartbeat is the Node's last heartbeat as this process found it, before it
 // wrote one itself. The zero value has not looked yet.
 type foundHeartbeat struct {
@@ -85,11 +91,8 @@ func (kl *Kubelet) heartbeatAge() (time.Duration, bool) {
 		if kl.kubeClient == nil {
 			return 0, false
 		}
-		node, err := kl.kubeClient.CoreV1().Nodes().Get(string(kl.nodeName), metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			node = nil
-		case err != nil:
+		node, err := kl.findNode()
+		if err != nil {
 			glog.Errorf("The readiness of a pod is not kept: the age of the last heartbeat of node %q: %v", kl.nodeName, err)
 			return 0, false
 		}
@@ -98,4 +101,21 @@ func (kl *Kubelet) heartbeatAge() (time.Duration, bool) {
 	kl.foundHeartbeat.Lock()
 	defer kl.foundHeartbeat.Unlock()
 	return kl.foundHeartbeat.age, kl.foundHeartbeat.found
+}
+
+// findNode reads this kubelet's Node, nil if there is none.
+func (kl *Kubelet) findNode() (node *v1.Node, err error) {
+	for i := 0; i < heartbeatTries; i++ {
+		if i > 0 {
+			time.Sleep(heartbeatPause)
+		}
+		node, err = kl.kubeClient.CoreV1().Nodes().Get(string(kl.nodeName), metav1.GetOptions{})
+		if err == nil {
+			return node, nil
+		}
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+	}
+	return nil, err
 }

@@ -71,12 +71,16 @@ func TestHoldfastReadinessFirstPublish(t *testing.T) {
 		name           string
 		listed, stored bool
 		heartbeat      time.Duration
-		expect         v1.ConditionStatus
+		// errors is how many reads of the Node fail.
+		errors int
+		expect v1.ConditionStatus
 	}{
-		{"ready", true, true, time.Second, v1.ConditionTrue},
-		{"a stale list", true, false, time.Second, v1.ConditionFalse},
-		{"a list that missed it", false, true, time.Second, v1.ConditionTrue},
-		{"nobody was there for a while", true, true, 5 * time.Minute, v1.ConditionFalse},
+		{"ready", true, true, time.Second, 0, v1.ConditionTrue},
+		{"a stale list", true, false, time.Second, 0, v1.ConditionFalse},
+		{"a list that missed it", false, true, time.Second, 0, v1.ConditionTrue},
+		{"nobody was there for a while", true, true, 5 * time.Minute, 0, v1.ConditionFalse},
+		{"two reads of the Node fail", true, true, time.Second, 2, v1.ConditionTrue},
+		{"it cannot be read", true, true, time.Second, 1000, v1.ConditionFalse},
 	} {
 		testKubelet := newTestKubelet(t, false)
 		kl := testKubelet.kubelet
@@ -94,6 +98,9 @@ func TestHoldfastReadinessFirstPublish(t *testing.T) {
 			return true, stored, nil
 		})
 		testKubelet.fakeKubeClient.PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) {
+			if tc.errors--; tc.errors >= 0 {
+				return true, nil, apierrors.NewTimeoutError("busy", 1)
+			}
 			return true, nodeHeard(kl, tc.heartbeat), nil
 		})
 		testKubelet.fakeKubeClient.PrependReactor("update", "pods", func(a core.Action) (bool, runtime.Object, error) {
