@@ -407,6 +407,7 @@ func (k *keptReadiness) container(podUID types.UID, id kubecontainer.ContainerID
 func (w *worker) setInitialResult() {
 	if w.probeType == readiness {
 		w.probeManager.kept.Lock()
+		w.probeManager.kept.replaced(w.pod.UID, w.container.Name, w.containerID)
 		c, ok := w.probeManager.kept.container(w.pod.UID, w.containerID)
 		kept := ok && c.state != asUpstream
 		w.probeManager.kept.Unlock()
@@ -415,6 +416,20 @@ func (w *worker) setInitialResult() {
 		}
 	}
 	w.resultsManager.Set(w.containerID, w.initialValue, w.pod)
+}
+
+// replaced drops what is known of a container that another one has followed: nothing of
+// it can be confirmed any more, and its time must not run out. The lock is held.
+func (k *keptReadiness) replaced(podUID types.UID, name string, by kubecontainer.ContainerID) {
+	for id, c := range k.pods[podUID] {
+		if c.name != name || id == by {
+			continue
+		}
+		delete(k.pods[podUID], id)
+		if c.record != nil {
+			k.removeRecord(c)
+		}
+	}
 }
 
 // forget drops what is known of pods that are not active any more.

@@ -172,6 +172,26 @@ func TestHoldfastReadinessExpiresBeforeResult(t *testing.T) {
 	assert.True(t, ok && result == results.Success)
 }
 
+// Nothing expires of a container that has been replaced.
+func TestHoldfastReadinessExpiresNotOfReplaced(t *testing.T) {
+	now, root := clock.NewFakeClock(testRestartedAt), t.TempDir()
+	m := restartedManager(t, now, root)
+	pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
+	w := addWorker(m, pod)
+	assert.Equal(t, []bool{true}, syncOnce(m, stopNone, pm, pod, podStatus))
+	podStatus.ContainerStatuses[0].ID.ID = "next"
+	podStatus.ContainerStatuses[0].StartedAt = now.Now()
+	before := counter(t, readinessExpired)
+	assert.Equal(t, []bool{false}, syncOnce(m, stopNone, pm, pod, podStatus))
+	require.True(t, w.doProbe())
+	m.expire(pod.UID, testContainerID)
+	assert.Equal(t, before, counter(t, readinessExpired))
+	_, ok := m.readinessManager.Get(testContainerID)
+	assert.False(t, ok, "a result of a container that is gone")
+	assert.Empty(t, records(t, root))
+	assert.Equal(t, []bool{true}, syncOnce(m, stopNone, pm, pod, podStatus))
+}
+
 // A kubelet that starts again and again, faster than its probes, keeps no longer
 // than one that runs.
 func TestHoldfastReadinessExpiresAcrossRestarts(t *testing.T) {
