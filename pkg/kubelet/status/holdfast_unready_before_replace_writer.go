@@ -63,6 +63,8 @@ func (m *manager) writeUnready(podUID types.UID, marks *podMarks) {
 	for {
 		m.podStatusesLock.RLock()
 		status, found := m.podStatuses[podUID]
+		// A later status shares the start time of this one, and normalises it in place.
+		status.status = *status.status.DeepCopy()
 		send := m.unready.next(podUID, marks, status.version, found)
 		m.podStatusesLock.RUnlock()
 		if !send {
