@@ -105,8 +105,19 @@ func documented(text string) (lines, inText []string) {
 	return lines, inText
 }
 
+// joints are between the commands of a line.
+var joints = regexp.MustCompile(` (?:\||&&) `)
+
 // check says what is wrong with a command line or name of the pages.
 func check(c string, bare bool, f *fakeRBD, sources string) error {
+	if parts := joints.Split(c, -1); strings.HasPrefix(c, "rbd ") && len(parts) > 1 {
+		for _, part := range parts {
+			if err := check(part, false, f, sources); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	words := strings.Fields(c)
 	if m := gateFlag.FindStringSubmatch(c); m != nil && !strings.Contains(sources, `"`+m[1]+`"`) {
 		return fmt.Errorf("there is no feature gate %s", m[1])
@@ -204,9 +215,9 @@ func TestRBDPages(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(section) {
-		if c, ok := strings.CutPrefix(line, "  rbd "); ok {
+		if strings.HasPrefix(line, "  rbd ") {
 			lines++
-			if err := f.run(strings.Fields(c), false); err != nil {
+			if err := check(strings.TrimSpace(line), false, f, src); err != nil {
 				t.Errorf("kubectl-holdfast.md: %q: %v", line, err)
 			}
 		}
@@ -236,6 +247,7 @@ func TestFindsWrongCommands(t *testing.T) {
 	src := sources(t)
 	for _, c := range []string{
 		"rbd unlock x", "rbd lock remove x", "rbd unmap", "rbd lock list --columns=1 x", "rbd lock remove --rbd_blocklist=false rbd/x id client.1",
+		"rbd status x | grep y && rbd lock remove x", "rbd status | grep y && rbd unmap x", "rbd status x | grp y",
 		"kubectl holdfast rbd-lock", "kubectl holdfast rbd-locks --ceph /etc", "kubectl repair x", "rbdctl x",
 		"RBDNoSuchEvent", "holdfast_rbd_no_such_total", "kubelet --feature-gates=RBDNoSuchGate=true", "make lab LAB=rbd-nothing",
 	} {
@@ -245,7 +257,7 @@ func TestFindsWrongCommands(t *testing.T) {
 	}
 	for _, c := range []string{
 		"rbd unmap /dev/rbd0", "kubectl holdfast rbd-locks --kubeconfig F --ceph-conf C --id U --keyring K --image P/I -o json", "RBDLockKept", "holdfast_rbd_attach_waits_total",
-		"make lab LAB=rbd-detach",
+		"make lab LAB=rbd-detach", "rbd status x | grep -qx 'Watchers: none' && rbd lock remove x id client.1",
 	} {
 		if err := check(c, false, &fakeRBD{}, src); err != nil {
 			t.Errorf("%q: %v", c, err)

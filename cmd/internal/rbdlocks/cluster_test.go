@@ -154,3 +154,58 @@ func TestRBDHangs(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// A kubelet up to 1.8 locks and then maps. An image with its lock and no watcher is looked at
+// again, any other once; the locks are read before the watchers.
+func TestLockedAndNotYetMapped(t *testing.T) {
+	dir := t.TempDir()
+	r := &ceph{program: filepath.Join(dir, "rbd")}
+	for name, c := range map[string]struct {
+		locks, first, second string // watchers of the first and of any later status
+		want                 Verdict
+		calls                string
+	}{
+		"it maps":           {`[{"id":"kubelet_lock_magic_node1","locker":"client.11","address":"10.0.0.11:0/8"}]`, `[]`, `[{"address":"10.0.0.11:0/1","client":1}]`, InUse, "lock status status "},
+		"it does not":       {`[{"id":"kubelet_lock_magic_node1","locker":"client.11","address":"10.0.0.11:0/8"}]`, `[]`, `[]`, StaleLock, "lock status status "},
+		"it has mapped":     {`[{"id":"kubelet_lock_magic_node1","locker":"client.11","address":"10.0.0.11:0/8"}]`, `[{"address":"10.0.0.11:0/1","client":1}]`, `[]`, InUse, "lock status "},
+		"no lock":           {`[]`, `[]`, `[]`, Free, "lock status "},
+		"another's lock":    {`[{"id":"backup","locker":"client.15","address":"10.0.0.50:0/8"}]`, `[]`, `[]`, ForeignLock, "lock status "},
+		"then it is broken": {`[{"id":"kubelet_lock_magic_node1","locker":"client.11","address":"10.0.0.11:0/8"}]`, `[]`, `"x"`, Unknown, "lock status status "},
+	} {
+		_ = os.Remove(filepath.Join(dir, "calls"))
+		script := `#!/bin/sh
+cd ` + dir + `
+printf '%s ' "$1" >> calls
+[ "$1" = lock ] && echo '` + c.locks + `' && exit
+[ "$(cat calls)" = "lock status " ] && echo '{"watchers":` + c.first + `}' && exit
+echo '{"watchers":` + c.second + `}'
+`
+		if err := os.WriteFile(r.program, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		a := threeNodes().answer(t.Context(), r, &volume{pool: "rbd", image: "img", users: []user{writer1}})
+		calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
+		if a.Verdict != c.want || string(calls) != c.calls || len(a.Remedy) > 0 != (c.want == StaleLock) {
+			t.Errorf("%s: %+v, want %s; rbd was asked %q, want %q", name, a, c.want, calls, c.calls)
+		}
+	}
+}
+
+// An interrupt ends the pause between the two looks, and nothing is said of the image.
+func TestInterruptedPause(t *testing.T) {
+	defer func(was time.Duration) { mapTime = was }(mapTime)
+	mapTime = time.Hour
+	program := filepath.Join(t.TempDir(), "rbd")
+	script := `#!/bin/sh
+[ "$1" = lock ] && echo '[{"id":"kubelet_lock_magic_node1","locker":"client.11","address":"10.0.0.11:0/8"}]' && exit
+echo '{"watchers":[]}'
+`
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Second, cancel)
+	if a := threeNodes().answer(ctx, &ceph{program: program}, &volume{pool: "rbd", image: "img"}); a.Verdict != Unknown || len(a.Remedy) > 0 {
+		t.Errorf("%+v", a)
+	}
+}

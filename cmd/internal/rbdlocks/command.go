@@ -9,8 +9,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +32,8 @@ func Command() *cobra.Command {
 		Long: `For each RBD image that a PersistentVolume or a pod names, print its locks, its
 watchers, the nodes that should have it, and a verdict: free, in-use, stale-lock,
 leaked-mapping, double-mount, foreign-lock or unknown. For a finding, print the
-remedy. Nothing is changed and no remedy is run.
+remedy. Nothing is changed and no remedy is run. An image with a kubelet's lock and no
+watcher is looked at twice, 2 s apart: the kubelet may be mounting it.
 
 Nodes, pods and PersistentVolumes are read from the API server (1.2 to 1.9), locks and
 watchers by the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
@@ -132,15 +135,27 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	return nil
 }
 
+// mapTime is what a kubelet that holds a lock gets to map the image.
+var mapTime = 2 * time.Second
+
 // answer asks for one image. What cannot be read is a row of its own.
 func (c *cluster) answer(ctx context.Context, r *ceph, v *volume) Answer {
 	if v.err != "" {
 		return Answer{Image: v.name(), PVs: v.pvs, Verdict: Unknown, Note: v.err}
 	}
-	watchers, err := r.watchers(ctx, v)
-	var locks []Lock
+	// Locks first: a kubelet up to 1.8 locks and then maps, so a lock that is read after the
+	// watchers may be of one that came between. One without a watcher gets time to map.
+	locks, err := r.locks(ctx, v)
+	var watchers []Watcher
 	if err == nil {
-		locks, err = r.locks(ctx, v)
+		watchers, err = r.watchers(ctx, v)
+	}
+	if err == nil && len(watchers) == 0 && slices.ContainsFunc(locks, isOld) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(mapTime):
+		}
+		watchers, err = r.watchers(ctx, v)
 	}
 	if err != nil {
 		a := c.judge(v, nil, nil)

@@ -112,14 +112,28 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher) Answer {
 	case slices.ContainsFunc(locks, isOld):
 		a.Verdict, a.Note = StaleLock, "nobody has it open"
 		for _, l := range locks {
-			if isOld(l) {
-				a.Remedy = append(a.Remedy, fmt.Sprintf("rbd lock remove --rbd_blocklist_on_break_lock=false %s %s %s", word(v.name()), word(l.ID), word(l.Locker)))
+			if !isOld(l) {
+				continue
+			}
+			a.Remedy = append(a.Remedy, removal(v, l))
+			// These kubelets lock, and map later: seconds as a rule, longer if a monitor is down.
+			if n := c.nodeOf(strings.TrimPrefix(l.ID, magic)); n != nil && writes[n.name] {
+				a.Note += fmt.Sprintf("; %s has a pod for it: it may be mounting now", n.name)
 			}
 		}
 	default:
 		a.Verdict = Free
 	}
 	return a
+}
+
+// removal is the command that removes a lock, if nobody has the image open when it is run:
+// that may be long after the verdict. Every rbd from hammer to reef prints this line, alone,
+// and to its standard output, to which nothing is logged. The locker is part of the command,
+// so a lock that was taken after the verdict stays.
+func removal(v *volume, l Lock) string {
+	image := word(v.name())
+	return fmt.Sprintf("rbd status %s | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false %s %s %s", image, image, word(l.ID), word(l.Locker))
 }
 
 func isOld(l Lock) bool { return strings.HasPrefix(l.ID, magic) }

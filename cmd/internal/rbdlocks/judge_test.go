@@ -4,6 +4,9 @@
 package rbdlocks
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -63,8 +66,10 @@ func TestJudge(t *testing.T) {
 		"no pod, in the node's status":             {reported: "n1", watchers: []Watcher{w1}, want: InUse},
 		"readers":                                  {users: []user{reader1, reader2}, watchers: []Watcher{w1, w2}, want: InUse},
 		"readers beside a writer":                  {users: []user{writer1, reader2, reader3}, locks: []Lock{lock1}, watchers: []Watcher{w1, w2, w3}, want: InUse},
-		"a dead node's lock":                       {locks: []Lock{lock1}, want: StaleLock, text: "rbd lock remove --rbd_blocklist_on_break_lock=false rbd/img kubelet_lock_magic_node1 client.11", remedies: 1},
-		"a dead node's lock, a pod waits":          {users: []user{writer2}, locks: []Lock{lock1}, want: StaleLock, remedies: 1},
+		"a dead node's lock":                       {locks: []Lock{lock1}, want: StaleLock, text: "open\nrbd status rbd/img | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/img kubelet_lock_magic_node1 client.11", remedies: 1},
+		"a dead node's lock, a pod waits":          {users: []user{writer2}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
+		"a lock, and a pod that reads there":       {users: []user{reader1}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
+		"a lock, and a pod that writes there":      {users: []user{writer1}, locks: []Lock{lock1}, want: StaleLock, text: "n1 has a pod for it: it may be mounting now", remedies: 1},
 		"a lock of a host that is no node":         {locks: []Lock{lockOld}, want: StaleLock, remedies: 1},
 		"a kubelet's lock and librbd's, no client": {locks: []Lock{librbd, lock2}, want: StaleLock, text: "kubelet_lock_magic_node2 client.12", remedies: 1},
 		"its pod is gone":                          {watchers: []Watcher{w1}, want: LeakedMapping, text: "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/img", remedies: 1},
@@ -125,7 +130,7 @@ func TestJudgeBlind(t *testing.T) {
 func TestRemediesAreQuoted(t *testing.T) {
 	evil := &volume{pool: "rbd", image: "a; rm -rf ~ '$(x)"}
 	a := threeNodes().judge(evil, []Lock{{"kubelet_lock_magic_x y", "client.1", ""}}, nil)
-	if want := `rbd lock remove --rbd_blocklist_on_break_lock=false 'rbd/a; rm -rf ~ '\''$(x)' 'kubelet_lock_magic_x y' client.1`; !slices.Equal(a.Remedy, []string{want}) {
+	if want := `rbd status 'rbd/a; rm -rf ~ '\''$(x)' | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false 'rbd/a; rm -rf ~ '\''$(x)' 'kubelet_lock_magic_x y' client.1`; !slices.Equal(a.Remedy, []string{want}) {
 		t.Errorf("%q, want %q", a.Remedy, want)
 	}
 	a = threeNodes().judge(evil, nil, []Watcher{w1})
@@ -135,6 +140,51 @@ func TestRemediesAreQuoted(t *testing.T) {
 	for s, want := range map[string]string{"a b": "a b", "a\x1b[2Jb": `"a\x1b[2Jb"`, "a\nb": `"a\nb"`} {
 		if got := plain(s); got != want {
 			t.Errorf("%q is shown as %q", s, got)
+		}
+	}
+}
+
+// What rbd's status says, by the source of its releases: from hammer on the watchers or that
+// there are none, then, since nautilus, a migration, and since pacific a cache.
+var statusTexts = map[string]struct {
+	text    string
+	removes bool
+}{
+	"nobody":                    {"Watchers: none\n", true},
+	"nobody, a migration":       {"Watchers: none\nMigration:\n\tsource: rbd/a (5e2c)\n\tdestination: rbd/b (5e2e)\n\tstate: prepared\n", true},
+	"nobody, a cache":           {"Watchers: none\nimage cache state:\n\tclean: true  size: 1 GiB  host: n1  path: /c\n", true},
+	"one":                       {"Watchers:\n\twatcher=10.0.0.11:0/1 client.4277 cookie=1\n", false},
+	"one, an evil source":       {"Watchers:\n\twatcher=10.0.0.11:0/1 client.4277 cookie=1\nMigration:\n\tsource: rbd/Watchers: none (5e2c)\n\tstate: prepared\n", false},
+	"two":                       {"Watchers:\n\twatcher=10.0.0.11:0/1 client.4277 cookie=1\n\twatcher=10.0.0.12:0/1 client.4278 cookie=1\n", false},
+	"nothing, as of an error":   {"", false},
+	"none, but for the console": {"", false}, // on standard error
+}
+
+// A lock's removal that is pasted looks again, and removes nothing of an image that is open.
+func TestRemovalLooksAgain(t *testing.T) {
+	dir := t.TempDir()
+	program := "#!/bin/sh\necho \"$@\" >> \"" + dir + "/calls\"\n[ $1 = status ] || exit 0\necho '2021 -1 a log line' >&2\ncat \"" + dir + "/err\" >&2\ncat \"" + dir + "/status\"\n[ -s \"" + dir + "/status\" ]\n"
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("rbd", program)
+	for name, c := range statusTexts {
+		write("calls", "")
+		write("status", c.text)
+		write("err", map[bool]string{true: "Watchers: none\n"}[strings.HasSuffix(name, "console")])
+		sh := exec.Command("sh", "-c", removal(&volume{pool: "rbd", image: "a b"}, lock1))
+		sh.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		err := sh.Run()
+		calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
+		want := "status rbd/a b\n"
+		if c.removes {
+			want += "lock remove --rbd_blocklist_on_break_lock=false rbd/a b kubelet_lock_magic_node1 client.11\n"
+		}
+		if string(calls) != want || (err == nil) != c.removes {
+			t.Errorf("%s: %v, rbd was run as\n%swant\n%s", name, err, calls, want)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/cmd/internal/exit"
 )
@@ -39,7 +40,7 @@ var images = []struct {
 	{"attached", `[]`, `[{"address":"10.0.0.12:0/1","client":4}]`, InUse, ""},
 	{"claimed", `[{"id":"kubelet_lock_magic_node1","locker":"client.7","address":"10.0.0.11:0/9"}]`, `[{"address":"10.0.0.11:0/1","client":4}]`, InUse, ""},
 	{"stale", `[{"id":"kubelet_lock_magic_node1","locker":"client.7","address":"10.0.0.11:0/9"}]`, `[]`, StaleLock,
-		"rbd lock remove --rbd_blocklist_on_break_lock=false rbd/stale kubelet_lock_magic_node1 client.7"},
+		"rbd status rbd/stale | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/stale kubelet_lock_magic_node1 client.7"},
 	{"jewel", `{"kubelet_lock_magic_x":{"locker":"client.7","address":"10.0.0.99:0/9"}}`, `{}`, StaleLock, "client.7"},
 	{"leaked", `[]`, `[{"address":"10.0.0.11:0/1","client":4}]`, LeakedMapping, "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/leaked"},
 	{"stranger", `[]`, `[{"address":"10.0.0.99:0/1","client":4}]`, LeakedMapping, "10.0.0.99"},
@@ -49,6 +50,11 @@ var images = []struct {
 	{"auto", `[{"id":"auto 184","locker":"client.7","address":"10.0.0.11:0/9"}]`, `[]`, Free, ""},
 	{"missing", "", "", Unknown, "No such file or directory"},
 	{"garbled", `[]`, `"none"`, Unknown, "it names no watchers"},
+}
+
+func TestMain(m *testing.M) {
+	mapTime = time.Millisecond
+	os.Exit(m.Run())
 }
 
 // serve makes an API server, a kubeconfig and a program rbd.
