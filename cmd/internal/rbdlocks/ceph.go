@@ -86,20 +86,46 @@ func (c *ceph) locks(ctx context.Context, v *volume) ([]Lock, error) {
 	if json.Unmarshal(raw, &list) == nil {
 		return list, nil
 	}
-	var byID map[string]Lock
-	if err := json.Unmarshal(raw, &byID); err != nil {
-		return nil, fmt.Errorf("rbd lock list: %w", err)
-	}
-	for id, l := range byID {
+	list = nil
+	if err := members(raw, func(id string, value json.RawMessage) error {
+		var l Lock
+		err := json.Unmarshal(value, &l)
 		l.ID = id
 		list = append(list, l)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("rbd lock list: %w", err)
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i].ID < list[j].ID })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].ID < list[j].ID })
 	return list, nil
 }
 
-// watchers are the image's: a list since Ceph 12, an object before, in which one client
-// hides another.
+// members calls each for the members of an object in their order. A key may come again: a
+// map would keep the last.
+func members(object json.RawMessage, each func(key string, value json.RawMessage) error) error {
+	d := json.NewDecoder(bytes.NewReader(object))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return fmt.Errorf("it is no object: %.40q (%v)", object, err)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		name, _ := key.(string) // an object's keys are strings
+		if err := each(name, value); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// watchers are the image's: a list since Ceph 12 and late releases of 10, an object before
+// (ceph/ceph#12525, #12741), whose keys are all "watcher".
 func (c *ceph) watchers(ctx context.Context, v *volume) ([]Watcher, error) {
 	type row struct {
 		Address string
@@ -110,13 +136,15 @@ func (c *ceph) watchers(ctx context.Context, v *volume) ([]Watcher, error) {
 		return nil, err
 	}
 	var rows []row
-	if err := json.Unmarshal(answer.Watchers, &rows); err != nil {
-		var byKey map[string]row
-		if err := json.Unmarshal(answer.Watchers, &byKey); err != nil {
-			return nil, fmt.Errorf("rbd status: it names no watchers: %w", err)
-		}
-		for _, r := range byKey {
+	if err := json.Unmarshal(answer.Watchers, &rows); err != nil || rows == nil {
+		rows = nil
+		if err := members(answer.Watchers, func(_ string, value json.RawMessage) error {
+			var r row
+			err := json.Unmarshal(value, &r)
 			rows = append(rows, r)
+			return err
+		}); err != nil {
+			return nil, fmt.Errorf("rbd status: it names no watchers: %w", err)
 		}
 	}
 	var out []Watcher

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,8 @@ var images = []struct {
 	{"stale", `[{"id":"kubelet_lock_magic_node1","locker":"client.7","address":"10.0.0.11:0/9"}]`, `[]`, StaleLock,
 		"rbd status rbd/stale | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/stale kubelet_lock_magic_node1 client.7"},
 	{"jewel", `{"kubelet_lock_magic_x":{"locker":"client.7","address":"10.0.0.99:0/9"}}`, `{}`, StaleLock, "client.7"},
+	{"jewel2", `{}`, `{"watcher":{"address":"10.0.0.11:0/1","client":4,"cookie":1},"watcher":{"address":"10.0.0.12:0/1","client":5,"cookie":1}}`, DoubleMount, "2 addresses"},
+	{"jewel1", `{"kubelet_lock_magic_node1":{"locker":"client.7","address":"10.0.0.11:0/9"}}`, `{"watcher":{"address":"10.0.0.99:0/1","client":4,"cookie":1}}`, LeakedMapping, "10.0.0.99"},
 	{"leaked", `[]`, `[{"address":"10.0.0.11:0/1","client":4}]`, LeakedMapping, "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/leaked"},
 	{"stranger", `[]`, `[{"address":"10.0.0.99:0/1","client":4}]`, LeakedMapping, "10.0.0.99"},
 	{"double", `[]`, `[{"address":"10.0.0.11:0/1","client":4},{"address":"10.0.0.12:0/1","client":5}]`, DoubleMount, "2 addresses"},
@@ -121,7 +124,7 @@ func execute(t *testing.T, r *ceph, args ...string) (stdout, stderr string, err 
 func TestVerdicts(t *testing.T) {
 	kubeconfig, r := serve(t, http.StatusOK)
 	out, errs, err := execute(t, r, "--kubeconfig", kubeconfig, "--id", "u", "--keyring", "/k", "-o", "json")
-	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "3 of 15 images could not be read") {
+	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "3 of 17 images could not be read") {
 		t.Errorf("%v", err)
 	}
 	if !strings.Contains(errs, "the kubelet 1.7 on node1 takes locks of node10 for its own") || strings.Count(errs, "warning") != 1 {
@@ -154,6 +157,35 @@ func TestVerdicts(t *testing.T) {
 	for line := range strings.Lines(string(calls)) {
 		if !strings.HasPrefix(line, "status ") && !strings.HasPrefix(line, "lock list ") || !strings.Contains(line, "--id u --keyring /k -m 10.0.0.1:6789") || strings.Contains(line, "secret-token") {
 			t.Errorf("rbd is run as %s", line)
+		}
+	}
+}
+
+// An object's members that have one key are all there, watchers as well as the lockers of a
+// shared lock.
+func TestKeysThatComeAgain(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "rbd")
+	r, v := &ceph{program: program}, &volume{pool: "rbd", image: "img"}
+	answer := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(program, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer(`{"watchers":{"watcher":{"address":"10.0.0.11:0/1","client":4,"cookie":1},"watcher":{"address":"10.0.0.12:0/2","client":5,"cookie":1}}}`)
+	watchers, err := r.watchers(t.Context(), v)
+	if want := []Watcher{{Address: "10.0.0.11:0/1", Client: "client.4"}, {Address: "10.0.0.12:0/2", Client: "client.5"}}; err != nil || !slices.Equal(watchers, want) {
+		t.Errorf("%+v, %v", watchers, err)
+	}
+	answer(`{"b":{"locker":"client.6","address":"x"},"b":{"locker":"client.7","address":"y"},"a":{"locker":"client.5","address":"z"}}`)
+	locks, err := r.locks(t.Context(), v)
+	if want := []Lock{{"a", "client.5", "z"}, {"b", "client.6", "x"}, {"b", "client.7", "y"}}; err != nil || !slices.Equal(locks, want) {
+		t.Errorf("%+v, %v", locks, err)
+	}
+	for _, bad := range []string{`{"watchers":"none"}`, `{"watchers":{"watcher":"x"}}`, `{"watchers":{"watcher":{"address":1}}}`, `{}`, `{"watchers":null}`, `{"watchers":[1]}`} {
+		answer(bad)
+		if w, err := r.watchers(t.Context(), v); err == nil {
+			t.Errorf("%s is read as %+v", bad, w)
 		}
 	}
 }
