@@ -6,6 +6,7 @@ package rbdlocks
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sort"
 	"strconv"
@@ -202,12 +203,13 @@ func (n *node) reports(v *volume) bool {
 }
 
 // warnings are of host names that a kubelet up to 1.8 takes for its own in a lock, and of
-// images that Kubernetes cannot tell apart.
+// images that Kubernetes cannot tell apart. A host that is an IP is an override, and the name
+// in its locks is not known.
 func (c *cluster) warnings() []string {
 	var out []string
 	for _, n := range c.nodes {
 		for _, o := range c.nodes {
-			if n.minor >= 0 && n.minor <= 8 && o != n && o.host != n.host && strings.HasPrefix(o.host, n.host) {
+			if n.minor >= 0 && n.minor <= 8 && o != n && net.ParseIP(n.host) == nil && net.ParseIP(o.host) == nil && o.host != n.host && strings.HasPrefix(o.host, n.host) {
 				out = append(out, fmt.Sprintf("the kubelet 1.%d on %s takes locks of %s for its own, and mounts: it tells host names by their beginning", n.minor, n.host, o.host))
 			}
 		}

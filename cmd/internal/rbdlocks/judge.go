@@ -117,7 +117,7 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher) Answer {
 			}
 			a.Remedy = append(a.Remedy, removal(v, l))
 			// These kubelets lock, and map later: seconds as a rule, longer if a monitor is down.
-			if n := c.nodeOf(strings.TrimPrefix(l.ID, magic)); n != nil && writes[n.name] {
+			if n := c.holder(l); n != nil && writes[n.name] {
 				a.Note += fmt.Sprintf("; %s has a pod for it: it may be mounting now", n.name)
 			}
 		}
@@ -147,7 +147,7 @@ func (c *cluster) foreign(a Answer) string {
 		if !isOld(l) {
 			return fmt.Sprintf("no kubelet took the lock %q of %s (%s)", l.ID, l.Locker, l.Address)
 		}
-		holder := c.nodeOf(strings.TrimPrefix(l.ID, magic))
+		holder := c.holder(l)
 		// A reader beside the holder has no lock.
 		if len(a.Watchers) > 0 && !slices.ContainsFunc(a.Watchers, func(w Watcher) bool { return holder != nil && w.Node == holder.name }) {
 			return fmt.Sprintf("the lock is %q, and %s has the image open", l.ID, a.Watchers[0].Address)
@@ -191,6 +191,15 @@ func (c *cluster) nodeAt(ip string) *node {
 		}
 	}
 	return nil
+}
+
+// holder is the node whose kubelet took a lock. The lock has the host's own name, which the
+// API does not if the kubelet has --hostname-override; then the lock's address tells.
+func (c *cluster) holder(l Lock) *node {
+	if n := c.nodeOf(strings.TrimPrefix(l.ID, magic)); n != nil {
+		return n
+	}
+	return c.nodeAt(hostOf(l.Address))
 }
 
 // nodeOf is the node with exactly this host name.

@@ -12,12 +12,13 @@ import (
 	"testing"
 )
 
-// three nodes; the watchers w1 to w3 are theirs, w9 is nobody's.
+// three nodes, the last with --hostname-override; the watchers w1 to w3 are theirs, w9 is
+// nobody's.
 func threeNodes() *cluster {
 	return &cluster{nodes: []*node{
 		{name: "n1", host: "node1", ips: []string{"10.0.0.11", "10.1.0.11"}, minor: 7},
 		{name: "n2", host: "node2", ips: []string{"10.0.0.12"}, minor: 9},
-		{name: "n3", host: "node3", ips: []string{"10.0.0.13"}, minor: 9},
+		{name: "n3", host: "10.0.0.13", ips: []string{"10.0.0.13"}, minor: 9},
 	}}
 }
 
@@ -34,11 +35,14 @@ var (
 	lockOld = Lock{"kubelet_lock_magic_gone", "client.13", "10.0.0.77:0/8"}
 	upper   = Lock{"kubelet_lock_magic_NODE1", "client.11", "10.0.0.11:0/8"}
 	prefix  = Lock{"kubelet_lock_magic_node", "client.14", "10.0.0.78:0/8"}
+	real3   = Lock{"kubelet_lock_magic_real", "client.16", "10.0.0.13:0/8"}
+	moved   = Lock{"kubelet_lock_magic_node2", "client.17", "10.0.0.11:0/8"}
 	backup  = Lock{"backup", "client.15", "10.0.0.50:0/8"}
 	librbd  = Lock{"auto 94062", "client.1", "10.0.0.11:0/1"}
 
 	writer1 = user{pod: "ns/a", node: "n1"}
 	writer2 = user{pod: "ns/b", node: "n2"}
+	writer3 = user{pod: "ns/f", node: "n3"}
 	reader1 = user{pod: "ns/c", node: "n1", readOnly: true}
 	reader2 = user{pod: "ns/d", node: "n2", readOnly: true}
 	reader3 = user{pod: "ns/e", node: "n3", readOnly: true}
@@ -54,38 +58,42 @@ func TestJudge(t *testing.T) {
 		text     string // in note and remedy
 		remedies int
 	}{
-		"nothing":                                  {want: Free},
-		"a pod that has not mounted it":            {users: []user{writer1}, want: Free},
-		"librbd's lock, its client gone":           {locks: []Lock{librbd}, want: Free},
-		"its pod":                                  {users: []user{writer1}, watchers: []Watcher{w1}, want: InUse},
-		"its pod, mapped twice":                    {users: []user{writer1}, watchers: []Watcher{w1, w1again}, want: InUse},
-		"its pod, two addresses of the node":       {users: []user{writer1}, watchers: []Watcher{w1, w1other}, want: InUse},
-		"its pod and its kubelet's lock":           {users: []user{writer1}, locks: []Lock{lock1}, watchers: []Watcher{w1}, want: InUse},
-		"the lock's host in capitals":              {users: []user{writer1}, locks: []Lock{upper}, watchers: []Watcher{w1}, want: InUse},
-		"librbd's lock":                            {users: []user{writer1}, locks: []Lock{librbd}, watchers: []Watcher{w1}, want: InUse},
-		"no pod, in the node's status":             {reported: "n1", watchers: []Watcher{w1}, want: InUse},
-		"readers":                                  {users: []user{reader1, reader2}, watchers: []Watcher{w1, w2}, want: InUse},
-		"readers beside a writer":                  {users: []user{writer1, reader2, reader3}, locks: []Lock{lock1}, watchers: []Watcher{w1, w2, w3}, want: InUse},
-		"a dead node's lock":                       {locks: []Lock{lock1}, want: StaleLock, text: "open\nrbd status rbd/img | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/img kubelet_lock_magic_node1 client.11", remedies: 1},
-		"a dead node's lock, a pod waits":          {users: []user{writer2}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
-		"a lock, and a pod that reads there":       {users: []user{reader1}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
-		"a lock, and a pod that writes there":      {users: []user{writer1}, locks: []Lock{lock1}, want: StaleLock, text: "n1 has a pod for it: it may be mounting now", remedies: 1},
-		"a lock of a host that is no node":         {locks: []Lock{lockOld}, want: StaleLock, remedies: 1},
-		"a kubelet's lock and librbd's, no client": {locks: []Lock{librbd, lock2}, want: StaleLock, text: "kubelet_lock_magic_node2 client.12", remedies: 1},
-		"its pod is gone":                          {watchers: []Watcher{w1}, want: LeakedMapping, text: "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/img", remedies: 1},
-		"its pod is on another node":               {users: []user{writer2}, watchers: []Watcher{w1}, want: LeakedMapping, remedies: 1},
-		"open on no node":                          {watchers: []Watcher{w9}, want: LeakedMapping, text: "10.0.0.99"},
-		"a reader's and one that is gone":          {users: []user{reader2}, watchers: []Watcher{w2, w1}, want: LeakedMapping, text: "10.0.0.11", remedies: 1},
-		"two writers":                              {users: []user{writer1, writer2}, watchers: []Watcher{w1, w2}, want: DoubleMount, text: "2 addresses"},
-		"two writers, one of no pod":               {users: []user{writer1}, watchers: []Watcher{w1, w9}, want: DoubleMount},
-		"two writers, no pod":                      {watchers: []Watcher{w1, w2}, want: DoubleMount},
-		"a node whose pods read and write":         {users: []user{reader1, writer1, writer2}, watchers: []Watcher{w1, w2}, want: DoubleMount},
-		"two writers and a reader":                 {users: []user{writer1, writer2, reader3}, watchers: []Watcher{w1, w2, w3}, want: DoubleMount, text: "2 addresses"},
-		"two writers, one's lock":                  {users: []user{writer1, writer2}, locks: []Lock{lock1}, watchers: []Watcher{w1, w2}, want: DoubleMount},
-		"no kubelet's lock":                        {locks: []Lock{backup}, want: ForeignLock, text: `"backup" of client.15 (10.0.0.50:0/8)`},
-		"no kubelet's lock, in use":                {users: []user{writer1}, locks: []Lock{backup}, watchers: []Watcher{w1}, want: ForeignLock},
-		"another node's lock":                      {users: []user{writer1}, locks: []Lock{lock2}, watchers: []Watcher{w1}, want: ForeignLock, text: "kubelet_lock_magic_node2"},
-		"a lock whose host begins like the node's": {users: []user{writer1}, locks: []Lock{prefix}, watchers: []Watcher{w1}, want: ForeignLock},
+		"nothing":                                        {want: Free},
+		"a pod that has not mounted it":                  {users: []user{writer1}, want: Free},
+		"librbd's lock, its client gone":                 {locks: []Lock{librbd}, want: Free},
+		"its pod":                                        {users: []user{writer1}, watchers: []Watcher{w1}, want: InUse},
+		"its pod, mapped twice":                          {users: []user{writer1}, watchers: []Watcher{w1, w1again}, want: InUse},
+		"its pod, two addresses of the node":             {users: []user{writer1}, watchers: []Watcher{w1, w1other}, want: InUse},
+		"its pod and its kubelet's lock":                 {users: []user{writer1}, locks: []Lock{lock1}, watchers: []Watcher{w1}, want: InUse},
+		"the lock's host in capitals":                    {users: []user{writer1}, locks: []Lock{upper}, watchers: []Watcher{w1}, want: InUse},
+		"librbd's lock":                                  {users: []user{writer1}, locks: []Lock{librbd}, watchers: []Watcher{w1}, want: InUse},
+		"no pod, in the node's status":                   {reported: "n1", watchers: []Watcher{w1}, want: InUse},
+		"readers":                                        {users: []user{reader1, reader2}, watchers: []Watcher{w1, w2}, want: InUse},
+		"readers beside a writer":                        {users: []user{writer1, reader2, reader3}, locks: []Lock{lock1}, watchers: []Watcher{w1, w2, w3}, want: InUse},
+		"a dead node's lock":                             {locks: []Lock{lock1}, want: StaleLock, text: "open\nrbd status rbd/img | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/img kubelet_lock_magic_node1 client.11", remedies: 1},
+		"a dead node's lock, a pod waits":                {users: []user{writer2}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
+		"a lock, and a pod that reads there":             {users: []user{reader1}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
+		"a lock, and a pod that writes there":            {users: []user{writer1}, locks: []Lock{lock1}, want: StaleLock, text: "n1 has a pod for it: it may be mounting now", remedies: 1},
+		"a lock of a host that is no node":               {locks: []Lock{lockOld}, want: StaleLock, remedies: 1},
+		"a kubelet's lock and librbd's, no client":       {locks: []Lock{librbd, lock2}, want: StaleLock, text: "kubelet_lock_magic_node2 client.12", remedies: 1},
+		"its pod is gone":                                {watchers: []Watcher{w1}, want: LeakedMapping, text: "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/img", remedies: 1},
+		"its pod is on another node":                     {users: []user{writer2}, watchers: []Watcher{w1}, want: LeakedMapping, remedies: 1},
+		"open on no node":                                {watchers: []Watcher{w9}, want: LeakedMapping, text: "10.0.0.99"},
+		"a reader's and one that is gone":                {users: []user{reader2}, watchers: []Watcher{w2, w1}, want: LeakedMapping, text: "10.0.0.11", remedies: 1},
+		"two writers":                                    {users: []user{writer1, writer2}, watchers: []Watcher{w1, w2}, want: DoubleMount, text: "2 addresses"},
+		"two writers, one of no pod":                     {users: []user{writer1}, watchers: []Watcher{w1, w9}, want: DoubleMount},
+		"two writers, no pod":                            {watchers: []Watcher{w1, w2}, want: DoubleMount},
+		"a node whose pods read and write":               {users: []user{reader1, writer1, writer2}, watchers: []Watcher{w1, w2}, want: DoubleMount},
+		"two writers and a reader":                       {users: []user{writer1, writer2, reader3}, watchers: []Watcher{w1, w2, w3}, want: DoubleMount, text: "2 addresses"},
+		"two writers, one's lock":                        {users: []user{writer1, writer2}, locks: []Lock{lock1}, watchers: []Watcher{w1, w2}, want: DoubleMount},
+		"no kubelet's lock":                              {locks: []Lock{backup}, want: ForeignLock, text: `"backup" of client.15 (10.0.0.50:0/8)`},
+		"no kubelet's lock, in use":                      {users: []user{writer1}, locks: []Lock{backup}, watchers: []Watcher{w1}, want: ForeignLock},
+		"another node's lock":                            {users: []user{writer1}, locks: []Lock{lock2}, watchers: []Watcher{w1}, want: ForeignLock, text: "kubelet_lock_magic_node2"},
+		"a lock whose host begins like the node's":       {users: []user{writer1}, locks: []Lock{prefix}, watchers: []Watcher{w1}, want: ForeignLock},
+		"an overridden host name's lock":                 {users: []user{writer3}, locks: []Lock{real3}, watchers: []Watcher{w3}, want: InUse},
+		"an overridden host name's lock, others watch":   {users: []user{writer1}, locks: []Lock{real3}, watchers: []Watcher{w1}, want: ForeignLock, text: "kubelet_lock_magic_real"},
+		"an overridden host name's lock, nobody watches": {users: []user{writer3}, locks: []Lock{real3}, want: StaleLock, text: "n3 has a pod for it: it may be mounting now", remedies: 1},
+		"a known host's lock from another's address":     {users: []user{writer1}, locks: []Lock{moved}, watchers: []Watcher{w1}, want: ForeignLock},
 	} {
 		cl := threeNodes()
 		v := &volume{pool: "rbd", image: "img", monitors: []string{"10.0.0.1:6789"}, users: c.users}
@@ -191,7 +199,8 @@ func TestRemovalLooksAgain(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	c := &cluster{
-		nodes: []*node{{name: "a", host: "node1", minor: 7}, {name: "b", host: "node10", minor: 9}, {name: "c", host: "node100", minor: 8}, {name: "d", host: "node2", minor: -1}, {name: "e", host: "node22", minor: 9}},
+		nodes: []*node{{name: "a", host: "node1", minor: 7}, {name: "b", host: "node10", minor: 9}, {name: "c", host: "node100", minor: 8}, {name: "d", host: "node2", minor: -1}, {name: "e", host: "node22", minor: 9},
+			{name: "f", host: "10.0.0.1", minor: 7}, {name: "g", host: "10.0.0.11", minor: 7}, {name: "h", host: "10.0.0.11.example", minor: 7}, {name: "i", host: "2001:db8::1", minor: 8}, {name: "j", host: "2001:db8::10", minor: 8}},
 		volumes: []*volume{{pool: "fast", image: "i", monitors: []string{"m"}}, {pool: "slow", image: "i", monitors: []string{"m"}},
 			{pool: "slow", image: "i", monitors: []string{"other"}}, {pool: "slow", image: "j", monitors: []string{"m"}}},
 	}
