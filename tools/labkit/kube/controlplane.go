@@ -225,6 +225,16 @@ func (s *Starter) StartAPIServer(ctx context.Context, et *Etcd, c APIServerConfi
 	return a, err
 }
 
+// RestartAPIServer starts an API server again that has ended, at the same address and with
+// the same files.
+func (s *Starter) RestartAPIServer(ctx context.Context, a *APIServer) error {
+	p, err := s.Start(ctx, a.Spec)
+	if err == nil {
+		a.Proc = p
+	}
+	return err
+}
+
 // ControllerManagerConfig starts a kube-controller-manager.
 type ControllerManagerConfig struct {
 	Program Program

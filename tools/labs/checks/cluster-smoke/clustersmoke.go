@@ -97,17 +97,15 @@ type smoke struct {
 	e    *labkit.Env
 	c    *node.Cluster
 	node *node.Node
-	api  kube.APIServerConfig
 }
 
 func (s *smoke) start(ctx context.Context) error {
 	var err error
-	s.api = kube.APIServerConfig{Program: s.e.Stock(base, "kube-apiserver"), Audit: true}
 	// A leader ends when it cannot renew its lease for 10 s. A busy machine can need that to
 	// start an API server, so no leader is elected before that restart is over.
 	alone := []string{"--leader-elect=false"}
 	s.c, err = s.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &s.api,
+		APIServer:         &kube.APIServerConfig{Program: s.e.Stock(base, "kube-apiserver"), Audit: true},
 		ControllerManager: &kube.ControllerManagerConfig{Program: s.e.UnderTest(base, "kube-controller-manager"), ExtraArgs: alone},
 		Scheduler:         &kube.SchedulerConfig{Program: s.e.Stock(base, "kube-scheduler"), ExtraArgs: alone},
 		Nodes:             []node.Config{{Name: "node1", Kubelet: s.e.UnderTest(base, "kubelet")}},

@@ -40,7 +40,7 @@ func (s *smoke) reconnect(ctx context.Context) error {
 	if err := s.c.APIServer.Kill(); err != nil {
 		return err
 	}
-	if s.c.APIServer, err = s.e.StartAPIServer(ctx, s.c.Etcd, s.api); err != nil {
+	if err := s.e.RestartAPIServer(ctx, s.c.APIServer); err != nil {
 		return err
 	}
 	if o.Heartbeat, err = s.heartbeat(ctx); err != nil {
