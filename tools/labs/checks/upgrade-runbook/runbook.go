@@ -15,8 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,9 +35,6 @@ const (
 	ns   = "default"
 )
 
-// runbookPage is the page whose command blocks are run.
-const runbookPage = "docs/user/upgrade-1.7-to-1.9.md"
-
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "upgrade-runbook",
@@ -57,38 +52,6 @@ func init() {
 		},
 		Variants: []labkit.Variant{labkit.Ours},
 	})
-}
-
-// block is a fenced block of the page, marked as setup, admin or node.
-type block struct {
-	where, script string
-	line          int
-}
-
-var fence = regexp.MustCompile("^```bash ?([a-z]*)$")
-
-// blocks reads the fenced bash blocks of a page. One without a mark, or without
-// an end, is an error.
-func blocks(text string) ([]block, error) {
-	var out []block
-	var in *block
-	for i, line := range strings.Split(text, "\n") {
-		switch m := fence.FindStringSubmatch(line); {
-		case in == nil && m != nil:
-			if m[1] != "setup" && m[1] != "admin" && m[1] != "node" {
-				return nil, fmt.Errorf("line %d: mark the block setup, admin or node, not %q", i+1, m[1])
-			}
-			in = &block{where: m[1], line: i + 1}
-		case in != nil && line == "```":
-			out, in = append(out, *in), nil
-		case in != nil:
-			in.script += line + "\n"
-		}
-	}
-	if in != nil {
-		return nil, fmt.Errorf("line %d: the block has no end", in.line)
-	}
-	return out, nil
 }
 
 type runbook struct {
@@ -126,7 +89,8 @@ func runbookSteps(e *labkit.Env) []labkit.Step {
 	r := &runbook{e: e}
 	return []labkit.Step{
 		{Text: "start the control plane v1.9.11 and a node with the stock kubelet v1.7.0 and a few pods", Do: r.start},
-		{Text: "run the page's blocks in order: admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet; " +
+		{Text: "run the page's blocks in order, those that swap ours in twice, and the check of the way back also while no kubelet runs: " +
+			"admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet; " +
 			"before the block that unmounts, ours is started with gates off, so that it keeps subPath mounts as a stock 1.9 does, and starts a pod with one", Do: r.runBlocks},
 		{Text: "delete the pod with a subPath under v1.7.0", Do: r.deleteFiles},
 	}
@@ -163,7 +127,9 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bs = slices.DeleteFunc(bs, func(b block) bool { return b.where == "setup" })
+	if bs, err = order(bs); err != nil {
+		return err
+	}
 	r.e.Record(readPage{len(bs)})
 	o := returned{}
 	if o.Before, err = kubeletlab.Take(ctx, r.node); err != nil {
@@ -172,6 +138,11 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 	for _, b := range bs {
 		if b.where == "node" && strings.Contains(b.script, "umount") {
 			if err := r.startFiles(ctx); err != nil {
+				return err
+			}
+		}
+		if b.down {
+			if err := r.node.StopKubelet(); err != nil {
 				return err
 			}
 		}
@@ -191,6 +162,11 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 		r.e.Record(seen)
 		if err != nil {
 			return labkit.Enough
+		}
+		if b.down {
+			if err := r.node.StartKubelet(ctx, r.node.KubeletProgram()); err != nil {
+				return err
+			}
 		}
 	}
 	o.Kubelet = r.node.KubeletProgram().Base

@@ -31,6 +31,18 @@ func TestRunbookBlocks(t *testing.T) {
 	if got := bs[slices.IndexFunc(bs, func(b block) bool { return b.where == "node" })]; !strings.HasPrefix(got.script, checkBlock) {
 		t.Errorf("the first node block is not the one that writes the check: %s", got.script)
 	}
+	all, err := order(bs)
+	if err != nil || len(all) != len(bs)-1+3 {
+		t.Errorf("%d blocks are run of %d, %v", len(all), len(bs), err)
+	}
+	for i, b := range all {
+		if b.down && (all[i+1].script != b.script || all[i+1].down) {
+			t.Errorf("the block of line %d is not run again with a kubelet", b.line)
+		}
+	}
+	if _, err := order(bs[:5]); err == nil {
+		t.Error("a page without a way back: no error")
+	}
 	for _, bad := range []string{"```bash\nx\n```\n", "```bash node\nx\n"} {
 		if _, err := blocks(bad); err == nil {
 			t.Errorf("%q: no error", bad)
