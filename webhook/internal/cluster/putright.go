@@ -37,6 +37,10 @@ const (
 	writeWithin = 10 * time.Second
 )
 
+// behindFor is when an address is looked at again of which the store knows too old
+// a pod. The newer pod may change no verdict, so that nothing else would do it.
+const behindFor = time.Second
+
 func sameNotes(a, b map[string]string) bool {
 	a, b = maps.Clone(a), maps.Clone(b)
 	delete(a, names.Rules)
@@ -154,7 +158,10 @@ func (s *Store) putRight(ctx context.Context, k string) time.Duration {
 	}
 	w := st.want(stored)
 	touch, again := st.lacks(&w, s.now())
-	st.misplaced = w.moved + len(st.missing)
+	if w.behind > 0 && (again == 0 || again > behindFor) {
+		again = behindFor
+	}
+	st.misplaced = w.moved + w.behind + len(st.missing)
 	s.mu.Unlock()
 	if touch {
 		s.touch(ctx, svc)
