@@ -41,6 +41,27 @@ const (
 // a pod. The newer pod may change no verdict, so that nothing else would do it.
 const behindFor = time.Second
 
+// Endpoints that are written again and again while no verdict changes are disputed:
+// by a replica with other rules, say, or one that takes another container for
+// pending. The first writes are made at once, then the pause doubles.
+const (
+	freeWrites   = 5
+	longestPause = time.Minute
+	settledFor   = 5 * time.Minute
+)
+
+// pause is how long Endpoints are not written yet.
+func (st *state) pause(now time.Time) time.Duration {
+	if !st.disputed(now) {
+		return 0
+	}
+	return st.wrote.Add(min(time.Second<<min(st.writes-freeWrites, 6), longestPause)).Sub(now)
+}
+
+func (st *state) disputed(now time.Time) bool {
+	return st.writes > freeWrites && now.Sub(st.wrote) < settledFor
+}
+
 func sameNotes(a, b map[string]string) bool {
 	a, b = maps.Clone(a), maps.Clone(b)
 	delete(a, names.Rules)
@@ -162,12 +183,18 @@ func (s *Store) putRight(ctx context.Context, k string) time.Duration {
 		again = behindFor
 	}
 	st.misplaced = w.moved + w.behind + len(st.missing)
+	pause := st.pause(s.now())
 	s.mu.Unlock()
 	if touch {
 		s.touch(ctx, svc)
 	}
-	if w.moved == 0 {
+	switch {
+	case w.moved == 0:
 		return again
+	case pause > 0 && again > 0:
+		return min(pause, again)
+	case pause > 0:
+		return pause
 	}
 	if !s.write(ctx, k, &w) {
 		return retry
@@ -228,6 +255,20 @@ func (s *Store) setMisplaced(k string, n int) {
 	}
 }
 
+// wrote counts a write that the server took.
+func (s *Store) wrote(k string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, now := s.states[k], s.now()
+	switch {
+	case st == nil:
+		return
+	case now.Sub(st.wrote) >= settledFor:
+		st.writes = 0
+	}
+	st.writes, st.wrote = st.writes+1, now
+}
+
 // write stores Endpoints under the resourceVersion that was read, and reports
 // whether the server has them as they were meant.
 func (s *Store) write(ctx context.Context, k string, w *wanted) bool {
@@ -254,6 +295,7 @@ func (s *Store) write(ctx context.Context, k string, w *wanted) bool {
 		log.Warn("Endpoints could not be put right", "error", err.Error())
 		return false
 	}
+	s.wrote(k)
 	s.Counters.PutRight.Add(1)
 	s.Counters.Moved.Add(int64(w.moved))
 	if !samePlaces(got, w.ep) {

@@ -56,3 +56,58 @@ func TestBehind(t *testing.T) {
 	}
 	r.wait("nothing is misplaced", func() bool { return r.store.Misplaced() == 0 })
 }
+
+// TestDispute: two replicas with opposite rules do not write for ever without a pause,
+// and what changes meanwhile is written at once.
+func TestDispute(t *testing.T) {
+	r := start(t, parsed(t, "rules:\n- {name: a, when: 'true', then: ready}\n"), 1)
+	second := r.replica(parsed(t, "rules:\n- {name: b, when: 'true', then: notReady}\n"))
+	disputed := func() bool { return r.store.Disputed() == 1 && second.Disputed() == 1 }
+	writes := func() int64 { return r.store.Counters.PutRight.Load() + second.Counters.PutRight.Load() }
+	r.wait("both know of the dispute", disputed)
+	before := writes()
+	time.Sleep(5 * time.Second) // pauses of 2 and 4 s each
+	if n := writes() - before; n > 6 {
+		t.Errorf("%d writes in 5 s of a dispute", n)
+	}
+	r.store.SetRules(parsed(t, "rules:\n- {name: b, when: 'true', then: notReady}\n"))
+	r.waitStored("[]|[1]|b=1")
+	r.wait("the dispute is over", func() bool { return r.store.Disputed() == 0 && r.store.Misplaced() == 0 })
+}
+
+// TestPause: the first writes at once, then later and later; a changed verdict, and a
+// long time without a write, begin anew.
+func TestPause(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	s := New(Config{Debounce: time.Millisecond})
+	s.now = func() time.Time { return now }
+	st := newState()
+	s.states["d/web"] = st
+	v := verdict{rv: "1", ready: true}
+	st.put("u", v)
+	for i, want := range []time.Duration{0, 0, 0, 0, 0, 2, 4, 8, 16, 32, 60, 60, 60} {
+		s.wrote("d/web")
+		if got := st.pause(now); got != want*time.Second {
+			t.Errorf("after write %d: %v, want %d s", i+1, got, want)
+		}
+	}
+	now = now.Add(40 * time.Second)
+	if got := st.pause(now); got != 20*time.Second || s.Disputed() != 1 {
+		t.Errorf("40 s later: %v, %d disputed", got, s.Disputed())
+	}
+	v.rv = "2"
+	if st.put("u", v); s.Disputed() != 1 {
+		t.Error("a newer pod with the same verdict ends the dispute")
+	}
+	v.rv, v.ready = "3", false
+	if st.put("u", v); st.pause(now) != 0 || s.Disputed() != 0 {
+		t.Error("another verdict waits")
+	}
+	for range 9 {
+		s.wrote("d/web")
+	}
+	now = now.Add(settledFor)
+	if s.wrote("d/web"); st.pause(now) != 0 || s.Disputed() != 0 {
+		t.Error("after a long time it is still disputed")
+	}
+}

@@ -80,6 +80,10 @@ type state struct {
 	touched   time.Time
 	touches   int
 	misplaced int
+	// writes are those that the server took since a verdict last changed, wrote is
+	// the last one's time. More than a few mean that somebody writes otherwise.
+	writes int
+	wrote  time.Time
 }
 
 // verdict is that of one pod in one Service.
@@ -134,6 +138,9 @@ func (s *Store) SetRules(set *rules.Set) {
 	s.watchRules(set)
 	s.mu.Lock()
 	s.set = set
+	for _, st := range s.states {
+		st.writes = 0
+	}
 	s.mu.Unlock()
 	s.work.Add(item{kind: everything})
 }
@@ -240,10 +247,15 @@ func (st *state) put(uid types.UID, v verdict) bool {
 		st.dropped[uid] = true
 	}
 	st.verdicts[uid] = v
-	return !ok || old.Place != v.Place || old.Rule != v.Rule || old.ready != v.ready || old.expected != v.expected
+	changed := !ok || old.Place != v.Place || old.Rule != v.Rule || old.ready != v.ready || old.expected != v.expected
+	if changed {
+		st.writes = 0
+	}
+	return changed
 }
 
 func (st *state) forget(uid types.UID) {
+	st.writes = 0
 	delete(st.verdicts, uid)
 	delete(st.missing, uid)
 	delete(st.dropped, uid)
@@ -266,6 +278,19 @@ func (s *Store) Placed() (placed, dry map[string]int) {
 		}
 	}
 	return placed, dry
+}
+
+// Disputed counts the Services whose Endpoints somebody keeps on writing otherwise.
+func (s *Store) Disputed() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n, now := 0, s.now()
+	for st := range maps.Values(s.states) {
+		if st.disputed(now) {
+			n++
+		}
+	}
+	return n
 }
 
 // Misplaced counts the addresses whose stored place differs from the verdict.

@@ -55,6 +55,7 @@ func NewMetrics(s *cluster.Store, source *Source) *Metrics {
 	c := s.Counters
 	m.Registry.MustRegister(m.requests, m.latency, m.moves, m.behind, m.configured, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("endpoints_rules_misplaced_addresses", "Addresses whose stored place differs from the verdict.", func() float64 { return float64(s.Misplaced()) }),
+		gauge("endpoints_rules_disputed_services", "Services whose Endpoints are written less and less often, once a minute in the end, as somebody keeps on writing them otherwise.", func() float64 { return float64(s.Disputed()) }),
 		gauge("endpoints_rules_synced", "1 when every object has been seen and judged once.", func() float64 {
 			if s.Synced() {
 				return 1
