@@ -17,7 +17,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,13 +47,26 @@ type Config struct {
 	Every, Within       time.Duration
 	Failures, Successes int
 	Log                 *slog.Logger
+	// Now is the clock; nil takes time.Now.
+	Now func() time.Time
 }
+
+// A breaker that wants the webhooks out says so again every renewAfter. One that has
+// not for goneAfter is gone, with its pod or its master, and has no say any more: the
+// name of a pod does not come back. The two are far apart for clocks that differ.
+// Those that are content look every lookAfter.
+const (
+	renewAfter = 30 * time.Second
+	lookAfter  = 30 * time.Second
+	goneAfter  = 5 * time.Minute
+)
 
 // Breaker is a running one.
 type Breaker struct {
 	Config
 	failed, succeeded int
 	open              bool // as far as this breaker knows
+	looked            time.Time
 }
 
 // Defaults trip after 3 failures 2 s apart, 2 s each: 12 s at most.
@@ -69,6 +82,9 @@ func Defaults(c Config) *Breaker {
 	}
 	if c.Successes == 0 {
 		c.Successes = 5
+	}
+	if c.Now == nil {
+		c.Now = time.Now
 	}
 	return &Breaker{Config: c}
 }
@@ -99,106 +115,157 @@ func (b *Breaker) Step(ctx context.Context) {
 		b.failed, b.succeeded = 0, b.succeeded+1
 	}
 	switch {
-	case b.failed >= b.Failures && !b.open:
-		b.act(ctx, "the webhooks are taken out of the configuration", b.trip, true)
-	case b.succeeded >= b.Successes && b.open, b.succeeded == b.Successes:
-		// The second: what this breaker did before it was restarted.
-		b.act(ctx, "the webhooks are put back", b.reset, false)
+	case b.failed >= b.Failures:
+		// Also if it has done so: the manifest may have been applied again since.
+		b.act(ctx, true, b.trip)
+	case b.succeeded >= b.Successes && (b.open || b.Now().Sub(b.looked) >= lookAfter):
+		// Also if it did not take them out: it did before it was restarted, or another
+		// one did that is gone.
+		b.act(ctx, false, b.reset)
 	}
 }
 
-func (b *Breaker) act(ctx context.Context, what string, change func(*unstructured.Unstructured) (bool, error), open bool) {
+// change alters a configuration and says what it did; "" for nothing.
+type change func(*unstructured.Unstructured) (string, error)
+
+func (b *Breaker) act(ctx context.Context, open bool, c change) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	changed, err := b.update(ctx, change)
-	if err != nil {
-		b.Log.Error("the webhook configuration could not be changed", "wanted", what, "error", err.Error())
+	what, err := b.update(ctx, c)
+	if err != nil && !errors.IsNotFound(err) { // without one there is nothing to be done
+		b.Log.Error("the webhook configuration could not be changed", "wantedOut", open, "error", err.Error())
 		return // the next step tries again
 	}
-	b.open = open
-	if changed {
+	if b.open = open; !open {
+		b.looked = b.Now()
+	}
+	if what != "" {
 		b.Log.Warn(what, "configuration", b.Name)
 	}
 }
 
 // update changes the configuration under its resourceVersion.
-func (b *Breaker) update(ctx context.Context, change func(*unstructured.Unstructured) (bool, error)) (bool, error) {
+func (b *Breaker) update(ctx context.Context, c change) (string, error) {
 	r := b.Client.Resource(Resource)
 	o, err := r.Get(ctx, b.Name, metav1.GetOptions{})
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	changed, err := change(o)
-	if err != nil || !changed {
-		return false, err
+	what, err := c(o)
+	if err != nil || what == "" {
+		return "", err
 	}
-	_, err = r.Update(ctx, o, metav1.UpdateOptions{})
-	return err == nil, err
+	if _, err = r.Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+		return "", err
+	}
+	return what, nil
 }
 
-// by are the breakers that have taken the webhooks out.
-func by(o *unstructured.Unstructured) []string {
-	return strings.FieldsFunc(o.GetAnnotations()[names.TrippedBy], func(r rune) bool { return r == ',' })
+// entry is one breaker that has taken the webhooks out, and when it last said so. In
+// the annotation it is "id=unixtime"; older releases write the id alone.
+type entry struct {
+	id string
+	at time.Time
+}
+
+func (e entry) String() string { return e.id + "=" + strconv.FormatInt(e.at.Unix(), 10) }
+
+// by are the others that have taken the webhooks out, and when this one last said so,
+// which is zero if it did not. Those that are gone are left out. An entry without a
+// time, or with one from the future, has the present: it may be of a breaker that
+// still fails, and that has the same time as any to say so again. changed: that is
+// not what is stored.
+func (b *Breaker) by(o *unstructured.Unstructured) (others []entry, own time.Time, changed bool) {
+	now := b.Now()
+	for _, text := range strings.FieldsFunc(o.GetAnnotations()[names.TrippedBy], func(r rune) bool { return r == ',' }) {
+		id, at, _ := strings.Cut(text, "=")
+		e := entry{id: id}
+		if n, err := strconv.ParseInt(at, 10, 64); err == nil {
+			e.at = time.Unix(n, 0)
+		}
+		known := !e.at.IsZero() && e.at.Before(now.Add(goneAfter))
+		switch {
+		case id == b.ID:
+			own = time.Unix(1, 0) // long ago
+			if known {
+				own = e.at
+			}
+			continue
+		case !known:
+			e.at, changed = now, true
+		case now.Sub(e.at) > goneAfter:
+			b.Log.Warn("a breaker that took the webhooks out is gone", "breaker", id, "last", e.at.UTC())
+			changed = true
+			continue
+		}
+		others = append(others, e)
+	}
+	return others, own, changed
 }
 
 // setBy writes them. 1.9 decodes an update as a whole, so that a key that is
 // removed is gone: the rule about "" is one of admission patches only.
-func setBy(o *unstructured.Unstructured, ids []string, saved string) {
+func setBy(o *unstructured.Unstructured, l []entry, saved string) {
 	a := o.GetAnnotations()
 	if a == nil {
 		a = map[string]string{}
 	}
 	delete(a, names.TrippedBy)
 	delete(a, names.Saved)
-	if len(ids) > 0 {
-		a[names.TrippedBy], a[names.Saved] = strings.Join(ids, ","), saved
+	if len(l) > 0 {
+		var texts []string
+		for _, e := range l {
+			texts = append(texts, e.String())
+		}
+		a[names.TrippedBy], a[names.Saved] = strings.Join(texts, ","), saved
 	}
 	o.SetAnnotations(a)
 }
 
 // trip moves the webhooks into an annotation.
-func (b *Breaker) trip(o *unstructured.Unstructured) (bool, error) {
-	ids := by(o)
+func (b *Breaker) trip(o *unstructured.Unstructured) (string, error) {
 	hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
 	if err != nil {
-		return false, err
+		return "", err
 	}
-	if slices.Contains(ids, b.ID) && len(hooks) == 0 {
-		return false, nil
-	}
-	saved := o.GetAnnotations()[names.Saved]
-	if len(hooks) > 0 { // also where somebody put them back by hand
+	now, saved := b.Now(), o.GetAnnotations()[names.Saved]
+	others, own, _ := b.by(o)
+	switch said := now.Sub(own); {
+	case len(hooks) > 0: // also where somebody put them back by hand
 		raw, err := json.Marshal(hooks)
 		if err != nil {
-			return false, err
+			return "", err
 		}
 		saved = string(raw)
+	case saved == "", said >= 0 && said < renewAfter:
+		return "", nil
 	}
-	if !slices.Contains(ids, b.ID) {
-		ids = append(ids, b.ID)
-	}
-	setBy(o, ids, saved)
+	setBy(o, append(others, entry{b.ID, now}), saved)
 	o.Object["webhooks"] = []any{}
-	return true, nil
+	if len(hooks) == 0 {
+		return "the webhooks stay out of the configuration", nil
+	}
+	return "the webhooks are taken out of the configuration", nil
 }
 
 // reset puts them back, unless another breaker still wants them out.
-func (b *Breaker) reset(o *unstructured.Unstructured) (bool, error) {
-	ids := by(o)
-	if !slices.Contains(ids, b.ID) {
-		return false, nil
-	}
+func (b *Breaker) reset(o *unstructured.Unstructured) (string, error) {
 	saved := o.GetAnnotations()[names.Saved]
-	ids = slices.DeleteFunc(ids, func(id string) bool { return id == b.ID })
-	if hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks"); len(ids) == 0 && len(hooks) == 0 {
+	others, own, changed := b.by(o)
+	if own.IsZero() && !changed && (len(others) > 0 || saved == "") {
+		return "", nil
+	}
+	what := "the list of breakers that want the webhooks out is changed"
+	if hooks, _, _ := unstructured.NestedSlice(o.Object, "webhooks"); len(others) == 0 && len(hooks) == 0 {
 		var back []any
 		if err := json.Unmarshal([]byte(saved), &back); err != nil {
-			return false, fmt.Errorf("annotation %s of %s: %w: apply the manifest again", names.Saved, o.GetName(), err)
+			return "", fmt.Errorf("annotation %s of %s: %w: delete it and apply the manifest again", names.Saved, o.GetName(), err)
 		}
 		o.Object["webhooks"] = back
+		what = "the webhooks are put back"
 	}
-	setBy(o, ids, saved)
-	return true, nil
+	setBy(o, others, saved)
+	return what, nil
 }
 
 // Watch tells report, until ctx ends, whether the configuration has webhooks: at once and

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -128,6 +129,9 @@ func breakerCommand() *cobra.Command {
 				if id, err = os.Hostname(); err != nil {
 					return err
 				}
+			}
+			if strings.ContainsAny(id, ",=") {
+				return exit.Usagef("--id %q: it has no comma and no =", id)
 			}
 			conf, err := restConfig(kubeconfig)
 			if err != nil {

@@ -19,7 +19,8 @@ const (
 	// makes the endpoints controller compute its Endpoints anew.
 	Touched = Prefix + "touched"
 	// Saved and TrippedBy, annotations on the webhook configuration, have the
-	// webhooks that a breaker took out of it, and the breakers that did.
+	// webhooks that a breaker took out of it, and the breakers that did with when
+	// they last said so: "m1=1500000000,m2=1500000030".
 	Saved     = Prefix + "webhooks"
 	TrippedBy = Prefix + "tripped-by"
 )
