@@ -120,11 +120,18 @@ func TestTwoBreakers(t *testing.T) {
 // TestAPIServerAway: what could not be done is tried again.
 func TestAPIServerAway(t *testing.T) {
 	r, down := start(t), true
+	away := true
+	r.client.PrependReactor("update", "*", func(ktesting.Action) (bool, runtime.Object, error) {
+		return away, nil, errors.New("no API server")
+	})
 	b := r.breaker("m1", &down)
-	b.Name = "none"
 	r.steps(b, 5, "1 ")
-	b.Name = "er"
+	away = false
 	r.steps(b, 1, "0 m1")
+	away, down = true, false
+	r.steps(b, 9, "0 m1")
+	away = false
+	r.steps(b, 1, "1 ")
 }
 
 // TestAppliedAgain: the manifest is applied while the server does not answer.

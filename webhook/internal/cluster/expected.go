@@ -22,7 +22,7 @@ func selects(s *v1.Service, p *v1.Pod) bool {
 // expected reports whether the endpoints controller of 1.9 makes an address for a
 // pod that a Service selects (syncService in pkg/controller/endpoint).
 func expected(s *v1.Service, p *v1.Pod) bool {
-	if p.Status.PodIP == "" || p.DeletionTimestamp != nil {
+	if p.Status.PodIP == "" || p.DeletionTimestamp != nil || !podReady(p) && over(p) {
 		return false
 	}
 	if len(s.Spec.Ports) == 0 {
@@ -32,6 +32,18 @@ func expected(s *v1.Service, p *v1.Pod) bool {
 		if hasPort(p, &s.Spec.Ports[i]) {
 			return true
 		}
+	}
+	return false
+}
+
+// over reports whether a pod's containers have ended for good. One that is not ready
+// then has no address at all (shouldPodBeInEndpoints).
+func over(p *v1.Pod) bool {
+	switch p.Spec.RestartPolicy {
+	case v1.RestartPolicyNever:
+		return p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded
+	case v1.RestartPolicyOnFailure:
+		return p.Status.Phase == v1.PodSucceeded
 	}
 	return false
 }

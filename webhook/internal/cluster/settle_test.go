@@ -10,6 +10,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"holdfast/webhook/internal/review"
 )
 
 // write stores Endpoints as the controller would: nothing asks the webhook.
@@ -109,5 +112,52 @@ func TestPause(t *testing.T) {
 	now = now.Add(settledFor)
 	if s.wrote("d/web"); st.pause(now) != 0 || s.Disputed() != 0 {
 		t.Error("after a long time it is still disputed")
+	}
+}
+
+// TestOver: the controller makes no address for a pod that has ended for good, so that
+// none is missing.
+func TestOver(t *testing.T) {
+	r := start(t, ruleSet(t, "image-pending"), 1)
+	for _, c := range []struct {
+		policy v1.RestartPolicy
+		phase  v1.PodPhase
+		ready  v1.ConditionStatus
+		want   bool
+	}{
+		{v1.RestartPolicyNever, v1.PodSucceeded, v1.ConditionFalse, false},
+		{v1.RestartPolicyNever, v1.PodFailed, v1.ConditionFalse, false},
+		{v1.RestartPolicyNever, v1.PodRunning, v1.ConditionFalse, true},
+		{v1.RestartPolicyNever, v1.PodFailed, v1.ConditionTrue, true},
+		{v1.RestartPolicyOnFailure, v1.PodSucceeded, v1.ConditionFalse, false},
+		{v1.RestartPolicyOnFailure, v1.PodFailed, v1.ConditionFalse, true},
+		{v1.RestartPolicyAlways, v1.PodSucceeded, v1.ConditionFalse, true},
+		{"", v1.PodFailed, v1.ConditionFalse, true},
+	} {
+		p := r.pod(2)
+		p.Spec.RestartPolicy, p.Status.Phase, p.Status.Conditions[0].Status = c.policy, c.phase, c.ready
+		svc := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"}, Spec: v1.ServiceSpec{Selector: p.Labels, Ports: []v1.ServicePort{{Port: 80}}}}
+		if got := expected(svc, p); got != c.want {
+			t.Errorf("%+v: expected is %v", c, got)
+		}
+		rows, err := Offline(ruleSet(t, "image-pending"), [][]runtime.Object{{svc, p}}, time.Now())
+		if err != nil || (len(rows) == 1) != c.want {
+			t.Errorf("%+v: %d rows, %v", c, len(rows), err)
+		}
+	}
+	p := r.pod(2)
+	p.Spec.RestartPolicy, p.Status.Phase, p.Status.Conditions[0].Status = v1.RestartPolicyNever, v1.PodSucceeded, v1.ConditionFalse
+	if _, err := r.client.CoreV1().Pods("d").Create(context.Background(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("it is judged", func() bool {
+		d := r.store.Decide("d", "web", review.Address{UID: "u2", ResourceVersion: "1"})
+		return d.Known && !d.Behind
+	})
+	time.Sleep(10 * r.store.debounce)
+	r.store.mu.RLock()
+	defer r.store.mu.RUnlock()
+	if st := r.store.states["d/web"]; st.misplaced != 0 || len(st.missing) != 0 || r.store.Counters.Touched.Load() != 0 {
+		t.Errorf("%d misplaced, %v missing, touched %d times", st.misplaced, st.missing, r.store.Counters.Touched.Load())
 	}
 }
