@@ -15,6 +15,14 @@ import (
 
 // judge takes one item of work.
 func (s *Store) judge(it item) {
+	if s.Rules() == nil {
+		// A verdict without rules would be acted on when the rules come, before theirs.
+		// What happens to images meanwhile they must know nevertheless.
+		if it.kind != onePod { // that one was when it changed
+			s.observe(it.namespace)
+		}
+		return
+	}
 	switch it.kind {
 	case onePod:
 		s.judgePod(it.namespace, it.name)
@@ -29,6 +37,19 @@ func (s *Store) judge(it item) {
 			if it.kind == everything || svc.Namespace == it.namespace {
 				s.judgeService(svc.Namespace, svc.Name)
 			}
+		}
+	}
+}
+
+// observe shows the pods of a namespace, "" for all, to the tracker.
+func (s *Store) observe(namespace string) {
+	list, err := s.pods.Pods(namespace).List(labels.Everything())
+	if err != nil {
+		return
+	}
+	for _, p := range list {
+		if s.foreign(p.Namespace) == "" {
+			s.tracker.observe(p, s.now(), func() bool { return s.held(p) })
 		}
 	}
 }

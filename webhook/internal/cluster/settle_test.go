@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"holdfast/webhook/internal/review"
+	"holdfast/webhook/internal/rules"
 )
 
 // write stores Endpoints as the controller would: nothing asks the webhook.
@@ -160,4 +161,45 @@ func TestOver(t *testing.T) {
 	if st := r.store.states["d/web"]; st.misplaced != 0 || len(st.missing) != 0 || r.store.Counters.Touched.Load() != 0 {
 		t.Errorf("%d misplaced, %v missing, touched %d times", st.misplaced, st.missing, r.store.Counters.Touched.Load())
 	}
+}
+
+// TestBeforeRules: what is held stays so when the first rules come, although the
+// Endpoints are looked at before they are judged.
+func TestBeforeRules(t *testing.T) {
+	r := start(t, nil, 1)
+	r.patched(1)
+	r.write(func(ep *v1.Endpoints) {
+		s := &ep.Subsets[0]
+		s.Addresses, s.NotReadyAddresses = nil, s.Addresses
+	})
+	r.wait("the cache has it", func() bool {
+		ep, err := r.store.endpoints.Endpoints("d").Get("web")
+		return err == nil && len(ep.Subsets[0].NotReadyAddresses) == 1
+	})
+	set := ruleSet(t, "image-pending")
+	r.store.mu.Lock()
+	r.store.set = set
+	r.store.mu.Unlock()
+	r.store.putRight(context.Background(), "d/web")
+	r.store.SetRules(set)
+	r.wait("it is judged", func() bool {
+		return r.store.Decide("d", "web", review.Address{UID: "u1", ResourceVersion: "1"}).Place == rules.NotReady
+	})
+	if got, n := r.stored(), r.store.Counters.PutRight.Load(); got != "[]|[1]|" || n != 0 {
+		t.Errorf("%s after %d writes", got, n)
+	}
+	r.replaced(1)
+	r.waitStored("[1]|[]|")
+}
+
+// TestImageBeforeRules: an image that changed before the rules came is pending.
+func TestImageBeforeRules(t *testing.T) {
+	r := start(t, nil, 2)
+	r.patched(1)
+	r.wait("it was seen", func() bool {
+		p, err := r.store.pods.Pods("d").Get("web-1")
+		return err == nil && p.Spec.Containers[0].Image == "a:2"
+	})
+	r.store.SetRules(ruleSet(t, "image-pending"))
+	r.waitStored("[2]|[1]|image-pending=1")
 }
