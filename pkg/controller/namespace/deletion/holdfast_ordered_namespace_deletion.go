@@ -12,6 +12,7 @@ import (
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 )
@@ -31,6 +32,10 @@ var held = struct {
 	since map[string]metav1.Time
 }{since: map[string]metav1.Time{}}
 
+// heldEstimate is the estimate, in seconds, for pods that should be gone and are not. The
+// controller looks again after half of it.
+const heldEstimate = 60
+
 // podsGone deletes the pods of a namespace before anything else, and says whether all of
 // them are gone. If not, it returns an estimate of the time until they are, in seconds, or
 // an error, as deleteAllContent does. With the feature gate off it does nothing and says yes.
@@ -41,12 +46,24 @@ func (d *namespacedResourcesDeleter) podsGone(groupVersionResources map[schema.G
 		return true, 0, nil
 	}
 	estimate, err := d.deleteAllContentForGroupVersionResource(pods, namespace, namespaceDeletedAt)
-	if err == nil && estimate > 0 {
-		// The estimate is of the pods that there were; they may be gone at once.
-		var left bool
-		if left, err = d.podsLeft(namespace); err == nil && !left {
-			estimate = 0
+	// The estimate is of the pods that there were: they may be gone at once. It is 0 where one
+	// answer 404 has taught the controller that pods cannot be listed.
+	left, listErr := d.podsLeft(namespace)
+	switch {
+	case err == nil && listErr != nil:
+		err = listErr
+	case listErr == nil && left:
+		// Pods that outlive their grace period are an error, which would be tried again after a
+		// longer and longer time. They are waited for instead.
+		if err != nil {
+			utilruntime.HandleError(err)
+			err = nil
 		}
+		if estimate == 0 {
+			estimate = heldEstimate
+		}
+	case err == nil:
+		estimate = 0
 	}
 	if err != nil || estimate > 0 {
 		hold(namespace, namespaceDeletedAt, estimate)

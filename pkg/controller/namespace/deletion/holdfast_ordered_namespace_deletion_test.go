@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/api/core/v1"
@@ -127,5 +128,37 @@ func TestOrderedNamespaceDeletionPodGoesAtOnce(t *testing.T) {
 	gone, estimate, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", metav1.Now())
 	if !gone || estimate != 0 || err != nil || c.deleted["pods"] != 1 {
 		t.Errorf("%v, %d, %v, deleted %v", gone, estimate, err, c.deleted)
+	}
+}
+
+// TestOrderedNamespaceDeletionPodStays: pods that outlive their grace period, and pods whose
+// list was once not found, are waited for, and looked at in the same time again and again.
+func TestOrderedNamespaceDeletionPodStays(t *testing.T) {
+	defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.OrderedNamespaceDeletion, true)()
+	for _, notFound := range []bool{false, true} {
+		grace := int64(30)
+		client := fake.NewSimpleClientset(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "pod-0"}, Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace}})
+		c := &contents{pods: 1, deleted: map[string]int{}}
+		srv, config := testServerAndClientConfig(c.ServeHTTP)
+		defer srv.Close()
+		d := &namespacedResourcesDeleter{clientPool: dynamic.NewClientPool(config, legacyscheme.Registry.RESTMapper(), dynamic.LegacyAPIPathResolverFunc),
+			podsGetter: client.Core(), opCache: &operationNotSupportedCache{m: make(map[operationKey]bool)}}
+		pods := v1.SchemeGroupVersion.WithResource("pods")
+		if notFound {
+			d.opCache.setNotSupported(operationKey{operationList, pods})
+		}
+		ago := metav1.NewTime(time.Now().Add(-10 * time.Minute))
+		for i := 0; i < 2; i++ {
+			if gone, estimate, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", ago); gone || estimate != heldEstimate || err != nil {
+				t.Errorf("not found %v: %v, %d, %v", notFound, gone, estimate, err)
+			}
+		}
+		c.pods = 0
+		if err := client.Core().Pods("test").Delete("pod-0", nil); err != nil {
+			t.Fatal(err)
+		}
+		if gone, estimate, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", ago); !gone || estimate != 0 || err != nil {
+			t.Errorf("not found %v, without a pod: %v, %d, %v", notFound, gone, estimate, err)
+		}
 	}
 }
