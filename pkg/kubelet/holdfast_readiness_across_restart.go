@@ -116,6 +116,9 @@ func (kl *Kubelet) findNode() (node *v1.Node, err error) {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			break // the next answer is the same
+		}
 	}
 	return nil, err
 }

@@ -29,5 +29,9 @@ func logMalformedToken(answer []byte, err error) {
 // node's clock says is over.
 func logInvalidToken(token *oauth2.Token) {
 	tokensWithheld.Inc()
+	if token == nil {
+		glog.Error("Got back no token")
+		return
+	}
 	glog.Errorf("Got back invalid token: %d bytes, valid until %v", len(token.AccessToken), token.Expiry)
 }

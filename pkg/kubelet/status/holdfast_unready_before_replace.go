@@ -190,7 +190,9 @@ func (m *manager) outdatedUnready(podUID types.UID, version uint64) bool {
 }
 
 // noteTaken notes that the manager's own loop has written a version of the pod's status.
-// One that is newer than the newest is of a status that was dropped while it was sent.
+// One that is newer than the newest is of a status that was dropped while it was sent. One
+// that is not newer cannot be told from the new status' own; a status is dropped and made
+// again under one UID for static pods with a UID of their own only.
 func (m *manager) noteTaken(podUID types.UID, version uint64) {
 	m.podStatusesLock.RLock()
 	defer m.podStatusesLock.RUnlock()

@@ -29,7 +29,8 @@ func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (st
 	if err == nil {
 		return device, nil
 	}
-	// Nothing has it mounted, or the kernel refuses. The next try looks and maps anew, and
+	// Nothing has it mounted, or the kernel refuses. That is so too if a question to Ceph failed,
+	// and what a device can be used for is not known. The next try looks and maps anew, and
 	// takes anew what RBDLegacyLock takes.
 	if detachErr := util.DetachDisk(b.plugin, util.MakeGlobalPDName(*b.rbd), device); detachErr != nil {
 		glog.Warningf("rbd: %s stays mapped: %v", device, detachErr)

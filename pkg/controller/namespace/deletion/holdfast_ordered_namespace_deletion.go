@@ -4,6 +4,7 @@
 package deletion
 
 import (
+	"fmt"
 	"reflect"
 	"sync"
 
@@ -53,15 +54,16 @@ func (d *namespacedResourcesDeleter) podsGone(groupVersionResources map[schema.G
 	case err == nil && listErr != nil:
 		err = listErr
 	case listErr == nil && left:
+		if estimate > 0 {
+			break // as deleteAllContent has it, with an error or without
+		}
 		// Pods that outlive their grace period are an error, which would be tried again after a
 		// longer and longer time. They are waited for instead.
-		if err != nil {
-			utilruntime.HandleError(err)
-			err = nil
+		if err == nil {
+			err = fmt.Errorf("namespace %s has pods, and an answer 404 keeps them from being deleted until a restart", namespace)
 		}
-		if estimate == 0 {
-			estimate = heldEstimate
-		}
+		utilruntime.HandleError(err)
+		estimate, err = heldEstimate, nil
 	case err == nil:
 		estimate = 0
 	}

@@ -36,6 +36,7 @@ func heldNamespaces(t *testing.T) float64 {
 type contents struct {
 	pods    int
 	deleted map[string]int // by resource: requests
+	fails   bool           // each request to delete
 }
 
 func (c *contents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,6 +45,10 @@ func (c *contents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	items := []string{}
 	if r.Method == http.MethodDelete {
 		c.deleted[resource]++
+		if c.fails {
+			http.Error(w, "busy", http.StatusInternalServerError)
+			return
+		}
 	} else if resource == "pods" {
 		for i := 0; i < c.pods; i++ {
 			items = append(items, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod-%d"}}`, i))
@@ -153,7 +158,12 @@ func TestOrderedNamespaceDeletionPodStays(t *testing.T) {
 				t.Errorf("not found %v: %v, %d, %v", notFound, gone, estimate, err)
 			}
 		}
-		c.pods = 0
+		// What fails is tried again at once, whatever the grace period is.
+		c.fails = true
+		if gone, _, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", metav1.Now()); gone || err == nil {
+			t.Errorf("not found %v, delete fails: %v, %v", notFound, gone, err)
+		}
+		c.fails, c.pods = false, 0
 		if err := client.Core().Pods("test").Delete("pod-0", nil); err != nil {
 			t.Fatal(err)
 		}

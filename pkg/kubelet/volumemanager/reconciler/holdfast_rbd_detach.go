@@ -23,8 +23,8 @@ func (rc *reconciler) keepsDesiredSpec(volume *reconstructedVolume) bool {
 // forgetReconstructed lets an RBD volume of a live pod be mounted the ordinary way, if its
 // entry in the actual state was reconstructed and says something else than the pod: another
 // name in the pod, no group, read-write. An entry is never replaced by a mount; the pod would
-// wait for its volume for ever, or its next container get the wrong options. At the node the
-// mount finds everything mounted and does nothing.
+// wait for its volume for ever, or its next container get the wrong options. The mount reads the
+// volume's Secret; at the node it finds everything mounted and does nothing.
 func (rc *reconciler) forgetReconstructed(v cache.VolumeToMount) {
 	readOnly, isRBD := rbdReadOnly(v.VolumeSpec)
 	// A pod that is gone is desired without a name, with what was reconstructed.
@@ -37,7 +37,7 @@ func (rc *reconciler) forgetReconstructed(v cache.VolumeToMount) {
 		}
 		if m.OuterVolumeSpecName != v.OuterVolumeSpecName || m.VolumeGidValue != v.VolumeGidValue ||
 			m.Mounter.GetAttributes().ReadOnly != readOnly {
-			glog.V(2).Infof("Volume %q of pod %q was reconstructed otherwise than the pod has it, mounting it again", v.VolumeName, v.PodName)
+			glog.V(2).Infof("Volume %q of pod %q is known otherwise than the pod has it, as after a reconstruction; mounting it again", v.VolumeName, v.PodName)
 			if err := rc.actualStateOfWorld.DeletePodFromVolume(v.PodName, v.VolumeName); err != nil {
 				glog.Errorf("Could not forget volume %q of pod %q: %v", v.VolumeName, v.PodName, err)
 			}

@@ -273,7 +273,11 @@ func (r *runbook) shims(ctx context.Context, release string) error {
 	if err := os.WriteFile(filepath.Join(shims, "systemctl"), []byte(shim), 0o755); err != nil {
 		return err
 	}
-	r.env = []string{"NODE=node1", "KUBELET=" + r.kubelet, "NEW=" + r.e.UnderTest(base, "kubelet").Path,
+	version, err := exec.CommandContext(ctx, r.e.UnderTest(base, "kubelet").Path, "--version").Output()
+	if err != nil {
+		return err
+	}
+	r.env = []string{"NODE=node1", "RELEASE=" + strings.TrimPrefix(strings.TrimSpace(string(version)), "Kubernetes "), "KUBELET=" + r.kubelet, "NEW=" + r.e.UnderTest(base, "kubelet").Path,
 		"ROOT_DIR=/var/lib/kubelet", "KUBECONFIG=" + r.c.APIServer.AdminKubeconfig, "PATH=" + shims + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "LC_ALL=C"}
 	return nil
 }
