@@ -71,13 +71,8 @@ func bindInHost(mounter Interface, fd int, subPath, target string, options []str
 	if err := mounter.Mount(subPath, target, "" /*fstype*/, options); err != nil {
 		return err
 	}
-	var opened, bound unix.Stat_t
-	err := unix.Fstat(fd, &opened)
-	if err == nil {
-		// Not followed: the file that was opened is no symlink.
-		err = unix.Lstat(target, &bound)
-	}
-	if err == nil && opened.Dev == bound.Dev && opened.Ino == bound.Ino {
+	same, err := compareFile(fd, target)
+	if same {
 		return nil
 	}
 	if err != nil {
@@ -106,12 +101,19 @@ func triggerAutomount(dirFD int, name string) {
 // isSameFile says whether path, its last part not followed, is the file of fd. It says
 // true if that cannot be told.
 func isSameFile(fd int, path string) bool {
+	same, err := compareFile(fd, path)
+	return same || err != nil && err != unix.ENOENT && err != unix.ENOTDIR
+}
+
+// compareFile says whether path, its last part not followed as the file that was opened is no
+// symlink, is the file of fd.
+func compareFile(fd int, path string) (bool, error) {
 	var opened, named unix.Stat_t
-	if unix.Fstat(fd, &opened) != nil {
-		return true
+	if err := unix.Fstat(fd, &opened); err != nil {
+		return false, err
 	}
 	if err := unix.Lstat(path, &named); err != nil {
-		return err != unix.ENOENT && err != unix.ENOTDIR
+		return false, err
 	}
-	return opened.Dev == named.Dev && opened.Ino == named.Ino
+	return opened.Dev == named.Dev && opened.Ino == named.Ino, nil
 }

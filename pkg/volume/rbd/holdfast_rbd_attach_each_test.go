@@ -125,6 +125,17 @@ func TestAttachUnknownMounts(t *testing.T) {
 	}
 }
 
+// With the gates off nobody looks at the mounts of a device that is found, as in stock.
+func TestAttachUnknownMountsGatesOff(t *testing.T) {
+	r := newAttachRig(t, false)
+	defer r.end()
+	r.host.mounter = unlisted{&mount.FakeMounter{}}
+	want := r.device(4, testPool, "img", "-", "", "")
+	if device, err := r.attach(false); err != nil || device != want || r.commands() != "" {
+		t.Errorf("%q, %v: %s", device, err, r.commands())
+	}
+}
+
 // An address that cannot be read, or a machine that does not tell its own, is another's.
 func TestIsLocal(t *testing.T) {
 	r := newAttachRig(t, true)

@@ -22,7 +22,17 @@ var hasItsLock = func(*rbdMounter) (bool, error) { return true, nil }
 // found: the device was mapped before this attach, so that nobody has looked who else uses the
 // image. What left it may have been a read-only mount beside another node's.
 func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (string, error) {
-	err := b.checkFound(device, found)
+	toCheck := found && !b.ReadOnly
+	if !attachChecks() && !(toCheck && keepsOwnLock()) {
+		return device, nil
+	}
+	mounted, err := b.isMounted(device)
+	if mounted {
+		return device, nil // another pod of this node has it, and the mount is shared
+	}
+	if err == nil && toCheck {
+		err = b.checkFound(device)
+	}
 	if err == nil && attachChecks() {
 		err = b.setDevice(device)
 	}
@@ -40,13 +50,7 @@ func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (st
 
 // checkFound refuses a device that was found mapped, and is to be mounted for writing, if it
 // was mapped without the lock that it needs or other nodes have the image open as well.
-func (b *rbdMounter) checkFound(device string, found bool) error {
-	if !found || b.ReadOnly {
-		return nil
-	}
-	if mounted, err := b.isMounted(device); err != nil || mounted {
-		return err
-	}
+func (b *rbdMounter) checkFound(device string) error {
 	if has, err := hasItsLock(b); err != nil {
 		return err
 	} else if !has {
@@ -63,13 +67,6 @@ func (b *rbdMounter) checkFound(device string, found bool) error {
 }
 
 func (b *rbdMounter) setDevice(device string) error {
-	mounted, err := b.isMounted(device)
-	if err != nil {
-		return err
-	}
-	if mounted {
-		return nil // another pod of this node has it, and the mount is shared
-	}
 	readOnly, err := b.deviceIsReadOnly(device)
 	if err != nil {
 		return err

@@ -233,14 +233,9 @@ func (util *RBDUtil) releaseOwnLock(plugin *rbdPlugin, text []byte) error {
 	if b.Image == "" || len(b.Mon) == 0 {
 		return fmt.Errorf("it names no image or no monitors")
 	}
-	locks, err := b.listLocks()
-	if err != nil {
+	own, err := b.ownLock()
+	if err != nil || own == nil {
 		return err
 	}
-	for _, l := range locks {
-		if l.id == ownLockID() {
-			return b.removeLock(l)
-		}
-	}
-	return nil
+	return b.removeLock(*own)
 }

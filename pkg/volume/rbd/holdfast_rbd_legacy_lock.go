@@ -91,11 +91,9 @@ func (util *RBDUtil) takeLegacyLock(b *rbdMounter, dir string) (func(), error) {
 	rbdLegacyLockTaken.Inc()
 	return func() {
 		os.Remove(file)
-		locks, err := b.listLocks()
-		for _, l := range locks {
-			if l.id == ownLockID() {
-				err = b.removeLock(l)
-			}
+		own, err := b.ownLock()
+		if err == nil && own != nil {
+			err = b.removeLock(*own)
 		}
 		if err != nil {
 			glog.Warningf("rbd: the lock %s stays after a map that failed: %v", ownLockID(), err)
@@ -114,14 +112,8 @@ func hasLegacyLock(b *rbdMounter) (bool, error) {
 		return false, err
 	}
 	if err == nil {
-		locks, err := b.listLocks()
-		if err != nil {
-			return false, err
-		}
-		for _, l := range locks {
-			if l.id == ownLockID() {
-				return true, nil
-			}
+		if own, err := b.ownLock(); err != nil || own != nil {
+			return own != nil, err
 		}
 	}
 	return b.hasExclusiveLock()
@@ -181,20 +173,14 @@ func (b *rbdMounter) clearForLegacyLock() (bool, error) {
 
 // clearOwnLock removes this machine's lock from an image that nobody watches.
 func (b *rbdMounter) clearOwnLock() error {
-	locks, err := b.listLocks()
-	if err != nil {
+	own, err := b.ownLock()
+	if err != nil || own == nil {
 		return err
 	}
-	for _, l := range locks {
-		if l.id != ownLockID() {
-			continue
-		}
-		if watchers, err := b.listWatchers(); err != nil || len(watchers) > 0 {
-			return err
-		}
-		return b.removeLock(l)
+	if watchers, err := b.listWatchers(); err != nil || len(watchers) > 0 {
+		return err
 	}
-	return nil
+	return b.removeLock(*own)
 }
 
 // writeLegacyFile writes rbd.json, readable for root only as the key is in it, before

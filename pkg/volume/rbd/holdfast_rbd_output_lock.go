@@ -57,6 +57,17 @@ func (b *rbdMounter) listLocks() ([]rbdLock, error) {
 	return parseLockList(output)
 }
 
+// ownLock returns the lock of this machine on an image, nil if there is none.
+func (b *rbdMounter) ownLock() (*rbdLock, error) {
+	locks, err := b.listLocks()
+	for i := range locks {
+		if locks[i].id == ownLockID() {
+			return &locks[i], err
+		}
+	}
+	return nil, err
+}
+
 // removeLock removes an advisory lock. Ceph would put its holder's address on the blocklist
 // for an hour, for which a user with mon 'allow r' has no right, and which would keep out
 // whatever has that address next: so it is told not to, with the option's name since

@@ -25,14 +25,13 @@ const (
 
 // lanes admits labs.
 type lanes struct {
-	few, many int
 	// idle is the computer's idle time and all of its time since it started.
 	idle func() (idle, all float64, err error)
 
 	mu      sync.Mutex
 	running int
-	last    time.Time // when a lab began last
-	samples []idleSample
+	last    time.Time  // when a lab began last
+	first   idleSample // the first look after that start was over; zero before
 }
 
 type idleSample struct {
@@ -40,7 +39,7 @@ type idleSample struct {
 	idle, all float64
 }
 
-func newLanes() *lanes { return &lanes{few: fewLabs, many: manyLabs, idle: idleTime} }
+func newLanes() *lanes { return &lanes{idle: idleTime} }
 
 // idleTime reads /proc/stat. Time that the host of a virtual machine took is not idle.
 func idleTime() (idle, all float64, err error) {
@@ -81,29 +80,26 @@ func (l *lanes) leave() {
 func (l *lanes) admit(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.running >= l.few && (l.running >= l.many || !l.idles(now)) {
+	if l.running >= fewLabs && (l.running >= manyLabs || !l.idles(now)) {
 		return false
 	}
 	l.running++
-	l.last = now
+	l.last, l.first = now, idleSample{}
 	return true
 }
 
 // idles says whether the computer has had time left since the last lab's start was over.
 // Where that cannot be read it has not.
 func (l *lanes) idles(now time.Time) bool {
+	if now.Sub(l.last) < startTakes {
+		return false
+	}
 	idle, all, err := l.idle()
 	if err != nil {
 		return false
 	}
-	from := l.last.Add(startTakes)
-	kept := l.samples[:0]
-	for _, s := range l.samples {
-		if !s.at.Before(from) {
-			kept = append(kept, s)
-		}
+	if l.first.at.IsZero() {
+		l.first = idleSample{now, idle, all}
 	}
-	l.samples = append(kept, idleSample{now, idle, all})
-	first := l.samples[0]
-	return !first.at.Before(from) && now.Sub(first.at) >= idleOver && idle-first.idle >= idleWanted*(all-first.all)
+	return now.Sub(l.first.at) >= idleOver && idle-l.first.idle >= idleWanted*(all-l.first.all)
 }

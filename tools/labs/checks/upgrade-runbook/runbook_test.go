@@ -12,7 +12,9 @@ import (
 	"testing"
 )
 
-func TestRunbookBlocks(t *testing.T) {
+// pageBlocks are the blocks of the runbook's page.
+func pageBlocks(t *testing.T) []block {
+	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", runbookPage))
 	if err != nil {
 		t.Fatal(err)
@@ -21,6 +23,11 @@ func TestRunbookBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return bs
+}
+
+func TestRunbookBlocks(t *testing.T) {
+	bs := pageBlocks(t)
 	count := map[string]int{}
 	for _, b := range bs {
 		count[b.where]++

@@ -43,14 +43,7 @@ type shellNode struct {
 }
 
 func newShellNode(t *testing.T, flags ...string) *shellNode {
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", runbookPage))
-	if err != nil {
-		t.Fatal(err)
-	}
-	bs, err := blocks(string(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bs := pageBlocks(t)
 	n := &shellNode{T: t, dir: t.TempDir()}
 	for _, b := range bs {
 		if b.where == "node" {
