@@ -53,7 +53,7 @@ func init() {
 type cell struct {
 	// name is the node's and begins its images' and pods'.
 	name string
-	// base is the old kubelet's release.
+	// base is the old kubelet's release; "": it is the one under test with the gate off.
 	base string
 	// gate: the kubelet under test has the gate on.
 	gate bool
@@ -63,6 +63,9 @@ type cell struct {
 }
 
 func (c cell) String() string {
+	if c.base == "" {
+		return c.name + ": under test, gate off and on"
+	}
 	on := map[bool]string{true: "on", false: "off"}[c.gate]
 	return fmt.Sprintf("%s: %s and under test, gate %s", c.name, c.base, on)
 }
@@ -76,6 +79,7 @@ func cellsOf(v labkit.Variant, p labkit.Profile) []cell {
 		{"from17", "v1.7.0", true, 1},
 		{"from17off", "v1.7.0", false, 1},
 		{"from18", "v1.8.15", true, 1},
+		{"turned", "", true, 0},
 	}
 	switch {
 	case v != labkit.Ours:
@@ -114,7 +118,7 @@ func rollbackSteps(e *labkit.Env) []labkit.Step {
 func (l *rollback) start(ctx context.Context) (err error) {
 	var nodes []rbdlab.NodeConfig
 	for _, c := range cellsOf(l.e.Variant, l.e.Profile) {
-		nodes = append(nodes, rbdlab.NodeConfig{Name: c.name, Kubelet: l.e.Stock(c.base, "kubelet"), Columns: c.columns})
+		nodes = append(nodes, rbdlab.NodeConfig{Name: c.name, Kubelet: c.old(l.e), Columns: c.columns})
 	}
 	if l.e.Variant == labkit.Ours {
 		nodes = append(nodes, rbdlab.NodeConfig{Name: controlNode, Kubelet: l.e.Stock(rbdlab.Base, "kubelet")})
@@ -157,7 +161,12 @@ func (t *trip) underTest() kube.Program {
 	return rbdlab.UnderTest(t.e)
 }
 
-func (t *trip) old() kube.Program { return t.e.Stock(t.cell.base, "kubelet") }
+func (c cell) old(e *labkit.Env) kube.Program {
+	if c.base == "" {
+		return rbdlab.UnderTest(e)
+	}
+	return e.Stock(c.base, "kubelet")
+}
 
 func (t *trip) run(ctx context.Context) error {
 	for _, f := range []func(context.Context) error{
@@ -229,7 +238,7 @@ func (t *trip) see(letter, when string) func(context.Context) error {
 		if err := t.node.Write(ctx, image, written(when), textOf(image, when)); err != nil {
 			t.e.Logf("%v", err) // the state tells it
 		}
-		if !oursRuns(letter, when) {
+		if !t.cell.oursRuns(letter, when) {
 			_, err := t.r.See(ctx, image, when)
 			return err
 		}
@@ -275,7 +284,7 @@ func (t *trip) swap(what string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		to := t.underTest()
 		if isBack(what) {
-			to = t.old()
+			to = t.cell.old(t.e)
 		}
 		t.step("%s: %s", what, to.Base)
 		before, err := kubeletlab.Take(ctx, t.node.Node)
@@ -313,7 +322,7 @@ func (t *trip) swap(what string) func(context.Context) error {
 // again.
 func (t *trip) reboot(letter string, test bool) func(context.Context) error {
 	return func(ctx context.Context) error {
-		image, when, to := t.image(letter), rebooted, t.old()
+		image, when, to := t.image(letter), rebooted, t.cell.old(t.e)
 		if test {
 			to = t.underTest()
 		}

@@ -48,22 +48,26 @@ func moments(letter string) []string {
 var letters = []string{"a", "b", "c", "d", "e"}
 
 // lockedAt are the moments at which the image must have the lock if the gate is on: those
-// at which the kubelet under test has mapped it.
-func lockedAt(letter string) []string {
+// at which the kubelet under test has mapped it. After a power cut ours with the gate off
+// removes the lock that nobody has any more, and takes none.
+func (c cell) lockedAt(letter string) []string {
 	switch letter {
 	case "c":
 		return []string{underTest, backAgain}
 	case "d":
 		return []string{underTest, thereAgain, rebooted, backAfterReboot}
 	case "e":
+		if c.base == "" {
+			return []string{underTest}
+		}
 		return []string{underTest, rebooted}
 	}
 	return nil
 }
 
-// oursRuns says whether the kubelet under test runs at a moment of an image.
-func oursRuns(letter, when string) bool {
-	return when == underTest || when == thereAgain || when == rebooted && letter == "d"
+// oursRuns says whether a kubelet of ours runs at a moment of an image.
+func (c cell) oursRuns(letter, when string) bool {
+	return c.base == "" || when == underTest || when == thereAgain || when == rebooted && letter == "d"
 }
 
 // foreignOn is State.Foreign of one node.
@@ -199,13 +203,15 @@ func (j *rollbackJudge) image(letter string) {
 			j.bad("%s, %s: mounted for writing on %v, its pod is %q", image, when, w, s.Pods[image].Phase)
 		}
 		// Stock names volumes "[]:" itself after its start.
-		if foreign := foreignOn(s, j.cell.name); oursRuns(letter, when) && foreign != "" {
+		if foreign := foreignOn(s, j.cell.name); j.cell.oursRuns(letter, when) && foreign != "" {
 			j.bad("%s, %s: %s", image, when, foreign)
 		}
-		must := slices.Contains(lockedAt(letter), when)
+		must := slices.Contains(j.cell.lockedAt(letter), when)
 		switch locked := s.Locked(rbdlab.LegacyLock(j.cell.name)); {
 		case j.cell.gate && must && !locked:
 			j.bad("%s, %s: it has no lock of this node", image, when)
+		case j.cell.base == "" && !must && locked:
+			j.bad("%s, %s: it has a lock that was taken with the gate off", image, when)
 		case !j.cell.gate && must && letter != "d" && letter != "e" && locked:
 			j.bad("%s, %s: it has a lock though the gate is off", image, when)
 		}

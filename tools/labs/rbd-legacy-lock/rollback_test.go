@@ -64,7 +64,7 @@ func rollbackGood(v labkit.Variant, p labkit.Profile) []any {
 			for _, when := range moments(letter) {
 				texts[written(when)] = textOf(image, when)
 				var hosts []string
-				if c.gate && slices.Contains(lockedAt(letter), when) {
+				if c.gate && slices.Contains(c.lockedAt(letter), when) {
 					hosts = []string{c.name}
 				}
 				all = append(all, on(image, when, []string{c.name}, hosts...))
@@ -102,23 +102,25 @@ func TestJudgeRollback(t *testing.T) {
 		all  []any
 		want labkit.Verdict
 	}{
-		"recreated on the way there": {replaced(good, swap(there), anew), labkit.Reproduced},
-		"recreated on the way back":  {replaced(good, swap(backAfterReboot), anew), labkit.Reproduced},
-		"nothing to recreate":        {replaced(good, swap(back), func(s *swapped) { s.Before, s.After = nil, nil }), labkit.Inconclusive},
-		"no lock":                    {replaced(good, stateAt("from17-d", rebooted), func(s *rbdlab.State) { s.Locks = nil }), labkit.Reproduced},
-		"a lock with the gate off":   {replaced(good, stateAt("from17off-c", underTest), func(s *rbdlab.State) { *s = on("from17off-c", underTest, []string{"from17off"}, "from17off") }), labkit.Reproduced},
-		"unmounted":                  {replaced(good, stateAt("from19-c", backAgain), func(s *rbdlab.State) { s.Mounts = nil }), labkit.Reproduced},
-		"does not run":               {replaced(good, stateAt("from19-e", rebooted), func(s *rbdlab.State) { s.Pods = nil }), labkit.Reproduced},
-		"foreign":                    {replaced(good, stateAt("from19-d", rebooted), func(s *rbdlab.State) { s.InUse = map[string][]string{"from19": {"kubernetes.io/rbd/[]:"}} }), labkit.Reproduced},
-		"foreign, by stock":          {replaced(good, stateAt("from19-a", backAgain), func(s *rbdlab.State) { s.InUse = map[string][]string{"from19": {"kubernetes.io/rbd/[]:"}} }), labkit.Absent},
-		"not let go of":              {replaced(good, stateAt("from18-a", deleted), func(s *rbdlab.State) { s.Watchers = []string{"a"} }), labkit.Reproduced},
-		"a lock stays":               {replaced(good, stateAt("from18-c", deleted), func(s *rbdlab.State) { *s = on("from18-c", deleted, nil, "from18") }), labkit.Reproduced},
-		"data lost":                  {replaced(good, content("from17-d"), func(c *rbdlab.Contents) { c.Files = map[string]string{rbdlab.DataFile: rbdlab.DataOf(c.Image)} }), labkit.Reproduced},
-		"stock lets go at once":      {replaced(good, stateAt("control-x", deleted), func(s *rbdlab.State) { *s = on("control-x", deleted, nil) }), labkit.Inconclusive},
-		"stock never lets go":        {replaced(good, stateAt("control-y", deleted), func(s *rbdlab.State) { *s = on("control-y", deleted, []string{controlNode}) }), labkit.Inconclusive},
-		"not unmapped by hand":       {replaced(good, stateAt("control-x", byHand), func(s *rbdlab.State) { s.Watchers = []string{"a"} }), labkit.Inconclusive},
-		"the control's data is lost": {replaced(good, content("control-x"), func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
-		"not clean":                  {replaced(good, content("from17-e"), func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
+		"recreated on the way there":  {replaced(good, swap(there), anew), labkit.Reproduced},
+		"recreated on the way back":   {replaced(good, swap(backAfterReboot), anew), labkit.Reproduced},
+		"nothing to recreate":         {replaced(good, swap(back), func(s *swapped) { s.Before, s.After = nil, nil }), labkit.Inconclusive},
+		"no lock":                     {replaced(good, stateAt("from17-d", rebooted), func(s *rbdlab.State) { s.Locks = nil }), labkit.Reproduced},
+		"a lock with the gate off":    {replaced(good, stateAt("from17off-c", underTest), func(s *rbdlab.State) { *s = on("from17off-c", underTest, []string{"from17off"}, "from17off") }), labkit.Reproduced},
+		"a lock taken after the gate": {replaced(good, stateAt("turned-e", rebooted), func(s *rbdlab.State) { *s = on("turned-e", rebooted, []string{"turned"}, "turned") }), labkit.Reproduced},
+		"the gate's lock stays":       {replaced(good, stateAt("turned-c", deleted), func(s *rbdlab.State) { *s = on("turned-c", deleted, nil, "turned") }), labkit.Reproduced},
+		"unmounted":                   {replaced(good, stateAt("from19-c", backAgain), func(s *rbdlab.State) { s.Mounts = nil }), labkit.Reproduced},
+		"does not run":                {replaced(good, stateAt("from19-e", rebooted), func(s *rbdlab.State) { s.Pods = nil }), labkit.Reproduced},
+		"foreign":                     {replaced(good, stateAt("from19-d", rebooted), func(s *rbdlab.State) { s.InUse = map[string][]string{"from19": {"kubernetes.io/rbd/[]:"}} }), labkit.Reproduced},
+		"foreign, by stock":           {replaced(good, stateAt("from19-a", backAgain), func(s *rbdlab.State) { s.InUse = map[string][]string{"from19": {"kubernetes.io/rbd/[]:"}} }), labkit.Absent},
+		"not let go of":               {replaced(good, stateAt("from18-a", deleted), func(s *rbdlab.State) { s.Watchers = []string{"a"} }), labkit.Reproduced},
+		"a lock stays":                {replaced(good, stateAt("from18-c", deleted), func(s *rbdlab.State) { *s = on("from18-c", deleted, nil, "from18") }), labkit.Reproduced},
+		"data lost":                   {replaced(good, content("from17-d"), func(c *rbdlab.Contents) { c.Files = map[string]string{rbdlab.DataFile: rbdlab.DataOf(c.Image)} }), labkit.Reproduced},
+		"stock lets go at once":       {replaced(good, stateAt("control-x", deleted), func(s *rbdlab.State) { *s = on("control-x", deleted, nil) }), labkit.Inconclusive},
+		"stock never lets go":         {replaced(good, stateAt("control-y", deleted), func(s *rbdlab.State) { *s = on("control-y", deleted, []string{controlNode}) }), labkit.Inconclusive},
+		"not unmapped by hand":        {replaced(good, stateAt("control-x", byHand), func(s *rbdlab.State) { s.Watchers = []string{"a"} }), labkit.Inconclusive},
+		"the control's data is lost":  {replaced(good, content("control-x"), func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
+		"not clean":                   {replaced(good, content("from17-e"), func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
 	} {
 		t.Log(what)
 		judgetest.Judge(t, l, of(labkit.Ours, c.all), c.want)
