@@ -39,11 +39,9 @@ type ceph struct {
 	conf, id, keyring string
 }
 
-// ask runs a question and decodes its JSON. rbd's standard error is not mixed in.
-func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) error {
-	// Pool and image are others' text: not taken for options if they begin with a dash.
-	args := append(words, "--pool="+v.pool, "--image="+v.image, "--format", "json",
-		"--client_mount_timeout=30", "--rados_mon_op_timeout=30", "--rados_osd_op_timeout=30")
+// options are those that say which Ceph an image is in, and who asks.
+func (c *ceph) options(v *volume) []string {
+	var args []string
 	for _, o := range [][2]string{{"--conf", c.conf}, {"--id", c.id}, {"--keyring", c.keyring}} {
 		if o[1] != "" {
 			args = append(args, o[0], o[1])
@@ -52,6 +50,15 @@ func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) er
 	if c.conf == "" && len(v.monitors) > 0 {
 		args = append(args, "-m", strings.Join(v.monitors, ","))
 	}
+	return args
+}
+
+// ask runs a question and decodes its JSON. rbd's standard error is not mixed in.
+func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) error {
+	// Pool and image are others' text: not taken for options if they begin with a dash.
+	args := append(words, "--pool="+v.pool, "--image="+v.image, "--format", "json",
+		"--client_mount_timeout=30", "--rados_mon_op_timeout=30", "--rados_osd_op_timeout=30")
+	args = append(args, c.options(v)...)
 	ctx, cancel := context.WithTimeout(ctx, rbdTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, args...)

@@ -56,6 +56,7 @@ type (
 			RBD      *rbdSource
 			ClaimRef *struct{ Namespace, Name string }
 		}
+		Status struct{ Phase string }
 	}
 )
 
@@ -72,12 +73,14 @@ type node struct {
 type user struct {
 	pod, node string
 	readOnly  bool
+	running   bool
 }
 
 // volume is an image that the API names.
 type volume struct {
 	pool, image string
 	monitors    []string
+	orders      [][]string // of the monitors, in its sources: part of the name in a node's status
 	pvs         []string
 	users       []user
 	err         string // why it cannot be asked for
@@ -92,10 +95,9 @@ type cluster struct {
 	errs   []error
 }
 
-// blind says that nodes or pods are not known, and so not who should have an image.
-func (c *cluster) blind() bool {
-	return slices.Contains(c.unread, "nodes") || slices.Contains(c.unread, "pods")
-}
+// blind says that something is not known, and so not who should have an image: a pod may
+// have it by a claim, too.
+func (c *cluster) blind() bool { return len(c.unread) > 0 }
 
 // read reads what it can; without PersistentVolumes and pods there is nothing to look at.
 func read(ctx context.Context, a api) (*cluster, error) {
@@ -129,7 +131,7 @@ func read(ctx context.Context, a api) (*cluster, error) {
 		}
 		c.nodes = append(c.nodes, n)
 	}
-	claims := map[string]*volume{}
+	claims, bound := map[string][]*volume{}, map[string]bool{}
 	for _, o := range pvs.Items {
 		if o.Spec.RBD == nil {
 			continue
@@ -137,7 +139,15 @@ func read(ctx context.Context, a api) (*cluster, error) {
 		v := c.volume(o.Spec.RBD)
 		v.pvs = append(v.pvs, o.Metadata.Name)
 		if r := o.Spec.ClaimRef; r != nil {
-			claims[r.Namespace+"/"+r.Name] = v
+			// A released volume keeps its reference, also when a claim of that name is bound to
+			// another.
+			claim, is := r.Namespace+"/"+r.Name, o.Status.Phase == "Bound"
+			switch {
+			case is && !bound[claim]:
+				claims[claim], bound[claim] = []*volume{v}, true
+			case is == bound[claim] && !slices.Contains(claims[claim], v):
+				claims[claim] = append(claims[claim], v)
+			}
 		}
 	}
 	for _, o := range pods.Items {
@@ -145,14 +155,14 @@ func read(ctx context.Context, a api) (*cluster, error) {
 			continue
 		}
 		for _, pv := range o.Spec.Volumes {
-			u := user{pod: o.Metadata.Namespace + "/" + o.Metadata.Name, node: o.Spec.NodeName}
+			u := user{pod: o.Metadata.Namespace + "/" + o.Metadata.Name, node: o.Spec.NodeName, running: o.Status.Phase == "Running"}
 			if pv.RBD != nil {
 				u.readOnly = pv.RBD.ReadOnly
 				v := c.volume(pv.RBD)
 				v.users = append(v.users, u)
 			} else if r := pv.PersistentVolumeClaim; r != nil {
-				if v := claims[o.Metadata.Namespace+"/"+r.ClaimName]; v != nil {
-					u.readOnly = r.ReadOnly
+				u.readOnly = r.ReadOnly
+				for _, v := range claims[o.Metadata.Namespace+"/"+r.ClaimName] {
 					v.users = append(v.users, u)
 				}
 			}
@@ -164,6 +174,10 @@ func read(ctx context.Context, a api) (*cluster, error) {
 
 func (v *volume) name() string { return v.pool + "/" + v.image }
 
+func (v *volume) is(pool, image string, monitors []string) bool {
+	return v.pool == pool && v.image == image && slices.Equal(sorted(v.monitors), sorted(monitors))
+}
+
 // volume is the one of a source; sources of one image behind the same monitors are one.
 func (c *cluster) volume(s *rbdSource) *volume {
 	pool := "rbd" // the API server's default
@@ -171,7 +185,8 @@ func (c *cluster) volume(s *rbdSource) *volume {
 		pool = *s.Pool
 	}
 	for _, v := range c.volumes {
-		if v.pool == pool && v.image == s.Image && slices.Equal(v.monitors, s.Monitors) {
+		if v.is(pool, s.Image, s.Monitors) {
+			v.orders = append(v.orders, s.Monitors)
 			return v
 		}
 	}
@@ -181,6 +196,22 @@ func (c *cluster) volume(s *rbdSource) *volume {
 	}
 	c.volumes = append(c.volumes, v)
 	return v
+}
+
+// of is the volume that was v when the API was read before. It is nobody's if it has gone.
+func (c *cluster) of(v *volume) *volume {
+	for _, n := range c.volumes {
+		if n.is(v.pool, v.image, v.monitors) {
+			return n
+		}
+	}
+	return &volume{pool: v.pool, image: v.image, monitors: v.monitors, orders: v.orders, err: v.err}
+}
+
+func sorted(words []string) []string {
+	words = slices.Clone(words)
+	slices.Sort(words)
+	return words
 }
 
 func minorOf(version string) int {
@@ -198,8 +229,12 @@ func minorOf(version string) int {
 // reports says whether the node has the volume in its status, by the name of 1.9 (monitors
 // and image) or of 1.10 (pool and image).
 func (n *node) reports(v *volume) bool {
-	return slices.Contains(n.reported, fmt.Sprintf("kubernetes.io/rbd/%v:%s", v.monitors, v.image)) ||
-		slices.Contains(n.reported, "kubernetes.io/rbd/"+v.pool+":"+v.image)
+	for _, monitors := range append(v.orders, v.monitors) {
+		if slices.Contains(n.reported, fmt.Sprintf("kubernetes.io/rbd/%v:%s", monitors, v.image)) {
+			return true
+		}
+	}
+	return slices.Contains(n.reported, "kubernetes.io/rbd/"+v.pool+":"+v.image)
 }
 
 // warnings are of host names that a kubelet up to 1.8 takes for its own in a lock, and of

@@ -80,6 +80,7 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	if err != nil {
 		return exit.Failedf("the API server: %w", err)
 	}
+	readAt := time.Now()
 	for _, err := range c.errs {
 		fmt.Fprintf(errs, "the API server: %v\n", err)
 	}
@@ -97,12 +98,19 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 			continue
 		}
 		seen++
-		answer := c.answer(ctx, r, v)
-		switch answer.Verdict {
-		case Unknown:
+		answer := c.answer(ctx, r, c.of(v))
+		if finding(answer) && time.Since(readAt) > fresh {
+			// Pods may have come and gone since.
+			if c, err = read(ctx, a); err != nil {
+				return exit.Failedf("the API server: %w", err)
+			}
+			readAt = time.Now()
+			answer = c.answer(ctx, r, c.of(v))
+		}
+		switch {
+		case answer.Verdict == Unknown:
 			unread++
-		case Free, InUse:
-		default:
+		case finding(answer):
 			found++
 		}
 		for _, r := range answer.Remedy {
@@ -135,6 +143,13 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	return nil
 }
 
+func finding(a Answer) bool {
+	return a.Verdict != Unknown && a.Verdict != Free && a.Verdict != InUse
+}
+
+// fresh is how old what the API said may be for a finding: thousands of images take long.
+var fresh = 10 * time.Second
+
 // mapTime is what a kubelet that holds a lock gets to map the image.
 var mapTime = 2 * time.Second
 
@@ -162,7 +177,7 @@ func (c *cluster) answer(ctx context.Context, r *ceph, v *volume) Answer {
 		a.Verdict, a.Note, a.Remedy = Unknown, err.Error(), nil
 		return a
 	}
-	return c.judge(v, locks, watchers)
+	return c.judge(v, locks, watchers, r.options(v)...)
 }
 
 func locksText(locks []Lock) string {

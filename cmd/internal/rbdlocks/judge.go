@@ -37,6 +37,7 @@ const (
 // Answer is one image.
 type Answer struct {
 	Image    string    `json:"image"`
+	Monitors []string  `json:"monitors,omitempty"`
 	PVs      []string  `json:"persistentVolumes,omitempty"`
 	Pods     []string  `json:"pods,omitempty"`
 	Nodes    []string  `json:"nodes,omitempty"` // that should hold it
@@ -52,11 +53,16 @@ const (
 	librbds = "auto " // locks of librbd's exclusive-lock
 )
 
-// judge says what the locks and watchers of an image mean.
-func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher) Answer {
-	a := Answer{Image: v.name(), PVs: v.pvs, Locks: locks}
+// judge says what the locks and watchers of an image mean. The options are those with which
+// rbd reached the image's Ceph; a remedy has them, too.
+func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher, options ...string) Answer {
+	a := Answer{Image: v.name(), Monitors: v.monitors, PVs: v.pvs, Locks: locks}
 	reads, writes := map[string]bool{}, map[string]bool{} // by node
+	running := ""                                         // a pod that runs and may write
 	for _, u := range v.users {
+		if u.running && !u.readOnly {
+			running = u.pod
+		}
 		a.Pods = append(a.Pods, u.pod)
 		a.Nodes = append(a.Nodes, u.node)
 		if u.readOnly {
@@ -115,10 +121,19 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher) Answer {
 			if !isOld(l) {
 				continue
 			}
-			a.Remedy = append(a.Remedy, removal(v, l))
-			// These kubelets lock, and map later: seconds as a rule, longer if a monitor is down.
-			if n := c.holder(l); n != nil && writes[n.name] {
-				a.Note += fmt.Sprintf("; %s has a pod for it: it may be mounting now", n.name)
+			// These kubelets lock, and map later. And Ceph forgets the watch of a node that it
+			// does not reach for 30 s, while that node still has the image mounted.
+			switch n := c.holder(l); {
+			case c.blind():
+				a.Note += "; who may have it mounted is not known: " + strings.Join(c.unread, ", ") + " could not be read"
+			case n != nil && (writes[n.name] || n.reports(v)):
+				a.Note += fmt.Sprintf("; %[1]s has a pod for it or reports it: %[1]s is mounting it now, or is cut off from Ceph with it mounted. Remove the lock only after %[1]s has unmounted it or is powered off", n.name)
+			case n == nil && running != "":
+				a.Note += fmt.Sprintf("; no node has the lock's name or address, and %s runs: make sure that it is not its node's lock", running)
+			case strings.ContainsFunc(v.name()+l.ID+l.Locker, unicode.IsControl):
+				a.Note += "; its name has control characters, so no command is printed"
+			default:
+				a.Remedy = append(a.Remedy, removal(v, l, options))
 			}
 		}
 	default:
@@ -130,10 +145,13 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher) Answer {
 // removal is the command that removes a lock, if nobody has the image open when it is run:
 // that may be long after the verdict. Every rbd from hammer to reef prints this line, alone,
 // and to its standard output, to which nothing is logged. The locker is part of the command,
-// so a lock that was taken after the verdict stays.
-func removal(v *volume, l Lock) string {
-	image := word(v.name())
-	return fmt.Sprintf("rbd status %s | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false %s %s %s", image, image, word(l.ID), word(l.Locker))
+// so a lock that was taken after the verdict stays. Both ask the Ceph that the verdict is of.
+func removal(v *volume, l Lock, options []string) string {
+	rbd, image := "rbd", word(v.name())
+	for _, o := range options {
+		rbd += " " + word(o)
+	}
+	return fmt.Sprintf("%s status %s | grep -qx 'Watchers: none' && %s lock remove --rbd_blocklist_on_break_lock=false %s %s %s", rbd, image, rbd, image, word(l.ID), word(l.Locker))
 }
 
 func isOld(l Lock) bool { return strings.HasPrefix(l.ID, magic) }

@@ -73,7 +73,10 @@ func TestJudge(t *testing.T) {
 		"a dead node's lock":                             {locks: []Lock{lock1}, want: StaleLock, text: "open\nrbd status rbd/img | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/img kubelet_lock_magic_node1 client.11", remedies: 1},
 		"a dead node's lock, a pod waits":                {users: []user{writer2}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
 		"a lock, and a pod that reads there":             {users: []user{reader1}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
-		"a lock, and a pod that writes there":            {users: []user{writer1}, locks: []Lock{lock1}, want: StaleLock, text: "n1 has a pod for it: it may be mounting now", remedies: 1},
+		"a lock, and a pod that writes there":            {users: []user{writer1}, locks: []Lock{lock1}, want: StaleLock, text: "n1 is mounting it now, or is cut off from Ceph"},
+		"a lock, and the node reports the volume":        {reported: "n1", locks: []Lock{lock1}, want: StaleLock, text: "n1 is mounting it now, or is cut off from Ceph"},
+		"no node's lock, and a pod runs":                 {users: []user{{pod: "ns/b", node: "n2", running: true}}, locks: []Lock{lockOld}, want: StaleLock, text: "ns/b runs"},
+		"no node's lock, and a pod waits":                {users: []user{writer2}, locks: []Lock{lockOld}, want: StaleLock, remedies: 1},
 		"a lock of a host that is no node":               {locks: []Lock{lockOld}, want: StaleLock, remedies: 1},
 		"a kubelet's lock and librbd's, no client":       {locks: []Lock{librbd, lock2}, want: StaleLock, text: "kubelet_lock_magic_node2 client.12", remedies: 1},
 		"its pod is gone":                                {watchers: []Watcher{w1}, want: LeakedMapping, text: "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/img", remedies: 1},
@@ -92,7 +95,7 @@ func TestJudge(t *testing.T) {
 		"a lock whose host begins like the node's":       {users: []user{writer1}, locks: []Lock{prefix}, watchers: []Watcher{w1}, want: ForeignLock},
 		"an overridden host name's lock":                 {users: []user{writer3}, locks: []Lock{real3}, watchers: []Watcher{w3}, want: InUse},
 		"an overridden host name's lock, others watch":   {users: []user{writer1}, locks: []Lock{real3}, watchers: []Watcher{w1}, want: ForeignLock, text: "kubelet_lock_magic_real"},
-		"an overridden host name's lock, nobody watches": {users: []user{writer3}, locks: []Lock{real3}, want: StaleLock, text: "n3 has a pod for it: it may be mounting now", remedies: 1},
+		"an overridden host name's lock, nobody watches": {users: []user{writer3}, locks: []Lock{real3}, want: StaleLock, text: "n3 is mounting it now"},
 		"a known host's lock from another's address":     {users: []user{writer1}, locks: []Lock{moved}, watchers: []Watcher{w1}, want: ForeignLock},
 	} {
 		cl := threeNodes()
@@ -112,9 +115,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Where nodes or pods could not be read, nobody is accused; what needs neither is answered.
+// Where something could not be read nobody is accused, and nothing is to be removed.
 func TestJudgeBlind(t *testing.T) {
-	for _, kind := range []string{"nodes", "pods"} {
+	for _, kind := range []string{"nodes", "pods", "persistentvolumes"} {
 		c := threeNodes()
 		c.unread = []string{kind}
 		v := &volume{pool: "rbd", image: "img"}
@@ -123,14 +126,24 @@ func TestJudgeBlind(t *testing.T) {
 				t.Errorf("%s: %+v", kind, a)
 			}
 		}
-		if a := c.judge(v, []Lock{lock1}, nil); a.Verdict != StaleLock {
+		if a := c.judge(v, []Lock{lock1}, nil); a.Verdict != StaleLock || len(a.Remedy) > 0 || !strings.Contains(a.Note, kind+" could not be read") {
 			t.Errorf("%s: %+v", kind, a)
 		}
 	}
-	c := threeNodes()
-	c.unread = []string{"persistentvolumes"}
-	if a := c.judge(&volume{users: []user{writer1}}, nil, []Watcher{w1}); a.Verdict != InUse {
-		t.Errorf("%+v", a)
+}
+
+// The remedy asks the Ceph that was asked, and prints no line that a terminal would change.
+func TestRemovalOptions(t *testing.T) {
+	v := &volume{pool: "rbd", image: "img", monitors: []string{"10.0.0.1:6789", "b:1"}}
+	r := &ceph{id: "u", keyring: "/a b"}
+	a := threeNodes().judge(v, []Lock{lock1}, nil, r.options(v)...)
+	rbd := "rbd --id u --keyring '/a b' -m 10.0.0.1:6789,b:1 "
+	if len(a.Remedy) != 1 || strings.Count(a.Remedy[0], rbd) != 2 || !slices.Equal(a.Monitors, v.monitors) {
+		t.Errorf("%q of %v", a.Remedy, a.Monitors)
+	}
+	a = threeNodes().judge(&volume{pool: "rbd", image: "a\n$(x)"}, []Lock{lock1}, nil)
+	if len(a.Remedy) > 0 || !strings.Contains(a.Note, "control characters") {
+		t.Errorf("%q: %s", a.Remedy, a.Note)
 	}
 }
 
@@ -183,7 +196,7 @@ func TestRemovalLooksAgain(t *testing.T) {
 		write("calls", "")
 		write("status", c.text)
 		write("err", map[bool]string{true: "Watchers: none\n"}[strings.HasSuffix(name, "console")])
-		sh := exec.Command("sh", "-c", removal(&volume{pool: "rbd", image: "a b"}, lock1))
+		sh := exec.Command("sh", "-c", removal(&volume{pool: "rbd", image: "a b"}, lock1, nil))
 		sh.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		err := sh.Run()
 		calls, _ := os.ReadFile(filepath.Join(dir, "calls"))

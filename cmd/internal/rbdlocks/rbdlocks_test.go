@@ -41,7 +41,7 @@ var images = []struct {
 	{"attached", `[]`, `[{"address":"10.0.0.12:0/1","client":4}]`, InUse, ""},
 	{"claimed", `[{"id":"kubelet_lock_magic_node1","locker":"client.7","address":"10.0.0.11:0/9"}]`, `[{"address":"10.0.0.11:0/1","client":4}]`, InUse, ""},
 	{"stale", `[{"id":"kubelet_lock_magic_node1","locker":"client.7","address":"10.0.0.11:0/9"}]`, `[]`, StaleLock,
-		"rbd status rbd/stale | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/stale kubelet_lock_magic_node1 client.7"},
+		"rbd --id u --keyring /k -m 10.0.0.1:6789 status rbd/stale | grep -qx 'Watchers: none' && rbd --id u --keyring /k -m 10.0.0.1:6789 lock remove --rbd_blocklist_on_break_lock=false rbd/stale kubelet_lock_magic_node1 client.7"},
 	{"jewel", `{"kubelet_lock_magic_x":{"locker":"client.7","address":"10.0.0.99:0/9"}}`, `{}`, StaleLock, "client.7"},
 	{"jewel2", `{}`, `{"watcher":{"address":"10.0.0.11:0/1","client":4,"cookie":1},"watcher":{"address":"10.0.0.12:0/1","client":5,"cookie":1}}`, DoubleMount, "2 addresses"},
 	{"jewel1", `{"kubelet_lock_magic_node1":{"locker":"client.7","address":"10.0.0.11:0/9"}}`, `{"watcher":{"address":"10.0.0.99:0/1","client":4,"cookie":1}}`, LeakedMapping, "10.0.0.99"},
