@@ -278,7 +278,8 @@ func (r *runbook) shims(ctx context.Context, release string) error {
 		return err
 	}
 	r.env = []string{"NODE=node1", "RELEASE=" + strings.TrimPrefix(strings.TrimSpace(string(version)), "Kubernetes "), "KUBELET=" + r.kubelet, "NEW=" + r.e.UnderTest(base, "kubelet").Path,
-		"ROOT_DIR=/var/lib/kubelet", "KUBECONFIG=" + r.c.APIServer.AdminKubeconfig, "PATH=" + shims + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "LC_ALL=C"}
+		// Three pods need no longer.
+		"ROOT_DIR=/var/lib/kubelet", "SETTLE=20", "KUBECONFIG=" + r.c.APIServer.AdminKubeconfig, "PATH=" + shims + ":" + os.Getenv("PATH"), "HOME=" + r.dir, "LC_ALL=C"}
 	return nil
 }
 

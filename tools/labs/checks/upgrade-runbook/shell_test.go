@@ -164,3 +164,45 @@ func TestNothingRuns(t *testing.T) {
 	n.must("systemctl stop kubelet")
 	n.refused(n.blocks[1], "start it first")
 }
+
+// A container that docker is still starting finds what it cannot mount where the files were;
+// data that lie below a mount point stay.
+func TestNoEmptyDirectoryAfterTheUnmount(t *testing.T) {
+	n := newShellNode(t)
+	n.forward()
+	n.write("bin/umount", "#!/bin/bash\ngrep -vF \" $1 \" \"$MACHINE/proc/mounts\" > \"$MACHINE/m\"; cp \"$MACHINE/m\" \"$MACHINE/proc/mounts\"\n")
+	subpaths := filepath.Join(n.dir, "root/pods/uid/volume-subpaths/v/c")
+	if err := os.MkdirAll(filepath.Join(subpaths, "0"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.write("root/pods/uid/volume-subpaths/v/c/1", "")
+	n.write("root/pods/uid/volume-subpaths/v/c/2", "data")
+	mounts := ""
+	for _, m := range []string{"0", "1", "2"} {
+		mounts += "/dev/sda1 " + filepath.Join(subpaths, m) + " ext4 rw 0 0\n"
+	}
+	n.write("proc/mounts", mounts)
+	n.back()
+	n.is("v1.7.0", true)
+	for name, dir := range map[string]bool{"0": false, "1": true, "2": false} {
+		if info, err := os.Stat(filepath.Join(subpaths, name)); err != nil || info.IsDir() != dir {
+			t.Errorf("%s: %v, want a directory: %v", name, err, dir)
+		}
+	}
+	if data, err := os.ReadFile(filepath.Join(subpaths, "2")); err != nil || string(data) != "data" {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// A umount that fails ends the loop, and the old kubelet is not started.
+func TestBusySubPathStaysMounted(t *testing.T) {
+	n := newShellNode(t)
+	n.forward()
+	n.must(n.blocks[3])
+	n.write("bin/umount", "#!/bin/bash\nexit 32\n")
+	n.write("proc/mounts", "/dev/sda1 "+filepath.Join(n.dir, "root/pods/uid/volume-subpaths/v/c/0")+" ext4 rw 0 0\n")
+	if out, err := n.run(n.blocks[4]); err == nil || !strings.Contains(out, "still mounted") {
+		t.Errorf("%v: %s", err, out)
+	}
+	n.is("v1.9.11+holdfast.2", false)
+}
