@@ -29,7 +29,7 @@ This page covers ` + "`kubelet` and `kube-controller-manager` %s" + `, compared 
 nothing. For other components it only says [what you have to do](#not-ours-what-you-have-to-do).
 What is open in a stock kube-apiserver is open in the optional one too, unless this page says otherwise.
 
-In a hurry: replace both binaries, then read "Open" and "Not ours". CVE numbers closed: %d, open: %d.
+In a hurry: replace both binaries, turn on the gates below that are off, then read what is still open and "Not ours". CVE numbers closed: %d, open: %d.
 
 ` + "`holdfast test --part security`" + ` checks every reason on this page. It looks for a line in the stock tree that
 ` + "`make source`" + ` writes, and for "not linked" in the symbols of the built binaries (` + "`go tool nm`" + `).
@@ -39,8 +39,8 @@ In a hurry: replace both binaries, then read "Open" and "Not ours". CVE numbers 
 const pageTail = `## Going back
 
 Replacing our binary by the stock one opens all of these again at once. Remove our gates from its flags first: a stock binary
-does not start with them. Our kubelet leaves one thing on a node, the firewall rule of
-[localnet-firewall](patches/localnet-firewall.md). A reboot removes it; the page says how to remove it without one. Passwords
+does not start with them. Of these fixes only [localnet-firewall](patches/localnet-firewall.md) leaves something on a node, a
+firewall rule. A reboot removes it; the page says how to remove it without one. [Install](user/install.md) lists the rest. Passwords
 and answers in old logs and events of a stock binary stay there.
 
 [Decision 0009](decisions/0009-what-a-refusal-tells.md) lists what each fix counts, logs and shows in events. The check
@@ -95,7 +95,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 			return []string{number(e), components(e), e.What, reason(e)}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the answers of the last full run\n([outcomes.json](../outcomes.json)); [README](../README.md#track-record) explains them.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the last answers\n([outcomes.json](../outcomes.json) has their commits), †: the fix does nothing until you turn its gate on; [README](../README.md#track-record) explains them.\n\n" +
 		"| number | slug | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Slug, r.Stock, r.Ours, r.GateOff, r.Lab)
@@ -226,6 +226,9 @@ func TrackRecord(t *Table, b *base.Base, record *outcomes.Record) []RecordRow {
 		}
 		r := RecordRow{IDs: []string{e.ID()}, Slug: e.Slug, Lab: lab, GateOff: "no gate"}
 		r.Stock, r.Ours = verdict(record, form, base.Stock), verdict(record, form, base.Ours)
+		if form.Asleep() != "" {
+			r.Ours += slugs.AsleepMark
+		}
 		if len(form.Gates) > 0 {
 			r.GateOff = verdict(record, form, "ours-gate-off")
 		}

@@ -80,6 +80,8 @@ type Form struct {
 	Bases []string `json:"bases"`
 	// Gates are its feature gates with their defaults.
 	Gates map[string]bool `json:"gates,omitempty"`
+	// TurnOn is what has to be set before it does anything, where that is no gate.
+	TurnOn string `json:"turnOn,omitempty"`
 	// Patches are file names in the base's series.
 	Patches []string `json:"patches,omitempty"`
 	// Overlay are files of ours by their paths in the tree. "*" stands for a
@@ -95,6 +97,23 @@ type Form struct {
 	// Needs are slugs whose code this one's calls: a variant without one of them
 	// is without this one too.
 	Needs []string `json:"needs,omitempty"`
+}
+
+// AsleepMark stands behind what ours answered with a fix turned on that is not by default.
+const AsleepMark = " †"
+
+// Asleep is what an operator has to turn on before a form does anything: gates that are all
+// off by default, or what TurnOn says. It is empty if the form acts by itself.
+func (f *Form) Asleep() string {
+	if f.TurnOn != "" || len(f.Gates) == 0 {
+		return f.TurnOn
+	}
+	for _, on := range f.Gates {
+		if on {
+			return ""
+		}
+	}
+	return "`" + strings.Join(slices.Sorted(maps.Keys(f.Gates)), "`, `") + "`"
 }
 
 var nameRE = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9.]+)*$`)

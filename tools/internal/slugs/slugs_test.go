@@ -120,3 +120,19 @@ func TestParseRefuses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAsleep(t *testing.T) {
+	for _, c := range []struct {
+		form Form
+		want string
+	}{
+		{Form{}, ""},
+		{Form{Gates: map[string]bool{"A": true, "B": false}}, ""},
+		{Form{Gates: map[string]bool{"B": false, "A": false}}, "`A`, `B`"},
+		{Form{TurnOn: "`--a-flag`"}, "`--a-flag`"},
+	} {
+		if got := c.form.Asleep(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.form, got, c.want)
+		}
+	}
+}

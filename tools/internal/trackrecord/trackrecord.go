@@ -92,6 +92,9 @@ func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, b
 					off = noLab
 				}
 			}
+			if f.Asleep() != "" {
+				ours += slugs.AsleepMark
+			}
 			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s |\n", incident, name, f.Page, strings.Join(f.Bases, ", "), stock, ours, off, command)
 		}
 	}
