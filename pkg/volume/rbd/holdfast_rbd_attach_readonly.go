@@ -60,7 +60,7 @@ func (b *rbdMounter) checkFound(device string) error {
 		return nil
 	}
 	watchers, err := b.listWatchers()
-	if err == nil && len(watchers) > 1 {
+	if err == nil && isSharedBy(watchers) {
 		err = fmt.Errorf("rbd: device %s of image %s/%s was found mapped, and the image is in use: %s", device, b.Pool, b.Image, watchersText(watchers))
 	}
 	return err
@@ -97,7 +97,13 @@ func (b *rbdMounter) isShared() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return len(watchers) > 1 || len(watchers) == 1 && !isLocal(watchers[0]), nil
+	return isSharedBy(watchers), nil
+}
+
+// isSharedBy says so of these watchers. This node's own watch may be lost, and the only one
+// another's.
+func isSharedBy(watchers []rbdWatcher) bool {
+	return len(watchers) > 1 || len(watchers) == 1 && !isLocal(watchers[0])
 }
 
 func (b *rbdMounter) isMounted(device string) (bool, error) {

@@ -98,6 +98,9 @@ func TestAttachFoundDevice(t *testing.T) {
 	if _, err := r.attach(true); err != nil || !r.readOnly {
 		t.Errorf("%v, read-only %v", err, r.readOnly)
 	}
+	if _, err := r.attach(false); err == nil || len(r.devices()) > 0 {
+		t.Errorf("found, own watch lost, another node's there, and mounted for writing: %v, devices %v", err, r.devices())
+	}
 }
 
 // pickyMounter is a mounter whose mounts without an option fail.

@@ -20,29 +20,43 @@ func (rc *reconciler) keepsDesiredSpec(volume *reconstructedVolume) bool {
 		rc.desiredStateOfWorld.PodExistsInVolume(volume.podName, volume.volumeName)
 }
 
-// forgetReconstructed lets an RBD volume of a live pod be mounted the ordinary way, if its
-// entry in the actual state was reconstructed and says something else than the pod: another
-// name in the pod, no group, read-write. An entry is never replaced by a mount; the pod would
-// wait for its volume for ever, or its next container get the wrong options. The mount reads the
-// volume's Secret; at the node it finds everything mounted and does nothing.
-func (rc *reconciler) forgetReconstructed(v cache.VolumeToMount) {
+// correctReconstructed gives the entry in the actual state of an RBD volume of a live pod what
+// the pod says, if it was reconstructed and says something else: another name in the pod, no
+// group, read-write. A mount never replaces an entry; the pod would wait for its volume for
+// ever, or its next container get the wrong options. At the node everything is mounted, and the
+// entry is there throughout, so that a pod that ends meanwhile is unmounted.
+func (rc *reconciler) correctReconstructed(v cache.VolumeToMount) {
 	readOnly, isRBD := rbdReadOnly(v.VolumeSpec)
 	// A pod that is gone is desired without a name, with what was reconstructed.
 	if !isRBD || v.Pod == nil || v.Pod.Name == "" || !utilfeature.DefaultFeatureGate.Enabled(features.RBDRobustDetach) {
 		return
 	}
 	for _, m := range rc.actualStateOfWorld.GetMountedVolumesForPod(v.PodName) {
-		if m.VolumeName != v.VolumeName || m.Mounter == nil {
+		if m.VolumeName != v.VolumeName || m.Mounter == nil ||
+			m.OuterVolumeSpecName == v.OuterVolumeSpecName && m.VolumeGidValue == v.VolumeGidValue && m.Mounter.GetAttributes().ReadOnly == readOnly {
 			continue
 		}
-		if m.OuterVolumeSpecName != v.OuterVolumeSpecName || m.VolumeGidValue != v.VolumeGidValue ||
-			m.Mounter.GetAttributes().ReadOnly != readOnly {
-			glog.V(2).Infof("Volume %q of pod %q is known otherwise than the pod has it, as after a reconstruction; mounting it again", v.VolumeName, v.PodName)
-			if err := rc.actualStateOfWorld.DeletePodFromVolume(v.PodName, v.VolumeName); err != nil {
-				glog.Errorf("Could not forget volume %q of pod %q: %v", v.VolumeName, v.PodName, err)
-			}
+		glog.V(2).Infof("Volume %q of pod %q is known otherwise than the pod has it, as after a reconstruction; correcting that", v.VolumeName, v.PodName)
+		if err := rc.actualStateOfWorld.DeletePodFromVolume(v.PodName, v.VolumeName); err != nil {
+			glog.Errorf("Could not correct volume %q of pod %q: %v", v.VolumeName, v.PodName, err)
+			continue
+		}
+		if err := rc.actualStateOfWorld.AddPodToVolume(v.PodName, v.Pod.UID, v.VolumeName, mounterWithReadOnly{m.Mounter, readOnly}, nil, v.OuterVolumeSpecName, v.VolumeGidValue); err != nil {
+			glog.Errorf("Could not correct volume %q of pod %q: %v", v.VolumeName, v.PodName, err)
 		}
 	}
+}
+
+// mounterWithReadOnly is a mounter that was reconstructed, with what the pod says.
+type mounterWithReadOnly struct {
+	volume.Mounter
+	readOnly bool
+}
+
+func (m mounterWithReadOnly) GetAttributes() volume.Attributes {
+	a := m.Mounter.GetAttributes()
+	a.ReadOnly = m.readOnly
+	return a
 }
 
 // rbdReadOnly says whether a volume is of RBD, and whether its mounter is a read-only one.

@@ -127,10 +127,10 @@ func TestReconstructedOfLivePod(t *testing.T) {
 		mounts     int
 	}{
 		"the same":          {true, inline, "vol", "", "", false, 0},
-		"two pods":          {true, inline, "vol", "", "other", false, 2},
-		"known late":        {true, claim(false), "data", "", "", true, 1},
-		"read-only claim":   {true, claim(true), "data", "", "", false, 1},
-		"group":             {true, claim(false), "data", "1234", "", false, 1},
+		"two pods":          {true, inline, "vol", "", "other", false, 0},
+		"known late":        {true, claim(false), "data", "", "", true, 0},
+		"read-only claim":   {true, claim(true), "data", "", "", false, 0},
+		"group":             {true, claim(false), "data", "1234", "", false, 0},
 		"gate off, a group": {false, claim(false), "data", "1234", "", false, 0},
 	} {
 		if err := utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", features.RBDRobustDetach, c.on)); err != nil {
