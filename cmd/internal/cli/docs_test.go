@@ -24,7 +24,7 @@ var rbdCommands = map[string][2]int{
 }
 
 // rbdOptions are options of any of them: of the command line, or of Ceph's configuration.
-var rbdOptions = []string{"--pool", "--image", "--format", "--id", "--keyring", "--key", "-m", "-k", "-o", "--size",
+var rbdOptions = []string{"--pool", "--image", "--format", "--conf", "--id", "--keyring", "--key", "-m", "-k", "-o", "--size",
 	"--client_mount_timeout", "--rados_mon_op_timeout", "--rados_osd_op_timeout",
 	"--rbd_blocklist_on_break_lock", // since 16
 	"--rbd_blacklist_on_break_lock", // up to 15
@@ -37,14 +37,24 @@ type fakeRBD struct{ ran []string }
 func (f *fakeRBD) run(words []string, bare bool) error {
 	f.ran = append(f.ran, strings.Join(words, " "))
 	var plain []string
+	value := false // w is the value of the option before it
 	for _, w := range words {
+		if value {
+			value = false
+			continue
+		}
 		if strings.HasPrefix(w, "-") {
-			if name, _, _ := strings.Cut(w, "="); !slices.Contains(rbdOptions, name) {
+			name, _, equals := strings.Cut(w, "=")
+			if !slices.Contains(rbdOptions, name) {
 				return fmt.Errorf("rbd: unrecognised option '%s'", w)
 			}
+			value = !equals && !bare
 			continue
 		}
 		plain = append(plain, w)
+	}
+	if value {
+		return fmt.Errorf("rbd: the last option has no value")
 	}
 	for n := min(2, len(plain)); n > 0; n-- {
 		if count, ok := rbdCommands[strings.Join(plain[:n], " ")]; ok {
