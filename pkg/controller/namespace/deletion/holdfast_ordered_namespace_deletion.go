@@ -46,9 +46,10 @@ func (d *namespacedResourcesDeleter) podsGone(groupVersionResources map[schema.G
 	if _, found := groupVersionResources[pods]; !found || !utilfeature.DefaultFeatureGate.Enabled(features.OrderedNamespaceDeletion) {
 		return true, 0, nil
 	}
+	d.forgetNotSupported(pods)
 	estimate, err := d.deleteAllContentForGroupVersionResource(pods, namespace, namespaceDeletedAt)
-	// The estimate is of the pods that there were: they may be gone at once. It is 0 where one
-	// answer 404 has taught the controller that pods cannot be listed.
+	// The estimate is of the pods that there were: they may be gone at once. It is 0 where an
+	// answer 404 has just taught the controller that pods cannot be listed.
 	left, listErr := d.podsLeft(namespace)
 	switch {
 	case err == nil && listErr != nil:
@@ -60,7 +61,7 @@ func (d *namespacedResourcesDeleter) podsGone(groupVersionResources map[schema.G
 		// Pods that outlive their grace period are an error, which would be tried again after a
 		// longer and longer time. They are waited for instead.
 		if err == nil {
-			err = fmt.Errorf("namespace %s has pods, and an answer 404 keeps them from being deleted until a restart", namespace)
+			err = fmt.Errorf("namespace %s has pods, and a request to delete or list them was answered 404 or 405", namespace)
 		}
 		utilruntime.HandleError(err)
 		estimate, err = heldEstimate, nil
@@ -75,6 +76,17 @@ func (d *namespacedResourcesDeleter) podsGone(groupVersionResources map[schema.G
 	delete(held.since, namespace)
 	held.Unlock()
 	return true, 0, nil
+}
+
+// forgetNotSupported makes the controller try again what an answer 404 or 405 has taught it
+// that gvr cannot do. Discovery names pods, which can be listed and deleted in any release;
+// a lesson from one such answer would keep every namespace's pods until a restart.
+func (d *namespacedResourcesDeleter) forgetNotSupported(gvr schema.GroupVersionResource) {
+	d.opCache.lock.Lock()
+	defer d.opCache.lock.Unlock()
+	for _, op := range []operation{operationDeleteCollection, operationList} {
+		delete(d.opCache.m, operationKey{operation: op, gvr: gvr})
+	}
 }
 
 // podsLeft says whether the namespace has pods.

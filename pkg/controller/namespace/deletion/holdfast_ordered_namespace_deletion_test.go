@@ -37,12 +37,21 @@ type contents struct {
 	pods    int
 	deleted map[string]int // by resource: requests
 	fails   bool           // each request to delete
+
+	notFound bool // each request is answered 404
 }
 
 func (c *contents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	resource := path.Base(r.URL.Path)
 	items := []string{}
+	if c.notFound {
+		if r.Method == http.MethodDelete {
+			c.deleted[resource]++
+		}
+		http.NotFound(w, r)
+		return
+	}
 	if r.Method == http.MethodDelete {
 		c.deleted[resource]++
 		if c.fails {
@@ -137,7 +146,8 @@ func TestOrderedNamespaceDeletionPodGoesAtOnce(t *testing.T) {
 }
 
 // TestOrderedNamespaceDeletionPodStays: pods that outlive their grace period, and pods whose
-// list was once not found, are waited for, and looked at in the same time again and again.
+// list or deletion was once not found, are deleted and waited for, and looked at in the same
+// time again and again.
 func TestOrderedNamespaceDeletionPodStays(t *testing.T) {
 	defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.OrderedNamespaceDeletion, true)()
 	for _, notFound := range []bool{false, true} {
@@ -149,14 +159,16 @@ func TestOrderedNamespaceDeletionPodStays(t *testing.T) {
 		d := &namespacedResourcesDeleter{clientPool: dynamic.NewClientPool(config, legacyscheme.Registry.RESTMapper(), dynamic.LegacyAPIPathResolverFunc),
 			podsGetter: client.Core(), opCache: &operationNotSupportedCache{m: make(map[operationKey]bool)}}
 		pods := v1.SchemeGroupVersion.WithResource("pods")
-		if notFound {
-			d.opCache.setNotSupported(operationKey{operationList, pods})
-		}
+		c.notFound = notFound
 		ago := metav1.NewTime(time.Now().Add(-10 * time.Minute))
 		for i := 0; i < 2; i++ {
 			if gone, estimate, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", ago); gone || estimate != heldEstimate || err != nil {
 				t.Errorf("not found %v: %v, %d, %v", notFound, gone, estimate, err)
 			}
+			if c.deleted["pods"] != i+1 {
+				t.Errorf("not found %v: round %d: deleted %v", notFound, i, c.deleted)
+			}
+			c.notFound = false
 		}
 		// What fails is tried again at once, whatever the grace period is.
 		c.fails = true
