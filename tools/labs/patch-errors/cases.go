@@ -69,5 +69,11 @@ const (
 	kubectlPatch = `[{"op":"test","path":"/spec/replicas","value":7}]`
 )
 
-// fatal is a JSON patch at which stock's library dereferences a nil pointer.
-const fatal = `[{"op":null,"path":"/spec"}]`
+// fatals are patches of d1 that end stock: a nil pointer in the library of JSON patches, a
+// circle at which its encoder fills the stack, and a merge key whose type is taken for
+// granted.
+var fatals = []patch{
+	{"JSON patch with a null operation", jsonPatch, `[{"op":null,"path":"/spec"}]`, 422, false},
+	{"JSON patch that copies into itself", jsonPatch, `[{"op":"copy","from":"/spec","path":"/spec/x"}]`, 200, false},
+	{"strategic merge patch with objects for names", strategicPatch, `{"spec":{"template":{"spec":{"containers":[{"name":{}},{"name":{}}]}}}}`, 422, false},
+}

@@ -41,11 +41,14 @@ func observed(stock bool) []any {
 		}
 	}
 	out = append(out, printed{1, "Error from server: " + failedTest})
-	f := fatally{Code: 422, Body: failure(422), Later: 200}
-	if stock {
-		f = fatally{Ended: true}
+	for _, p := range fatals {
+		f := fatally{Patch: p.Name, Code: p.Want, Body: failure(p.Want), Later: 200}
+		if stock {
+			f = fatally{Patch: p.Name, Ended: true}
+		}
+		out = append(out, f)
 	}
-	return append(out, f)
+	return out
 }
 
 func TestJudge(t *testing.T) {
@@ -85,8 +88,13 @@ func TestJudge(t *testing.T) {
 		case printed:
 			one[i] = printed{2, "panic: runtime error\n" + failedTest}
 		case fatally:
-			one[i] = fatally{Code: 422, Body: failure(422)}
+			one[i] = fatally{Patch: o.Patch, Code: o.Code, Body: failure(o.Code)}
 		}
 		judgetest.Judge(t, l, of(labkit.Ours, one), labkit.Inconclusive)
+		// It hides nothing that was seen on ours.
+		if i > 0 {
+			one[0] = stock[0]
+			judgetest.Judge(t, l, of(labkit.Ours, one), labkit.Reproduced)
+		}
 	}
 }

@@ -83,7 +83,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "send a JSON patch that does not apply by kubectl v1.9.11, and keep what it prints", Do: l.kubectl},
 		{Text: fmt.Sprintf("send %d rollbacks in each of %d API versions: names that agree, and names that do not", len(rollbacks), len(versions)), Do: l.rollback},
 		{Text: "look whether all components run", Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
-		{Text: "send a JSON patch with a null operation, and look whether the kube-apiserver lives", Do: l.fatal},
+		{Text: fmt.Sprintf("send %d patches that end stock, and look whether the kube-apiserver lives; it is started again if not", len(fatals)), Do: l.fatal},
 		{Text: "look whether etcd runs", Do: func(context.Context) error { return process.AllAlive(l.c.Etcd.Proc) }},
 	}
 }
@@ -217,25 +217,31 @@ func (l *lab) rollback(ctx context.Context) error {
 }
 
 func (l *lab) fatal(ctx context.Context) error {
-	var o fatally
-	code, body, err := l.c.Client.Raw(ctx, http.MethodPatch, "/apis/extensions/v1beta1"+path+"d1", jsonPatch, []byte(fatal))
-	if err == nil {
-		o.Code, o.Body = code, string(body)
-	} else {
-		l.e.Step("the patch was not answered: %v", err)
-	}
-	select {
-	case <-l.c.APIServer.Done():
-		o.Ended = true
-	case <-time.After(3 * time.Second):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if !o.Ended {
-		if o.Later, _, err = l.c.Client.Raw(ctx, http.MethodGet, "/healthz", "", nil); err != nil {
+	for _, p := range fatals {
+		o := fatally{Patch: p.Name}
+		code, body, err := l.c.Client.Raw(ctx, http.MethodPatch, "/apis/extensions/v1beta1"+path+"d1", p.Type, []byte(p.Body))
+		if err == nil {
+			o.Code, o.Body = code, string(body)
+		} else {
+			l.e.Step("%s was not answered: %v", p.Name, err)
+		}
+		select {
+		case <-l.c.APIServer.Done():
+			o.Ended = true
+		case <-time.After(3 * time.Second):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if o.Ended {
+			err = l.e.RestartAPIServer(ctx, l.c.APIServer)
+		} else {
+			o.Later, _, err = l.c.Client.Raw(ctx, http.MethodGet, "/healthz", "", nil)
+		}
+		if err != nil {
 			return err
 		}
+		l.e.Step("%s: %d, the kube-apiserver ended: %v", p.Name, o.Code, o.Ended)
+		l.e.Record(o)
 	}
-	l.e.Record(o)
 	return nil
 }

@@ -4,6 +4,7 @@
 package handlers
 
 import (
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"testing"
@@ -29,8 +30,12 @@ type patchCase struct {
 	stock, ours       int
 }
 
-// panics stands for the answer of a stock server whose process ends.
-const panics = -1
+// The answer of a stock server whose process ends: by a panic, or by a full stack, from
+// which nothing recovers.
+const (
+	panics    = -1
+	overflows = -2
+)
 
 var patchCases = []patchCase{
 	{"JSON patch that is no JSON", "json", `{`, 500, 400},
@@ -51,6 +56,13 @@ var patchCases = []patchCase{
 	{"test without a value", "json", `[{"op":"test","path":"/metadata/labels"}]`, panics, 422},
 	{"index behind a list", "json", `[{"op":"add","path":"/metadata/finalizers/7","value":"x"}]`, panics, 422},
 	{"index before a list", "json", `[{"op":"remove","path":"/metadata/finalizers/-9"}]`, panics, 422},
+	{"copy into itself", "json", `[{"op":"copy","from":"/metadata","path":"/metadata/x"}]`, overflows, 200},
+	{"copies into each other", "json", `[{"op":"copy","from":"/spec","path":"/metadata/x"},{"op":"copy","from":"/metadata","path":"/spec/x"}]`, overflows, 200},
+	{"copy of nothing", "json", `[{"op":"copy","from":"/none/none","path":"/spec/x"}]`, 500, 422},
+	{"copy with a null for the place", "json", `[{"op":"copy","from":null,"path":"/spec/x"}]`, panics, 422},
+	{"copy without a path", "json", `[{"op":"copy","from":"/spec"}]`, 500, 422},
+	{"copy to no place", "json", `[{"op":"copy","from":"/metadata/name","path":"/none/none"}]`, 500, 422},
+	{"good copy", "json", `[{"op":"copy","from":"/metadata/name","path":"/metadata/generateName"}]`, 200, 200},
 	{"good JSON patch", "json", `[{"op":"add","path":"/metadata/finalizers/1","value":"x"}]`, 200, 200},
 	{"JSON patch of nothing", "json", `[]`, 200, 200},
 	{"merge patch that is no JSON", "merge", `{"a"`, 500, 400},
@@ -62,13 +74,16 @@ var patchCases = []patchCase{
 	{"good merge patch", "merge", `{"metadata":{"labels":{"a":"b"}}}`, 200, 200},
 	{"strategic merge patch that is no JSON", "strategic", `{`, 400, 400},
 	{"strategic merge patch with a wrong type", "strategic", `{"metadata":{"labels":{"a":["b"]}}}`, 500, 422},
+	{"strategic merge patch with objects for the merge key", "strategic", `{"metadata":{"ownerReferences":[{"uid":{}},{"uid":{}}]}}`, panics, 422},
+	{"strategic merge patch with an order of objects", "strategic", `{"metadata":{"$setElementOrder/finalizers":[{}]}}`, panics, 422},
 	{"good strategic merge patch", "strategic", `{"metadata":{"labels":{"a":"b"}}}`, 200, 200},
 }
 
 // patchOf answers the PATCH of a pod with two finalizers through the handler's own
 // function, with the status that the handler writes.
 func patchOf(t *testing.T, kind, patch string) metav1.Status {
-	pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", ResourceVersion: "1", Finalizers: []string{"a/b", "c/d"}}}
+	pod := &example.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u", ResourceVersion: "1", Finalizers: []string{"a/b", "c/d"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "o"}}}}
 	codec := codecs.LegacyCodec(examplev1.SchemeGroupVersion)
 	pass := func(runtime.Object, runtime.Object) error { return nil }
 	ptype := map[string]types.PatchType{"json": types.JSONPatchType, "merge": types.MergePatchType, "strategic": types.StrategicMergePatchType}[kind]
@@ -91,8 +106,8 @@ func TestPatchErrors(t *testing.T) {
 		}
 		defer utilfeature.DefaultFeatureGate.Set("PatchClientErrors=true")
 		for _, tc := range patchCases {
-			if !on && tc.stock == panics {
-				continue // TestPatchPanics
+			if !on && tc.stock < 0 {
+				continue // TestPatchPanics, TestPatchOverflows
 			}
 			want := tc.ours
 			if !on {
@@ -149,6 +164,15 @@ func TestPatchPanics(t *testing.T) {
 					t.Errorf("%s: no panic with the gate off", tc.name)
 				}
 			}()
+			if tc.kind == "strategic" {
+				patch := map[string]interface{}{}
+				if err := json.Unmarshal([]byte(tc.patch), &patch); err != nil {
+					t.Fatal(err)
+				}
+				metadata := map[string]interface{}{"finalizers": []interface{}{"a/b", "c/d"}, "ownerReferences": []interface{}{map[string]interface{}{"uid": "o"}}}
+				mergeStrategicPatch(map[string]interface{}{"metadata": metadata}, patch, &examplev1.Pod{})
+				return
+			}
 			patch, err := jsonpatch.DecodePatch([]byte(tc.patch))
 			if err != nil {
 				t.Fatal(err)
