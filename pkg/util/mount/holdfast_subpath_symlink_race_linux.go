@@ -5,6 +5,7 @@ package mount
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -72,7 +73,7 @@ func bindInHost(mounter Interface, fd int, subPath, target string, options []str
 		return err
 	}
 	same, err := compareFile(fd, target)
-	if same {
+	if same || isHostFile(subPath, target) {
 		return nil
 	}
 	if err != nil {
@@ -85,6 +86,24 @@ func bindInHost(mounter Interface, fd int, subPath, target string, options []str
 		err = fmt.Errorf("%v; unmounting it: %v", err, e)
 	}
 	return err
+}
+
+// hostRoot is where a kubelet in a container has the root directory of the host, as
+// hostProcMountsPath says too.
+var hostRoot = "/rootfs"
+
+// isHostFile says whether target is the host's file of the path subPath, without a symlink
+// in it. The volume may be a hostPath that the kubelet's container has too, another
+// directory of that name: /etc for example. Then the opened file is the container's, and
+// what the host has there is what the pod asks for, as on stock.
+func isHostFile(subPath, target string) bool {
+	fd, err := doSafeOpen(filepath.Join(hostRoot, subPath), hostRoot)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	same, err := compareFile(fd, target)
+	return err == nil && same
 }
 
 // triggerAutomount makes the kernel mount what is to be mounted on demand at name in the
