@@ -2,6 +2,10 @@
 # Builds a program of a module of this repository, static.
 # usage: build-tool.sh MODULE PACKAGE OUTPUT [flags of go build]
 set -euo pipefail
+if (($# < 3)); then
+  echo "usage: build-tool.sh MODULE PACKAGE OUTPUT [flags of go build]" >&2
+  exit 2
+fi
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if ! command -v go >/dev/null; then
   echo "go is not on PATH: Holdfast builds with Go 1.26 (README.md, \"Build\")" >&2

@@ -11,10 +11,16 @@ needs=(
   shellcheck:shellcheck
   script:bsdutils
   gcc:gcc
+  ip:iproute2
 )
-if [[ ${1:-} == integration ]]; then
-  needs+=(etcd:etcd-server)
-fi
+case "${*-}" in
+  '') ;;
+  integration) needs+=(etcd:etcd-server) ;;
+  *)
+    echo "usage: install-test-packages.sh [integration]" >&2
+    exit 2
+    ;;
+esac
 missing=()
 for n in "${needs[@]}"; do
   command -v "${n%%:*}" >/dev/null || missing+=("${n#*:}")
@@ -45,6 +51,8 @@ export DEBIAN_FRONTEND=noninteractive
 echo "installing Debian packages: ${missing[*]}"
 if ! apt-get -qq install --no-install-recommends -y "${missing[@]}" >/dev/null 2>&1; then
   # The package lists may be old or not there at all.
-  apt-get -qq update
-  apt-get -qq install --no-install-recommends -y "${missing[@]}" >/dev/null
+  if ! apt-get -qq update || ! apt-get -qq install --no-install-recommends -y "${missing[@]}" >/dev/null; then
+    echo "cannot install ${missing[*]}: see what apt-get says above, and install them by hand" >&2
+    exit 1
+  fi
 fi

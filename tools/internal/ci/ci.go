@@ -291,6 +291,9 @@ func goTest(more []string, dir string, packages ...string) (parts.Count, error) 
 			output[key] = append(output[key], e.Output)
 		case e.Action == "pass" && e.Test != "":
 			n.Passed++
+		case e.Action == "skip" && e.Test != "":
+			n.Skipped++
+			fmt.Print("SKIP ", key, "\n", strings.Join(output[key], ""))
 		case e.Action == "fail" && e.Test != "", e.Action == "build-fail":
 			n.Failed++
 			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))

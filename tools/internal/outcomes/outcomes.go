@@ -58,7 +58,7 @@ type Record struct {
 // Run is what one lab answered.
 type Run struct {
 	Release string `json:"release"`          // of the product under test, e.g. "v1.9.11+holdfast.2"
-	Commit  string `json:"commit,omitempty"` // that was run; with "-dirty" where a committed file was changed
+	Commit  string `json:"commit,omitempty"` // that was run; with "-dirty" or "-mapped" where it was not that alone
 	Seed    uint64 `json:"seed"`
 	// Answers are the verdicts by variant.
 	Answers map[string]string `json:"answers"`
@@ -122,6 +122,9 @@ func (r *Record) Put(lab, release, profile string, variants, leftOut []string, a
 		o := all[i]
 		if o.Verdict != o.Expected {
 			return exit.Preconditionf("lab %s answered %s in the variant %q and must answer %s: mend that, or run it again (make lab LAB=%s)", lab, o.Verdict, v, o.Expected, lab)
+		}
+		if strings.Contains(o.Commit, "-") {
+			return exit.Preconditionf("lab %s ran in the variant %q on %s: the record is of clean checkouts and their own binaries: commit or remove what is changed, and run it again (make lab LAB=%s)", lab, v, o.Commit, lab)
 		}
 		if len(run.Answers) > 0 && (o.Commit != run.Commit || o.Seed != run.Seed) {
 			return exit.Preconditionf("lab %s: its variants were run with different commits or seeds: run all of them again (make lab LAB=%s)", lab, lab)

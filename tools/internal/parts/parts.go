@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Count is what a part found.
-type Count struct{ Passed, Failed int }
+// Count is what a part found. Skipped tests are named in its output.
+type Count struct{ Passed, Failed, Skipped int }
 
 // Part is one piece of the tests.
 type Part struct {
@@ -52,11 +52,12 @@ func Run(w io.Writer, all []Part) bool {
 		if err != nil {
 			fmt.Fprintf(w, "%s: %v\n", p.Name, err)
 		}
-		l := fmt.Sprintf("%-22s %-6s %5d passed %4d failed %7.1f s", p.Name, word, n.Passed, n.Failed, time.Since(start).Seconds())
+		l := fmt.Sprintf("%-22s %-6s %5d passed %4d failed %7.1f s", p.Name, word, n.Passed, n.Failed, time.Since(start).Seconds()) + n.skipped()
 		fmt.Fprintf(w, "--- %s\n", l)
 		lines = append(lines, l)
 		total.Passed += n.Passed
 		total.Failed += n.Failed
+		total.Skipped += n.Skipped
 	}
 	took := time.Since(begin)
 	fmt.Fprintln(w, "\npart                   result")
@@ -64,8 +65,16 @@ func Run(w io.Writer, all []Part) bool {
 		fmt.Fprintln(w, l)
 	}
 	fmt.Fprintf(w, "all parts took %.1f min of a budget of %.0f min\n", took.Minutes(), Budget.Minutes())
-	fmt.Fprintf(w, "%d passed, %d failed\n", total.Passed, total.Failed)
+	fmt.Fprintf(w, "%d passed, %d failed%s\n", total.Passed, total.Failed, total.skipped())
 	return total.Failed == 0
+}
+
+// skipped is the end of a line, if any test was skipped.
+func (n Count) skipped() string {
+	if n.Skipped == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d skipped", n.Skipped)
 }
 
 func missing(p Part, failed map[string]bool) error {

@@ -24,17 +24,19 @@ func TestRun(t *testing.T) {
 		ran   string
 		lines []string // expressions, in the order of the closing table
 	}{
-		{"all pass", []Part{part("a", Count{3, 0}, nil), part("b", Count{0, 0}, nil, "a")}, true, "a b",
+		{"all pass", []Part{part("a", Count{Passed: 3, Failed: 0}, nil), part("b", Count{Passed: 0, Failed: 0}, nil, "a")}, true, "a b",
 			[]string{`a +ok +3 passed +0 failed +0\.0 s`, `b +ok +0 passed +0 failed`, `^3 passed, 0 failed$`}},
-		{"one has failed tests", []Part{part("a", Count{2, 1}, nil), part("b", Count{1, 0}, nil)}, false, "a b",
+		{"one has failed tests", []Part{part("a", Count{Passed: 2, Failed: 1}, nil), part("b", Count{Passed: 1, Failed: 0}, nil)}, false, "a b",
 			[]string{`a +FAILED +2 passed +1 failed`, `b +ok +1 passed`, `^3 passed, 1 failed$`}},
-		{"an error counts as a failure", []Part{part("a", Count{2, 0}, errors.New("no network"))}, false, "a",
+		{"an error counts as a failure", []Part{part("a", Count{Passed: 2, Failed: 0}, errors.New("no network"))}, false, "a",
 			[]string{`a +FAILED +2 passed +1 failed`, `^2 passed, 1 failed$`}},
-		{"an error of counted failures is not counted twice", []Part{part("a", Count{2, 4}, errors.New("exit status 1"))}, false, "a",
+		{"an error of counted failures is not counted twice", []Part{part("a", Count{Passed: 2, Failed: 4}, errors.New("exit status 1"))}, false, "a",
 			[]string{`a +FAILED +2 passed +4 failed`, `^2 passed, 4 failed$`}},
-		{"what needs a failed part is not run and fails, and so on", []Part{part("a", Count{0, 1}, nil), part("b", Count{1, 0}, nil, "a"), part("c", Count{1, 0}, nil, "b"), part("d", Count{1, 0}, nil)}, false, "a d",
+		{"what needs a failed part is not run and fails, and so on", []Part{part("a", Count{Passed: 0, Failed: 1}, nil), part("b", Count{Passed: 1, Failed: 0}, nil, "a"), part("c", Count{Passed: 1, Failed: 0}, nil, "b"), part("d", Count{Passed: 1, Failed: 0}, nil)}, false, "a d",
 			[]string{`a +FAILED`, `b +FAILED +0 passed +1 failed`, `c +FAILED +0 passed +1 failed`, `d +ok`, `^1 passed, 3 failed$`}},
-		{"a need that was not asked for", []Part{part("b", Count{1, 0}, nil, "a")}, true, "b", []string{`b +ok`}},
+		{"skipped tests are told", []Part{part("a", Count{Passed: 3, Skipped: 2}, nil), part("b", Count{Passed: 1}, nil)}, true, "a b",
+			[]string{`a +ok +3 passed +0 failed +0\.0 s, 2 skipped$`, `b +ok .*s$`, `^4 passed, 0 failed, 2 skipped$`}},
+		{"a need that was not asked for", []Part{part("b", Count{Passed: 1, Failed: 0}, nil, "a")}, true, "b", []string{`b +ok`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ran = nil

@@ -21,18 +21,20 @@ type Outcome struct {
 	Variant labkit.Variant `json:"variant"`
 	Profile labkit.Profile `json:"profile"`
 	Seed    uint64         `json:"seed"`
-	// Commit is the checkout's, with "-dirty" where a file that is committed was
-	// changed since; empty outside of git.
+	// Commit is the checkout's, with "-dirty" where a file was changed or added since,
+	// and "-mapped" where a binary was not the checkout's own; empty outside of git.
 	Commit  string    `json:"commit,omitempty"`
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"` // that the run took
 	// CPUSeconds is the time of the processors that it took, of all processes together.
-	CPUSeconds float64          `json:"cpuSeconds,omitempty"`
-	Expected   labkit.Verdict   `json:"expected"`
-	Verdict    labkit.Verdict   `json:"verdict"`
-	Why        string           `json:"why"`
-	Facts      []string         `json:"facts,omitempty"`
-	Numbers    []journal.Number `json:"numbers,omitempty"`
+	CPUSeconds float64        `json:"cpuSeconds,omitempty"`
+	Expected   labkit.Verdict `json:"expected"`
+	Verdict    labkit.Verdict `json:"verdict"`
+	Why        string         `json:"why"`
+	// Before are the verdicts, and why, of runs of the same suite that this one repeats.
+	Before  []string         `json:"before,omitempty"`
+	Facts   []string         `json:"facts,omitempty"`
+	Numbers []journal.Number `json:"numbers,omitempty"`
 	// Artefacts is the folder that was kept, relative to the checkout; "" if it
 	// was removed.
 	Artefacts string `json:"artefacts,omitempty"`
@@ -82,8 +84,8 @@ func keepOutcomes(root, lab string, p labkit.Profile, outcomes []Outcome) error 
 	return WriteOutcomes(file, replace(old, outcomes))
 }
 
-// commitOf names the checkout's commit.
-func commitOf(root string) string {
+// commitOf names the checkout's commit; mapped says that a binary is not its own.
+func commitOf(root string, mapped bool) string {
 	git := func(args ...string) string {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output()
 		if err != nil {
@@ -92,8 +94,11 @@ func commitOf(root string) string {
 		return strings.TrimSpace(string(out))
 	}
 	commit := git("rev-parse", "HEAD")
-	if commit != "" && git("status", "--porcelain", "--untracked-files=no") != "" {
+	if commit != "" && git("status", "--porcelain") != "" {
 		commit += "-dirty"
+	}
+	if commit != "" && mapped {
+		commit += "-mapped"
 	}
 	return commit
 }

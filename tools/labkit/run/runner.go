@@ -245,7 +245,7 @@ func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string
 		timeout = l.Bound(o.Profile)
 	}
 	var outs []Outcome
-	commit := commitOf(root)
+	commit := commitOf(root, len(bins.Rules) > 0)
 	for i, v := range vs {
 		if ctx.Err() != nil {
 			break

@@ -82,7 +82,7 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 			cpu += out.CPUSeconds
 		}
 		fmt.Fprintf(o.Out, "lab %s took %.0f s, %.0f s of the processors\n\n", name, time.Since(start).Seconds(), cpu)
-		outcomes[name] = replace(outcomes[name], got)
+		outcomes[name] = repeated(outcomes[name], got)
 		delete(broken, name)
 		if f := (*Failed)(nil); err != nil && !errors.As(err, &f) {
 			broken[name] = err
@@ -143,6 +143,18 @@ func again(outcomes []Outcome) []labkit.Variant {
 		only = append(only, o.Variant)
 	}
 	return only
+}
+
+// repeated is replace for outcomes of runs that repeat those of old: they keep what these
+// answered.
+func repeated(old, outcomes []Outcome) []Outcome {
+	all := slices.Clone(outcomes)
+	for i, o := range all {
+		if at := slices.IndexFunc(old, func(p Outcome) bool { return p.Variant == o.Variant }); at >= 0 {
+			all[i].Before = append(slices.Clone(old[at].Before), fmt.Sprintf("%s: %s", old[at].Verdict, old[at].Why))
+		}
+	}
+	return replace(old, all)
 }
 
 // replace puts outcomes into the places of those of the same variants, or at the end.

@@ -5,6 +5,7 @@ package run
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"holdfast/tools/labkit"
@@ -46,6 +47,16 @@ func TestReplace(t *testing.T) {
 	}
 	if want := "[stock reproduced ours absent ours-gate-off reproduced ours -slug reproduced]"; fmt.Sprint(got) != want {
 		t.Errorf("replace gives %v, want %s", got, want)
+	}
+	again := repeated(first, second)
+	if b := again[2].Before; len(b) != 1 || !strings.HasPrefix(b[0], "inconclusive: ") {
+		t.Errorf("the first answer is %q", b)
+	}
+	if b := repeated(again, []Outcome{{Variant: labkit.GateOff, Verdict: labkit.Inconclusive}})[2].Before; len(b) != 2 || !strings.HasPrefix(b[1], "reproduced: ") {
+		t.Errorf("the first answers are %q", b)
+	}
+	if len(again[0].Before)+len(again[3].Before)+len(second[0].Before) > 0 {
+		t.Errorf("%+v, %+v", again, second)
 	}
 	if first[1].Verdict != labkit.Inconclusive {
 		t.Error("replace changed what it was given")

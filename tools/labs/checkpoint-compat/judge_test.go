@@ -40,6 +40,7 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, of(labkit.Stock, 7, wentBack{1}), labkit.Absent)
 	judgetest.Judge(t, l, of(labkit.Ours, 4, logged{}), labkit.Inconclusive)
 	judgetest.Judge(t, l, of(labkit.Stock, 4, logged{}), labkit.Absent)
+	judgetest.Judge(t, l, of(labkit.Ours, 4, logged{Refused: 1}), labkit.Reproduced)
 }
 
 func TestReadLog(t *testing.T) {

@@ -62,12 +62,13 @@ func judge(h *history.History) labkit.Result {
 	var facts []string
 	rounds, want := history.Of[restarted](h), restarts(labkit.Variant(h.Variant), labkit.Profile(h.Profile))+1
 	ours := h.Variant == string(labkit.Ours)
+	few := "" // the round in which ours did not do what is to be seen
 	for i, r := range rounds {
 		if r.Round != i {
 			return labkit.InconclusiveBecause("restart %d is missing", i)
 		}
 		if ours && (int(r.Kept) < r.MustKeep || r.MustKeep == 0) {
-			return labkit.InconclusiveBecause("%s: the kubelet says that it kept the readiness of %v containers, want at least %d", r.What, r.Kept, r.MustKeep)
+			few = fmt.Sprintf("%s: the kubelet says that it kept the readiness of %v containers, want at least %d", r.What, r.Kept, r.MustKeep)
 		}
 		facts = append(facts, fmt.Sprintf("%s: %v", r.What, r.Seen))
 		for k, v := range r.Seen.NotReady {
@@ -78,6 +79,16 @@ func judge(h *history.History) labkit.Result {
 		if total.First == "" {
 			total.First = r.Seen.First
 		}
+	}
+	lost := len(total.NotReady) > 0 || total.Removed > 0
+	if few != "" && !lost {
+		return labkit.InconclusiveBecause("%s", few)
+	}
+	if ours && lost {
+		// Nothing that follows makes up for that.
+		res := labkit.ReproducedBecause("in %d restarts of %d: %v", len(rounds), want, total)
+		res.Facts = facts
+		return res
 	}
 	if len(rounds) != want {
 		return labkit.InconclusiveBecause("%d restarts of %d were seen", len(rounds), want)
@@ -98,7 +109,7 @@ func judge(h *history.History) labkit.Result {
 	}
 	res := labkit.AbsentBecause("in %d restarts no pod of %d was published as not ready, no address left Endpoints, %d requests, none failed", want, probed, q.Load.OK)
 	switch refused := q.Load.Failed - q.Load.TimedOut; {
-	case len(total.NotReady) > 0 || total.Removed > 0 || refused > 0 || len(never.At) > 0:
+	case lost || refused > 0 || len(never.At) > 0:
 		res = labkit.ReproducedBecause("in %d restarts: %v; %d of %d requests failed", want, total, q.Load.Failed, q.Load.OK+q.Load.Failed)
 	case q.Load.TimedOut > 0:
 		res = labkit.InconclusiveBecause("%d requests had no answer in time: the machine is too busy to tell", q.Load.TimedOut)

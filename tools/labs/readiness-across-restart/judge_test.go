@@ -56,6 +56,7 @@ func TestJudge(t *testing.T) {
 		judgetest.Judge(t, l, made(v, labkit.Short, restarts(v, labkit.Short)+1, requests{load.Report{OK: 9}, load.Report{Failed: 2, NoTarget: 2}}), labkit.Inconclusive)
 	}
 	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, 1, round(probed-1, kubeletlab.Published{})), labkit.Inconclusive)
+	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, 1, round(probed-1, kubeletlab.Published{Removed: 1})), labkit.Reproduced)
 	judgetest.Judge(t, l, made(labkit.Stock, labkit.Short, 1, round(0, kubeletlab.Published{})), labkit.Absent)
 	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, -1, fast{Starts: 9, For: time.Minute}), labkit.Reproduced)
 	judgetest.Judge(t, l, made(labkit.Ours, labkit.Long, -1, wentAway{For: awayFor}), labkit.Reproduced)

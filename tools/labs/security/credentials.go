@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/wait"
 )
@@ -66,12 +67,14 @@ func lookCredentials(ctx context.Context, l *lab) error {
 
 func judgeCredentials(h *history.History) finding {
 	o := history.One[logs](h)
+	logged := o.Tokens > 0 || o.Passwords > 0
 	switch {
+	case logged && h.Variant == string(labkit.Ours): // one of them is enough
 	case o.Tokens+o.Masked == 0 || o.Errors == 0:
 		return cannotTell("%d headers with a token in the controller manager's log, %d errors about the docker config file in the kubelet's", o.Tokens+o.Masked, o.Errors)
 	case (o.Tokens > 0) != (o.Passwords > 0):
 		return cannotTell("%d tokens and %d passwords", o.Tokens, o.Passwords)
 	}
-	return finding{happened: o.Tokens > 0, saw: fmt.Sprintf("%d tokens in the controller manager's log (%d masked), the registry's password %d times in the kubelet's", o.Tokens, o.Masked, o.Passwords)}.
+	return finding{happened: logged, saw: fmt.Sprintf("%d tokens in the controller manager's log (%d masked), the registry's password %d times in the kubelet's", o.Tokens, o.Masked, o.Passwords)}.
 		measure("tokens in the log", float64(o.Tokens), "").measure("passwords in the log", float64(o.Passwords), "")
 }

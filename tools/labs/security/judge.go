@@ -41,9 +41,10 @@ func (f finding) measure(name string, value float64, unit string) finding {
 	return f
 }
 
-// counting: ours must have counted what it did, the others cannot.
+// counting: ours must have counted what it did, the others cannot. What happened needs no
+// counter.
 func (f finding) counting(h *history.History, metric string, n, least float64) finding {
-	if h.Variant == string(labkit.Ours) && n < least && f.untold == "" {
+	if h.Variant == string(labkit.Ours) && n < least && f.untold == "" && !f.happened {
 		f.untold = fmt.Sprintf("%s is %v, want at least %v", metric, n, least)
 	}
 	return f
@@ -84,6 +85,9 @@ func judge(h *history.History, rows []row) labkit.Result {
 	}
 	answer := labkit.ReproducedBecause("%s", strings.Join(there, ", "))
 	switch {
+	case len(there) > 0 && h.Variant == string(labkit.Ours):
+		// A row that cannot tell hides nothing that another one saw on ours.
+		res.Facts = append(res.Facts, why...)
 	case len(why) > 0:
 		answer = labkit.InconclusiveBecause("%s", strings.Join(why, "\n"))
 	case len(there) == 0:

@@ -141,7 +141,7 @@ func TestJudge(t *testing.T) {
 		fine, there := func(r row) []any { return good(r.slug, p) }, func(r row) []any { return bad(r.slug, p) }
 		judgetest.Cut(t, l, made(labkit.Ours, p, fine))
 		judgetest.Judge(t, l, made(labkit.Stock, p, there), labkit.Reproduced)
-		judgetest.Judge(t, l, made(labkit.Ours, p, there), labkit.Inconclusive) // nothing is counted
+		judgetest.Judge(t, l, made(labkit.Ours, p, there), labkit.Reproduced) // nothing is counted, and it happened
 		for _, one := range rows {
 			without := func(r row) []any { // all but one
 				if r.slug == one.slug {
@@ -180,6 +180,12 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	}
+	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, func(r row) []any {
+		if r.slug == namespaces.slug {
+			return []any{notSeen{r.slug, "no answer"}}
+		}
+		return bad(r.slug, labkit.Short)
+	}), labkit.Reproduced)
 	// A row without a gate that is there with the gates off is a mistake somewhere.
 	judgetest.Judge(t, l, made(labkit.GateOff, labkit.Short, func(r row) []any { return bad(r.slug, labkit.Short) }), labkit.Inconclusive)
 }
@@ -212,14 +218,9 @@ func TestJudgeRow(t *testing.T) {
 		{gitRepo.slug, labkit.Stock, changed(gitRepo.slug, func(o *clones) { o.Exploits["git-path"] = exploit{Did: true} })},
 		{subPath.slug, labkit.Ours, changed(subPath.slug, func(o *raced) { o.Race.Mounted = 9 })},
 		{subPath.slug, labkit.Ours, changed(subPath.slug, func(o *raced) { o.Race.Counted = 0 })},
-		{subPath.slug, labkit.Ours, changed(subPath.slug, func(o *raced) {
-			if o.How == both {
-				o.Race.Escaped = 1
-			}
-		})},
 		{credentials.slug, labkit.Ours, []any{logs{Masked: 9}}},
 		{credentials.slug, labkit.Ours, []any{logs{Errors: 9}}},
-		{credentials.slug, labkit.Ours, []any{logs{Tokens: 9, Errors: 9}}},
+		{credentials.slug, labkit.Stock, []any{logs{Tokens: 9, Errors: 9}}},
 		{etcHosts.slug, labkit.Ours, changed(etcHosts.slug, func(o *storage) { o.File = mib })},
 		{etcHosts.slug, labkit.Ours, changed(etcHosts.slug, func(o *storage) { o.Used["hosts-other"] = 2 * mib })},
 		{etcHosts.slug, labkit.Stock, changed(etcHosts.slug, func(o *storage) { delete(o.Used, "hosts-writer") })},
@@ -242,6 +243,25 @@ func TestJudgeRow(t *testing.T) {
 		})},
 	} {
 		judgetest.Judge(t, judgetest.Lab(t, c.slug), of(c.slug, c.v, c.o...), labkit.Inconclusive)
+	}
+	// What happens on ours is told, whatever else is missing.
+	for _, c := range []struct {
+		slug string
+		o    []any
+	}{
+		{subPath.slug, changed(subPath.slug, func(o *raced) {
+			if o.How == both {
+				o.Race.Escaped = 1
+			}
+		})},
+		{subPath.slug, changed(subPath.slug, func(o *raced) { o.Race.Escaped, o.Race.Counted = 1, 0 })},
+		{credentials.slug, []any{logs{Tokens: 1}}},
+		{credentials.slug, []any{logs{Passwords: 1, Masked: 9, Errors: 9}}},
+		{namespaces.slug, changed(namespaces.slug, func(o *deletion) {
+			o.Policy, o.Pod, o.Took[plain], o.Counted = o.Pod, o.Pod.Add(time.Second), time.Minute, 0
+		})},
+	} {
+		judgetest.Judge(t, judgetest.Lab(t, c.slug), of(c.slug, labkit.Ours, c.o...), labkit.Reproduced)
 	}
 }
 

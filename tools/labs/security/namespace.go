@@ -110,15 +110,17 @@ func lookNamespaces(ctx context.Context, l *lab) error {
 
 func judgeNamespaces(h *history.History) finding {
 	o := history.One[deletion](h)
+	ahead, word := o.Pod.Sub(o.Policy), "before"
+	ours := h.Variant == string(labkit.Ours)
 	switch {
+	case ours && !o.Policy.IsZero() && !o.Pod.IsZero() && ahead > 0: // whatever else there was
 	case o.Policy.IsZero() || o.Pod.IsZero() || o.Took[isolated] == 0 || o.Took[plain] == 0:
 		return cannotTell("too little was seen: %+v", o)
 	case o.Took[plain] > 45*time.Second:
 		return cannotTell("the namespace without pods took %v", o.Took[plain])
-	case h.Variant == string(labkit.Ours) && o.Counted != 1:
+	case ours && o.Counted != 1:
 		return cannotTell("the controller manager has not counted one namespace that it waited for")
 	}
-	ahead, word := o.Pod.Sub(o.Policy), "before"
 	if ahead <= 0 {
 		word = "after"
 	}

@@ -155,7 +155,13 @@ func judgeSubPath(h *history.History) finding {
 		runs[r.How] = r.Race
 	}
 	r, quiet, ours := runs[alone], runs[still], h.Variant == string(labkit.Ours)
-	switch with := runs[both]; {
+	with := runs[both]
+	escaped := r.Escaped
+	if ours {
+		escaped += with.Escaped
+	}
+	switch {
+	case ours && escaped > 0: // nothing makes up for that
 	case r.Mounted < leastBinds:
 		return cannotTell("too few: %v; refused: %v", r, r.Errors)
 	case quiet.Mounted != quiet.Tries || quiet.Tries == 0:
@@ -163,12 +169,16 @@ func judgeSubPath(h *history.History) finding {
 	case ours && r.Counted < 1:
 		return cannotTell("holdfast_subpath_symlink_race_exchanged_total is %v: %v", r.Counted, r)
 	// The check of subpath-rollback must find nothing.
-	case ours && (with.Errors["the path was changed meanwhile"] > 0 || with.Escaped > 0 || with.Mounted < leastBinds):
+	case ours && (with.Errors["the path was changed meanwhile"] > 0 || with.Mounted < leastBinds):
 		return cannotTell("%s: %v; it refused %d", both, with, with.Errors["the path was changed meanwhile"])
 	}
-	bind := quiet.Seconds / float64(quiet.Tries) * 1000
-	return finding{happened: r.Escaped > 0, saw: fmt.Sprintf("%v; %.2f ms for a bind and its removal", r, bind)}.
-		measure("binds outside of the volume", float64(r.Escaped), "").
+	bind := quiet.Seconds / float64(max(1, quiet.Tries)) * 1000
+	saw := fmt.Sprintf("%v; %.2f ms for a bind and its removal", r, bind)
+	if ours && with.Escaped > 0 {
+		saw += fmt.Sprintf("; %s: %v", both, with)
+	}
+	return finding{happened: escaped > 0, saw: saw}.
+		measure("binds outside of the volume", float64(escaped), "").
 		measure("binds", float64(r.Mounted), "").
 		measure("a bind and its removal", bind, "ms")
 }
