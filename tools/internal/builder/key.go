@@ -40,6 +40,20 @@ func SourceKey(b *base.Base, v base.Variant, binary string) (string, error) {
 		}
 		d.File(name, raw)
 	}
+	bin := b.Binaries[binary]
+	dirs := []string{}
+	if bin.CgoInclude != "" {
+		dirs = append(dirs, bin.CgoInclude)
+	}
+	// A program of our own, which a lab runs.
+	if own, ok := strings.CutPrefix(bin.Package, "holdfast/"); ok {
+		dirs = append(dirs, own)
+	}
+	for _, dir := range dirs {
+		if err := addDir(d, b.Root, dir); err != nil {
+			return "", err
+		}
+	}
 	have, err := b.SlugsOf(v)
 	if err != nil {
 		return "", err
@@ -68,6 +82,25 @@ func SourceKey(b *base.Base, v base.Variant, binary string) (string, error) {
 		}
 	}
 	return d.String(), nil
+}
+
+// addDir adds the files of a folder below root, without tests and folders in it.
+func addDir(d *digest.Digest, root, dir string) error {
+	files, err := os.ReadDir(filepath.Join(root, dir))
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.IsDir() || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(root, dir, f.Name()))
+		if err != nil {
+			return err
+		}
+		d.File(filepath.Join(dir, f.Name()), raw)
+	}
+	return nil
 }
 
 // concerns says whether a slug can change a binary: it names it, or a library, or

@@ -4,10 +4,13 @@
 package builder
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/digest"
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/testrepo"
 )
@@ -79,5 +82,34 @@ func TestSourceKey(t *testing.T) {
 	}
 	if _, err := SourceKey(r.Base(t, testrepo.Name), base.Ours, "bye"); err == nil || !strings.Contains(err.Error(), "hello") {
 		t.Errorf("a binary that is not there: %v", err)
+	}
+}
+
+// TestAddDir: a program of our own and what cgo includes count, tests and folders do not.
+func TestAddDir(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		d := digest.New()
+		if err := addDir(d, root, "dir"); err != nil {
+			t.Fatal(err)
+		}
+		return d.String()
+	}
+	first := write("dir/main.go", "package main")
+	if write("dir/main_test.go", "package main") != first || write("dir/testdata/x.go", "package x") != first {
+		t.Error("a test or a folder changes the digest")
+	}
+	if write("dir/main.go", "package main // more") == first {
+		t.Error("a changed file does not change the digest")
+	}
+	if err := addDir(digest.New(), root, "none"); err == nil {
+		t.Error("no folder: no error")
 	}
 }

@@ -90,6 +90,14 @@ func (k *Keys) Key(c Cell) (string, error) {
 	if err := k.addPackages(d, packages...); err != nil {
 		return "", err
 	}
+	// The libraries that the lab itself is built from.
+	for _, name := range []string{"go.mod", "go.sum"} {
+		raw, err := os.ReadFile(filepath.Join(k.root, "tools", name))
+		if err != nil {
+			return "", err
+		}
+		d.File("tools/"+name, raw)
+	}
 	for _, m := range l.Modules {
 		if err := k.addModule(d, m); err != nil {
 			return "", err

@@ -49,7 +49,6 @@ func TestJudge(t *testing.T) {
 		"metrics without a period":         inBatch("0", func(b *batch) { b.Retries = pods }),
 		"expected at most":                 inBatch("1s", func(b *batch) { b.Updates = some(pods, 1100*time.Millisecond, took) }),
 		"the first after 500ms":            inBatch("1s", func(b *batch) { b.Updates[0] = 500 * time.Millisecond }),
-		"the last after 9s":                inBatch("1s", func(b *batch) { b.Updates[2] = 9 * time.Second }),
 		"0 updates":                        inBatch("5s", func(b *batch) { b.Updates = nil }),
 		"the first after 4.9s":             inBatch("5s", func(b *batch) { b.Updates[0] = 4900 * time.Millisecond }),
 		"each wait counts as a retry":      inBatch("5s", func(b *batch) { b.Retries = 0 }),
@@ -65,8 +64,15 @@ func TestJudge(t *testing.T) {
 		"the trigger is missing": inBatch("", func(b *batch) { b.Updates = b.Updates[:pods/2] }),
 		"too slow to judge":      inBatch("5s", func(b *batch) { b.Took = slow + 1 }),
 		"/configz does not show": judgetest.As(configz{"{}"}),
+		"the last after 9s":      inBatch("1s", func(b *batch) { b.Updates[2] = 9 * time.Second }),
+		"the last after 8s":      inBatch("5s", func(b *batch) { b.Updates[0] = 8 * time.Second }),
+		"took 2s while":          judgetest.As(serviceChanged{2 * time.Second}),
+		"pod left after 7s":      judgetest.As(podDeleted{7 * time.Second}),
 		"no change waited":       judgetest.As(killed{0, pods - 1, pods / 2}),
 	})
+	// One batch of several is enough, whatever the one with the most updates says.
+	judgetest.Judge(t, l, made(labkit.Long, judgetest.Where(func(b batch) bool { return b.Period == "1s" && b.Round == 1 },
+		func(b *batch) { b.Updates = some(2, 500*time.Millisecond, took) })), labkit.Reproduced)
 	// A program without the flag needs no more than that; nor is it enough without updates.
 	b := batch{"", 0, took, some(pods, 100*time.Millisecond, took), pods, 0}
 	begin := history.Begin{Lab: l.Name, Variant: string(labkit.Stock), Profile: string(labkit.Short)}

@@ -79,10 +79,10 @@ func TestJudgeEqualLabel(t *testing.T) {
 func TestJudgeOrder(t *testing.T) {
 	l := judgetest.Lab(t, "hash-collision-stable-order")
 	of := func(o synced) *history.History { return made(l, []any{o}, 0, nil) }
-	judgetest.Cut(t, l, of(synced{Syncs: syncs, Updates: []string{"a", "a"}}))
-	judgetest.Judge(t, l, of(synced{Syncs: syncs, Updates: []string{"a", "b", "a"}}), labkit.Reproduced)
-	judgetest.Judge(t, l, of(synced{Syncs: syncs, Updates: []string{"a"}, Made: 1}), labkit.Reproduced)
-	judgetest.Judge(t, l, of(synced{Syncs: syncs}), labkit.Inconclusive)
-	judgetest.Judge(t, l, of(synced{Syncs: syncs, Updates: []string{"a"}, Gaps: 1}), labkit.Inconclusive)
-	judgetest.Judge(t, l, of(synced{Syncs: 1, Updates: []string{"a"}}), labkit.Inconclusive)
+	judgetest.Cut(t, l, of(synced{Syncs: enoughSyncs, Updates: []string{"a", "a"}}))
+	judgetest.Judge(t, l, of(synced{Syncs: enoughSyncs, Updates: []string{"a", "b", "a"}}), labkit.Reproduced)
+	judgetest.Judge(t, l, of(synced{Syncs: enoughSyncs, Updates: []string{"a"}, Made: 1}), labkit.Reproduced)
+	judgetest.Judge(t, l, of(synced{Syncs: enoughSyncs}), labkit.Inconclusive)
+	judgetest.Judge(t, l, of(synced{Syncs: enoughSyncs, Updates: []string{"a"}, Gaps: 1}), labkit.Inconclusive)
+	judgetest.Judge(t, l, of(synced{Syncs: enoughSyncs - 1, Updates: []string{"a"}}), labkit.Inconclusive)
 }

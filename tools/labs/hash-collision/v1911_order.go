@@ -5,6 +5,7 @@ package hashcollision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/wait"
 )
 
@@ -187,11 +189,16 @@ type stableOrder struct {
 	rev  *kube.Object
 }
 
-// syncs is how often the StatefulSet is synced with both.
-const syncs = 50
+// touches is how often the StatefulSet is changed, so that it is synced with both.
+// enoughSyncs is how often it must be synced: the controller's queue may merge some.
+const (
+	touches     = 50
+	enoughSyncs = touches * 4 / 5
+)
 
 // synced is what was seen in the time of the syncs.
 type synced struct {
+	// Syncs is how much the count of the controller's queue grew of what it worked off.
 	Syncs int
 	// Updates is status.updateRevision in each version of the StatefulSet, in order.
 	Updates []string
@@ -240,7 +247,11 @@ func (c *stableOrder) sync(ctx context.Context) error {
 		return err
 	}
 	began, podsBegan := len(sets.Events()), len(c.pods.Events())
-	for i := 0; i < syncs; i++ {
+	before, err := c.worked(ctx)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < touches; i++ {
 		if err := c.touch(ctx, kube.StatefulSets, "db", 1000+i); err != nil {
 			return err
 		}
@@ -249,7 +260,11 @@ func (c *stableOrder) sync(ctx context.Context) error {
 	if err := c.settle(ctx, "db", 1); err != nil {
 		return err
 	}
-	o := synced{Syncs: syncs, Gaps: sets.Gaps() + c.pods.Gaps()}
+	after, err := c.worked(ctx)
+	if err != nil {
+		return err
+	}
+	o := synced{Syncs: int(after - before), Gaps: sets.Gaps() + c.pods.Gaps()}
 	for _, ev := range sets.Events()[began:] {
 		if ev.Object != nil {
 			o.Updates = append(o.Updates, kube.String(ev.Object, "status", "updateRevision"))
@@ -262,6 +277,19 @@ func (c *stableOrder) sync(ctx context.Context) error {
 	}
 	c.Env.Record(o)
 	return nil
+}
+
+// worked is how many syncs of StatefulSets the controller manager has ended.
+func (c *stableOrder) worked(ctx context.Context) (float64, error) {
+	page, err := metrics.Get(ctx, c.k.ControllerManager.URL+"/metrics")
+	if err != nil {
+		return 0, err
+	}
+	count, n := page.Sum("statefulset_work_duration_count")
+	if n == 0 {
+		err = errors.New("the controller manager has no metric statefulset_work_duration")
+	}
+	return count, err
 }
 
 func judgeOrder(h *history.History) labkit.Result {
@@ -277,7 +305,7 @@ func judgeOrder(h *history.History) labkit.Result {
 	switch {
 	case changes > 0 || o.Made > 0:
 		res = labkit.ReproducedBecause("the update revision changed %d times and the pod was replaced %d times without a change of the template", changes, o.Made)
-	case o.Syncs < syncs || len(o.Updates) == 0 || o.Gaps > 0:
+	case o.Syncs < enoughSyncs || len(o.Updates) == 0 || o.Gaps > 0:
 		res = labkit.InconclusiveBecause("%d syncs, %d versions of the StatefulSet, watches lost %d times", o.Syncs, len(o.Updates), o.Gaps)
 	default:
 		res = labkit.AbsentBecause("%d syncs, one update revision, no pod replaced", o.Syncs)

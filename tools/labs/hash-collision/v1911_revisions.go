@@ -65,7 +65,7 @@ func init() {
 			c := &stableOrder{cluster: cluster{Env: e}}
 			return []labkit.Step{c.startStep(),
 				{Text: "create a StatefulSet whose pods become ready at once", Do: c.create},
-				{Text: fmt.Sprintf("create a second ControllerRevision with the same data and number, and touch the StatefulSet until it has been synced %d times", syncs), Do: c.sync},
+				{Text: fmt.Sprintf("create a second ControllerRevision with the same data and number, and touch the StatefulSet %d times", touches), Do: c.sync},
 				c.aliveStep()}
 		},
 		Oracle: labkit.Oracle{Text: []string{"status.updateRevision settles and the pods are not replaced"}, Judge: judgeOrder},
