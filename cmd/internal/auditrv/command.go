@@ -36,8 +36,8 @@ The audit level Metadata is enough.
   repeat  a watch starts where the last one did, though an object was updated: a hint
 
 Exit status: 0 if all logs were read, whatever was found (see --exit-code); 1 if a
-file cannot be read or has lines that are not audit events. All the rest is read
-first.`,
+file cannot be read or has lines that are not audit events, or if there is no event at
+all. All the rest is read first.`,
 		Example: `  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
   docker logs kube-apiserver 2>/dev/null | kubectl-holdfast audit-rv -o json -`,
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -78,6 +78,8 @@ first.`,
 				return exit.Failedf("%d lines are no audit events and were left out", bad)
 			case l.Events == 0 && l.Other > 0:
 				return exit.Failedf("no audit event in %d lines: does the apiserver run with --audit-log-path=-?", l.Other)
+			case l.Events == 0:
+				return exit.Failedf("no audit event in what was read: every file is empty")
 			case exitCode:
 				for _, r := range results {
 					if r.Proven() {

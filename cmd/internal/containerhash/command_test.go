@@ -68,6 +68,22 @@ func TestHash(t *testing.T) {
 	}
 }
 
+// TestReleases: the order of --release does not matter, and a run of releases has no gap.
+func TestReleases(t *testing.T) {
+	for _, releases := range []string{"1.7,1.9", "1.9,1.7", "1.9,1.7,1.9"} {
+		status, out, errs := call(t, nodeExporter, "--release", releases, "-o", "json", "-")
+		if status != 0 || !strings.Contains(out, `"oldest":"1.7"`) || errs != "" {
+			t.Errorf("%s: %d %s %s", releases, status, out, errs)
+		}
+	}
+	status, out, errs := call(t, nodeExporter, "--release", "1.13,1.9,1.10", "-")
+	for _, want := range []string{"1.13      1428860573", "1.9-1.10  1428860573"} {
+		if status != 0 || !strings.Contains(out, want) || errs != "" {
+			t.Errorf("no %q: %d %s %s", want, status, out, errs)
+		}
+	}
+}
+
 // TestPods: pods, lists and several documents are answered container by container.
 func TestPods(t *testing.T) {
 	ids := func(out string) string {
@@ -212,7 +228,7 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	status, out, _ := call(t, nodeExporter, "explain", "--recorded", "5cee1837", "--release", "1.7,1.9", "-o", "json", "-")
-	if status != 0 || !strings.HasPrefix(out, `{"id":"report","recorded":["1.7"],"hash":1559107639,"tried":[{"release":"1.7","hash":1559107639},{"release":"1.9","hash":1428860573}]}`) {
+	if status != 0 || !strings.HasPrefix(out, `{"id":"report","recorded":["1.7"],"hash":1559107639,"tried":[{"release":"1.9","hash":1428860573},{"release":"1.7","hash":1559107639}]}`) {
 		t.Errorf("-o json: %d %s", status, out)
 	}
 }

@@ -144,7 +144,7 @@ func runs(attempts []Attempt) []run {
 		if n := len(out); n > 0 {
 			l := &out[n-1]
 			same := l.Error == a.Error && slices.Equal(l.Unknown, a.Unknown) && (l.Hash == nil) == (a.Hash == nil)
-			if same && (a.Hash == nil || *a.Hash == *l.Hash || len(a.Unknown) > 0) {
+			if same && follows(a.Release, l.oldest) && (a.Hash == nil || *a.Hash == *l.Hash || len(a.Unknown) > 0) {
 				l.oldest = a.Release
 				continue
 			}
@@ -152,6 +152,15 @@ func runs(attempts []Attempt) []run {
 		out = append(out, run{a.Release, a.Release, a})
 	}
 	return out
+}
+
+// follows says whether older is the minor release before newer: a run has no gap, as
+// there may be with --release.
+func follows(older, newer string) bool {
+	var a, b int
+	_, errA := fmt.Sscanf(older, "1.%d", &a)
+	_, errB := fmt.Sscanf(newer, "1.%d", &b)
+	return errA == nil && errB == nil && a+1 == b
 }
 
 // text is the explanation for people.

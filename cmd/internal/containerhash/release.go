@@ -19,6 +19,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"sync"
 
 	"holdfast/cmd/internal/dump"
@@ -84,16 +85,16 @@ var All = sync.OnceValues(func() (*Set, error) {
 
 // Find returns the releases named, or an error that says which there are.
 func (s *Set) Find(names []string) ([]*Release, error) {
-	var out []*Release
 	for _, n := range names {
-		found := false
-		for _, r := range s.Releases {
-			if r.Name == n {
-				out, found = append(out, r), true
-			}
-		}
-		if !found {
+		if !slices.ContainsFunc(s.Releases, func(r *Release) bool { return r.Name == n }) {
 			return nil, fmt.Errorf("release %q is unknown: use 1.%d to 1.%d", n, First, Last)
+		}
+	}
+	// In the order of all, whatever the order of names: newest first, each once.
+	var out []*Release
+	for _, r := range s.Releases {
+		if slices.Contains(names, r.Name) {
+			out = append(out, r)
 		}
 	}
 	return out, nil

@@ -78,6 +78,7 @@ func TestErrors(t *testing.T) {
 		`{"q":"1x"}`:                         `q: quantity "1x": digits with a suffix`,
 		`{"q":"1e99999999999"}`:              `the exponent is no number of 32 bits`,
 		`{"q":"12345678901234567890e2e9"}`:   `the exponent is no number`,
+		`{"q":"0.0e-2000000000"}`:            "the exponent is too large for this program",
 		`{"q":"12345678901234567890e99999"}`: "the exponent is too large for this program",
 		`{"list":[{"q":"x"}]}`:               `list[0].q: quantity "x"`,
 	} {

@@ -124,10 +124,10 @@ func parseQuantity(s string) (quantity, error) {
 	} else {
 		q.decScale -= a.exponent
 	}
+	if q.decScale < -maxExponent || q.decScale > maxExponent {
+		return quantity{}, fmt.Errorf("quantity %q: the exponent is too large for this program", s)
+	}
 	if unscaled.Sign() != 0 {
-		if q.decScale < -maxExponent || q.decScale > maxExponent {
-			return quantity{}, fmt.Errorf("quantity %q: the exponent is too large for this program", s)
-		}
 		q.round(9)
 	}
 	if a.format == binarySI {

@@ -23,6 +23,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// timeout is for a whole answer: all pods of a large cluster are a hundred megabytes.
+const timeout = 5 * time.Minute
+
 // Client asks one API server as one user.
 type Client struct {
 	server     string
@@ -151,8 +154,17 @@ func (c *cluster) client(u *user, dir string) (*Client, error) {
 		}
 		token = strings.TrimSpace(string(b))
 	}
-	out := &Client{server: strings.TrimSuffix(c.Server, "/"), user: u.Username, pass: u.Password}
-	out.http = http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: conf, Proxy: http.ProxyFromEnvironment}}
+	server := strings.TrimSuffix(c.Server, "/")
+	if !strings.Contains(server, "://") {
+		// As kubectl does: https where the kubeconfig has anything of TLS.
+		scheme := "http://"
+		if ca != nil || cert != nil || c.SkipTLSVerify {
+			scheme = "https://"
+		}
+		server = scheme + server
+	}
+	out := &Client{server: server, user: u.Username, pass: u.Password}
+	out.http = http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: conf, Proxy: http.ProxyFromEnvironment}}
 	if token != "" {
 		out.header = "Bearer " + token
 	}

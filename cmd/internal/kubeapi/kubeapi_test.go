@@ -46,6 +46,9 @@ func TestGet(t *testing.T) {
 		{trusted, "username: admin, password: pw", ""},
 		{trusted, "token: other", "401 Unauthorized"},
 		{"server: '" + server.URL + "'", "token: t0ken", "certificate"},
+		{"server: '" + server.URL[len("https://"):] + "', certificate-authority-data: " + ca, "token: t0ken", ""},
+		{"server: '" + server.URL[len("https://"):] + "', insecure-skip-tls-verify: true", "token: t0ken", ""},
+		{"server: '" + server.URL[len("https://"):] + "'", "token: t0ken", "400 Bad Request"}, // http
 		{"server: '" + server.URL + "', insecure-skip-tls-verify: true", "token: t0ken", ""},
 	} {
 		client, err := Load(config(t, c.cluster, c.user))

@@ -182,7 +182,15 @@ func (d *documents) object(v any, where string) error {
 	}
 	items, isList := m["items"].([]any)
 	if kind, _ := m["kind"].(string); isList && (kind == "" || strings.HasSuffix(kind, "List")) {
+		of := strings.TrimSuffix(kind, "List")
 		for i, item := range items {
+			// The API server leaves the kind out of the items of a DeploymentList.
+			if o, ok := item.(map[string]any); ok && of != "" && o["kind"] == nil {
+				o["kind"] = of
+				if o["apiVersion"] == nil && m["apiVersion"] != nil {
+					o["apiVersion"] = m["apiVersion"]
+				}
+			}
 			if err := d.object(item, fmt.Sprintf("%s, items[%d]", where, i)); err != nil {
 				return err
 			}

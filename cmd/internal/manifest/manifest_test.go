@@ -16,7 +16,7 @@ func TestRead(t *testing.T) {
 	}{
 		{"one of JSON", `{"kind":"Pod","metadata":{"namespace":"a","name":"b"}}`, "f: Pod a/b", ""},
 		{"several of JSON", "{\"kind\":\"A\"}\n {\"kind\":\"B\"}{\"kind\":\"C\"}", "f: f|f, document 2: f, document 2|f, document 3: f, document 3", ""},
-		{"a list", `{"kind":"List","items":[{"metadata":{"name":"x"}},{"kind":"PodList","items":[{"metadata":{"name":"y"}}]}]}`, "f, items[0]: x|f, items[1], items[0]: y", ""},
+		{"a list", `{"kind":"List","items":[{"metadata":{"name":"x"}},{"kind":"PodList","items":[{"metadata":{"name":"y"}}]}]}`, "f, items[0]: x|f, items[1], items[0]: Pod y", ""},
 		{"a list of YAML after another document", "# c\n---\n---\nmetadata: {name: a}\n--- # d\nkind: List\nitems:\n- metadata: {name: b}\n- metadata: {name: c}\n", "f: a|f, document 2, items[0]: b|f, document 2, items[1]: c", ""},
 		{"an object that has items is no list", `{"kind":"ConfigMap","metadata":{"name":"x"},"items":[1]}`, "f: ConfigMap x", ""},
 		{"--- inside a text", "metadata:\n  name: |-\n    a\n    ---\n    b\n", "f: a\n---\nb", ""},

@@ -5,6 +5,7 @@ package podtemplatehash
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -170,7 +171,11 @@ func (o *options) run(cmd *cobra.Command, args []string, do withTags) error {
 				if do == nil {
 					return o.hashes(w, cmd.ErrOrStderr(), obj, releases, fail)
 				}
-				template, err := o.template(cmd.ErrOrStderr(), obj, releases)
+				releases, err := hashing(obj.String("kind"), releases)
+				var template map[string]any
+				if err == nil {
+					template, err = o.template(cmd.ErrOrStderr(), obj, releases)
+				}
 				if err == nil {
 					template, err = WithMark(template, o.container)
 				}
@@ -214,12 +219,31 @@ func (o *options) template(notes io.Writer, obj manifest.Object, releases []*Rel
 	return template, nil
 }
 
+// hashing are those of releases in which objects of a kind have a hash.
+func hashing(kind string, releases []*Release) ([]*Release, error) {
+	if kind != "DaemonSet" {
+		return releases, nil
+	}
+	var out []*Release
+	for _, r := range releases {
+		if r.Counts {
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no hash: a DaemonSet has none before 1.7")
+	}
+	return out, nil
+}
+
 // noHash says why objects of a kind have no hash of their template in any
 // release; "" if they have.
 func noHash(kind string) string {
 	switch kind {
 	case "StatefulSet":
 		return "a StatefulSet has none: from 1.7 on its pods have the label controller-revision-hash, which is a checksum of the serialised revision and not of the template's dump"
+	case "Pod":
+		return "a Pod has none of its own: its labels have the hash of the template that it was made from, to which admission has added since; give its Deployment, ReplicaSet or DaemonSet"
 	case "Job", "CronJob", "ReplicationController":
 		return "a " + kind + " has none: only Deployments, and DaemonSets from 1.7 on, hash their template"
 	}

@@ -213,6 +213,34 @@ func TestCollide(t *testing.T) {
 	}
 }
 
+// TestCollideKinds: a DaemonSet has hashes from 1.7 on only, and a Pod none of its own.
+func TestCollideKinds(t *testing.T) {
+	daemons := object("DaemonSet", "web", "{}")
+	for _, command := range []string{"collide", "odds"} {
+		out, _, err := runWith(daemons, command, "--pattern", "v{0..99}", "-")
+		if err != nil || strings.Contains(out, "1.6") || !strings.Contains(out, "1.7") {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+	_, errs, err := runWith(daemons, "collide", "--release", "1.6", "--pattern", "v{0..99}", "-")
+	if exit.Code(err) != exit.Failed || !strings.Contains(errs, "a DaemonSet has none before 1.7") {
+		t.Errorf("%v: %s", err, errs)
+	}
+	pod := "kind: Pod\nmetadata: {name: web}\nspec:" + podSpec
+	_, errs, err = runWith(pod, "collide", "--pattern", "v{0..99}", "-")
+	if exit.Code(err) != exit.Failed || !strings.Contains(errs, "a Pod has none of its own") {
+		t.Errorf("%v: %s", err, errs)
+	}
+	list, err := answers(t, pod, "-")
+	if err != nil || len(list) != 1 || !strings.Contains(list[0].Releases[7].None, "give its Deployment") || list[0].Releases[7].Hash != nil {
+		t.Errorf("%v: %+v", err, list)
+	}
+	_, errs, err = runWith(object("Rollout", "web", "{}"), "-")
+	if exit.Code(err) != exit.Failed || !strings.Contains(errs, "a Rollout: only Deployments") {
+		t.Errorf("%v: %s", err, errs)
+	}
+}
+
 // TestPairData: the pair in the labs' data is one.
 func TestPairData(t *testing.T) {
 	data, err := os.ReadFile("../../../tools/labs/hash-collision/data/fnv32a-pair.txt")

@@ -13,8 +13,7 @@ import (
 const templateHashLabel = "pod-template-hash"
 
 // Template returns the pod template in an object: a Deployment, ReplicaSet,
-// DaemonSet or another one with a template in its spec, or a PodTemplateSpec
-// itself. A ReplicaSet's template has a label that its Deployment's, which is
+// DaemonSet or one without a kind, or a PodTemplateSpec itself. A ReplicaSet's template has a label that its Deployment's, which is
 // what is hashed, has not; it is taken away.
 func Template(o map[string]any) (map[string]any, error) {
 	spec, ok := o["spec"].(map[string]any)
@@ -28,10 +27,14 @@ func Template(o map[string]any) (map[string]any, error) {
 		}
 		return o, nil
 	}
-	if o["kind"] == "ReplicaSet" {
+	switch kind, _ := o["kind"].(string); kind {
+	case "ReplicaSet":
 		return withoutHashLabel(t), nil
+	case "", "Deployment", "DaemonSet":
+		return t, nil
+	default:
+		return nil, fmt.Errorf("a %s: only Deployments, ReplicaSets and DaemonSets have a hash of their template", kind)
 	}
-	return t, nil
 }
 
 func withoutHashLabel(template map[string]any) map[string]any {

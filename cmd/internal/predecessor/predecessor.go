@@ -116,56 +116,57 @@ func fromRoot(dir string) (Answer, error) {
 	if _, err := os.ReadDir(dir); err != nil {
 		return Answer{}, err
 	}
+	// What the operator says comes first, as in the kubelet: also where the record is broken.
+	file := filepath.Join(dir, overrideFile)
+	b, err := readFile(file)
+	if err != nil {
+		return Answer{}, err
+	}
+	if b != nil {
+		s := strings.TrimSpace(string(b))
+		release, minor, ok := parse(s)
+		switch {
+		case s == none:
+			release, minor = none, 0
+		case !ok:
+			return Answer{}, fmt.Errorf("%s: it says %.60q, and the kubelet ignores it: write one line with a release, such as 1.7, 1.8.15 or v1.9.11, or with the word none", file, s)
+		}
+		return Answer{Node: dir, Release: release, Source: "operator", Note: "in effect from the kubelet's next start after it was written"}.writes(minor), nil
+	}
 	a := Answer{Node: dir, Release: none, Source: none}
 	minor := 0
 	var record struct {
 		KubeletVersion, Source, NodeName string
 		LastHeartbeat                    time.Time
 	}
-	file := filepath.Join(dir, recordFile)
-	b, err := readFile(file)
-	if err != nil {
+	file = filepath.Join(dir, recordFile)
+	if b, err = readFile(file); err != nil {
 		return Answer{}, err
 	}
-	if b != nil {
-		if err := json.Unmarshal(b, &record); err != nil {
-			return Answer{}, fmt.Errorf("%s: %w: the kubelet ignores it; remove it, or set %s", file, err, overrideFile)
-		}
-		release, n, ok := parse(record.KubeletVersion)
-		a.Source = "api"
-		if record.Source == evidence {
-			a.Source = evidence
-			if record.KubeletVersion == none {
-				release, ok = none, true
-			}
-		}
-		if !ok || record.Source != "" && record.Source != evidence {
-			return Answer{}, fmt.Errorf("%s: kubeletVersion is %q, which is no release of Kubernetes, or source is not one of the kubelet's: the kubelet ignores the file; remove it, or set %s", file, record.KubeletVersion, overrideFile)
-		}
-		a.Release, minor = release, n
-		seen := "last seen"
-		if a.Source == evidence {
-			seen = "by its containers, kept"
-		}
-		a.Note = fmt.Sprintf("of node %s, %s %s; another node or machine ignores it", record.NodeName, seen, record.LastHeartbeat.Format(time.RFC3339))
-	} else {
+	if b == nil {
 		a.Note = "no record: the containers and checkpoints on the node decide"
+		return a.writes(minor), nil
 	}
-	file = filepath.Join(dir, overrideFile)
-	b, err = readFile(file)
-	if err != nil || b == nil {
-		return a.writes(minor), err
+	if err := json.Unmarshal(b, &record); err != nil {
+		return Answer{}, fmt.Errorf("%s: %w: the kubelet ignores it; remove it, or set %s", file, err, overrideFile)
 	}
-	s := strings.TrimSpace(string(b))
-	release, n, ok := parse(s)
-	switch {
-	case s == none:
-		release, n = none, 0
-	case !ok:
-		return Answer{}, fmt.Errorf("%s: it says %.60q, and the kubelet ignores it: write one line with a release, such as 1.7, 1.8.15 or v1.9.11, or with the word none", file, s)
+	release, n, ok := parse(record.KubeletVersion)
+	a.Source = "api"
+	if record.Source == evidence {
+		a.Source = evidence
+		if record.KubeletVersion == none {
+			release, ok = none, true
+		}
 	}
-	a.Release, a.Source, minor = release, "operator", n
-	a.Note = "in effect from the kubelet's next start after it was written"
+	if !ok || record.Source != "" && record.Source != evidence {
+		return Answer{}, fmt.Errorf("%s: kubeletVersion is %q, which is no release of Kubernetes, or source is not one of the kubelet's: the kubelet ignores the file; remove it, or set %s", file, record.KubeletVersion, overrideFile)
+	}
+	a.Release, minor = release, n
+	seen := "last seen"
+	if a.Source == evidence {
+		seen = "by its containers, kept"
+	}
+	a.Note = fmt.Sprintf("of node %s, %s %s; another node or machine ignores it", record.NodeName, seen, record.LastHeartbeat.Format(time.RFC3339))
 	return a.writes(minor), nil
 }
 

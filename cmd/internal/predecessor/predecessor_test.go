@@ -55,21 +55,23 @@ func TestFromRoot(t *testing.T) {
 		record, override string
 		want, err        string
 	}{
-		"nothing":         {"", "", "none none 1.9 1.9 no record", ""},
-		"record":          {record, "", "1.8.15 api 1.8 1.9 of node node1, last seen 2018-10-01T10:00:00Z", ""},
-		"override":        {record, " v1.7.3\n", "1.7.3 operator 1.7 1.7 in effect", ""},
-		"override none":   {record, "none\n", "none operator 1.9 1.9 in effect", ""},
-		"bad override":    {record, "seven", "", "holdfast-predecessor-override: it says \"seven\""},
-		"empty override":  {record, "\n", "", "holdfast-predecessor-override: it says \"\""},
-		"evidence":        {`{"kubeletVersion":"1.7","source":"evidence","nodeName":"node1"}`, "", "1.7 evidence 1.7 1.7 of node node1, by its containers, kept", ""},
-		"evidence, none":  {`{"kubeletVersion":"none","source":"evidence","nodeName":"node1"}`, "", "none evidence 1.9 1.9 of node node1, by its containers, kept", ""},
-		"none, no source": {`{"kubeletVersion":"none","nodeName":"node1"}`, "", "", `kubeletVersion is "none"`},
-		"other source":    {`{"kubeletVersion":"1.7","source":"operator"}`, "", "", "source is not one"},
-		"ours":            {record, "v1.9.11+holdfast.2", "", "the kubelet ignores it"},
-		"broken record":   {"{", "", "", "holdfast-predecessor.json: unexpected end"},
-		"strange record":  {`{"kubeletVersion":"x"}`, "", "", `kubeletVersion is "x"`},
-		"large override":  {"", strings.Repeat("x", maxFile+1), "", "larger than"},
-		"unlikely folder": {"", "", "", "no such file"},
+		"nothing":                  {"", "", "none none 1.9 1.9 no record", ""},
+		"record":                   {record, "", "1.8.15 api 1.8 1.9 of node node1, last seen 2018-10-01T10:00:00Z", ""},
+		"override":                 {record, " v1.7.3\n", "1.7.3 operator 1.7 1.7 in effect", ""},
+		"override none":            {record, "none\n", "none operator 1.9 1.9 in effect", ""},
+		"bad override":             {record, "seven", "", "holdfast-predecessor-override: it says \"seven\""},
+		"empty override":           {record, "\n", "", "holdfast-predecessor-override: it says \"\""},
+		"evidence":                 {`{"kubeletVersion":"1.7","source":"evidence","nodeName":"node1"}`, "", "1.7 evidence 1.7 1.7 of node node1, by its containers, kept", ""},
+		"evidence, none":           {`{"kubeletVersion":"none","source":"evidence","nodeName":"node1"}`, "", "none evidence 1.9 1.9 of node node1, by its containers, kept", ""},
+		"none, no source":          {`{"kubeletVersion":"none","nodeName":"node1"}`, "", "", `kubeletVersion is "none"`},
+		"other source":             {`{"kubeletVersion":"1.7","source":"operator"}`, "", "", "source is not one"},
+		"ours":                     {record, "v1.9.11+holdfast.2", "", "the kubelet ignores it"},
+		"broken record":            {"{", "", "", "holdfast-predecessor.json: unexpected end"},
+		"broken record, override":  {"{", "1.7", "1.7 operator 1.7 1.7 in effect", ""},
+		"strange record, override": {`{"kubeletVersion":"x"}`, "none", "none operator 1.9 1.9 in effect", ""},
+		"strange record":           {`{"kubeletVersion":"x"}`, "", "", `kubeletVersion is "x"`},
+		"large override":           {"", strings.Repeat("x", maxFile+1), "", "larger than"},
+		"unlikely folder":          {"", "", "", "no such file"},
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{recordFile: c.record, overrideFile: c.override} {

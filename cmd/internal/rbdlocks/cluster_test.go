@@ -5,6 +5,7 @@ package rbdlocks
 
 import (
 	"context"
+	"fmt"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -212,6 +213,39 @@ func TestRBDHangs(t *testing.T) {
 	a = threeNodes().answer(t.Context(), &ceph{program: program}, &volume{pool: "-c", image: "--conf"})
 	if !strings.Contains(a.Note, "--pool=-c --image=--conf ") {
 		t.Errorf("%+v", a)
+	}
+}
+
+// Monitors that do not answer three times in a row are not asked again, others are.
+func TestSilentMonitors(t *testing.T) {
+	defer func(a, b, c time.Duration) { rbdTimeout, silence, progress = a, b, c }(rbdTimeout, silence, progress)
+	rbdTimeout, silence, progress = time.Minute, 100*time.Millisecond, 0
+	dir := t.TempDir()
+	program := filepath.Join(dir, "rbd")
+	script := "#!/bin/sh\ncd " + dir + "\necho >> calls\ncase \"$*\" in *10.0.0.9*) sleep 0.2; exit 1;; esac\n[ \"$1\" = lock ] && echo '[]' && exit\necho '{\"watchers\":[]}'\n"
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var items []string
+	for i := range 9 {
+		monitor := map[bool]string{true: "10.0.0.9", false: "10.0.0.1"}[i < 6]
+		items = append(items, fmt.Sprintf(`{"metadata":{"name":"pv%d"},"spec":{"rbd":{"monitors":["%s:6789"],"image":"image%d","pool":"rbd"}}}`, i, monitor, i))
+	}
+	api := fakeAPI{"nodes": nodes, "pods": `{"items":[]}`, "persistentvolumes": `{"items":[` + strings.Join(items, ",") + `]}`}
+	var out, errs strings.Builder
+	err := run(t.Context(), api, &ceph{program: program}, "", "table", &out, &errs)
+	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "6 of 9 images could not be read") {
+		t.Error(err)
+	}
+	if n := strings.Count(out.String(), "not asked: the last 3 images"); n != 3 || strings.Count(out.String(), "free") != 3 {
+		t.Errorf("%d were not asked:\n%s", n, out.String())
+	}
+	calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
+	if n := strings.Count(string(calls), "\n"); n != 3+2*3 {
+		t.Errorf("rbd was asked %d times", n)
+	}
+	if !strings.Contains(errs.String(), "8 images were looked at") {
+		t.Error(errs.String())
 	}
 }
 

@@ -92,13 +92,33 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 		fmt.Fprintln(w, "IMAGE\tVERDICT\tLOCKS\tWATCHERS\tNODES\tNOTE")
 	}
 	seen, unread, found := 0, 0, 0
+	told := time.Now()
+	silent := map[string]int{} // images in a row without an answer in time, by their Ceph
 	var remedies []string
 	for _, v := range c.volumes {
 		if image != "" && v.name() != image {
 			continue
 		}
 		seen++
-		answer := c.answer(ctx, r, c.of(v))
+		if time.Since(told) > progress {
+			told = time.Now()
+			fmt.Fprintf(errs, "%d images were looked at\n", seen-1)
+		}
+		var answer Answer
+		if where := strings.Join(r.options(v), " "); silent[where] >= silences {
+			answer = c.judge(v, nil, nil)
+			answer.Verdict, answer.Remedy = Unknown, nil
+			answer.Note = fmt.Sprintf("not asked: the last %d images of these monitors had no answer in time", silences)
+		} else {
+			began := time.Now()
+			answer = c.answer(ctx, r, c.of(v))
+			switch {
+			case answer.Verdict != Unknown:
+				silent[where] = 0
+			case time.Since(began) >= silence:
+				silent[where]++
+			}
+		}
 		if finding(answer) && time.Since(readAt) > fresh {
 			// Pods may have come and gone since.
 			if c, err = read(ctx, a); err != nil {
@@ -149,6 +169,14 @@ func finding(a Answer) bool {
 
 // fresh is how old what the API said may be for a finding: thousands of images take long.
 var fresh = 10 * time.Second
+
+// silence is how long a question without an answer takes at least, silences how many in a
+// row are enough for a Ceph: a thousand images of monitors that are down would take a day.
+// progress is how often the number of images is told.
+var (
+	silence, progress = 25 * time.Second, 30 * time.Second
+	silences          = 3
+)
 
 // mapTime is what a kubelet that holds a lock gets to map the image.
 var mapTime = 2 * time.Second
