@@ -30,7 +30,7 @@ answered (everything else was), or a requested condition does not hold; 2, wrong
 usage, and nothing was read; 3, rbd-locks has findings.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
-  kubectl get deployments -A -o yaml | kubectl-holdfast pod-template-hash -
+  kubectl get deployments --all-namespaces -o yaml | kubectl-holdfast pod-template-hash -
   kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
   source <(kubectl-holdfast completion bash)`
 

@@ -58,7 +58,7 @@ the API shows it.
 
 Exit status 1 if the hash of a container cannot be told, in one release or in all.`,
 		Example: `  kubectl get pod web -o json | kubectl-holdfast container-hash -
-  kubectl get pods -A -o json | kubectl-holdfast container-hash --release 1.7,1.9 -o json -`,
+  kubectl get pods --all-namespaces -o json | kubectl-holdfast container-hash --release 1.7,1.9 -o json -`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, o.hashes) },
 	}

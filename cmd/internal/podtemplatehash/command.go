@@ -5,7 +5,6 @@ package podtemplatehash
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -51,7 +50,8 @@ StatefulSet has none: a checksum of other text names its revisions.
 
 Exit status 1 if an object cannot be hashed, in one release or in all.`,
 		Example: `  kubectl get deployment web -o json | kubectl-holdfast pod-template-hash -
-  kubectl get deployments,daemonsets -A -o yaml | kubectl-holdfast pod-template-hash --release 1.9 -o json -`,
+  kubectl get deployments,daemonsets --all-namespaces -o yaml |
+    kubectl-holdfast pod-template-hash --release 1.9 -o json -`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, nil) },
 	}
@@ -217,37 +217,6 @@ func (o *options) template(notes io.Writer, obj manifest.Object, releases []*Rel
 		}
 	}
 	return template, nil
-}
-
-// hashing are those of releases in which objects of a kind have a hash.
-func hashing(kind string, releases []*Release) ([]*Release, error) {
-	if kind != "DaemonSet" {
-		return releases, nil
-	}
-	var out []*Release
-	for _, r := range releases {
-		if r.Counts {
-			out = append(out, r)
-		}
-	}
-	if len(out) == 0 {
-		return nil, errors.New("no hash: a DaemonSet has none before 1.7")
-	}
-	return out, nil
-}
-
-// noHash says why objects of a kind have no hash of their template in any
-// release; "" if they have.
-func noHash(kind string) string {
-	switch kind {
-	case "StatefulSet":
-		return "a StatefulSet has none: from 1.7 on its pods have the label controller-revision-hash, which is a checksum of the serialised revision and not of the template's dump"
-	case "Pod":
-		return "a Pod has none of its own: its labels have the hash of the template that it was made from, to which admission has added since; give its Deployment, ReplicaSet or DaemonSet"
-	case "Job", "CronJob", "ReplicationController":
-		return "a " + kind + " has none: only Deployments, and DaemonSets from 1.7 on, hash their template"
-	}
-	return ""
 }
 
 // answer is what is said about one object in one release.

@@ -4,6 +4,7 @@
 package podtemplatehash
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 )
@@ -35,6 +36,37 @@ func Template(o map[string]any) (map[string]any, error) {
 	default:
 		return nil, fmt.Errorf("a %s: only Deployments, ReplicaSets and DaemonSets have a hash of their template", kind)
 	}
+}
+
+// hashing are those of releases in which objects of a kind have a hash.
+func hashing(kind string, releases []*Release) ([]*Release, error) {
+	if kind != "DaemonSet" {
+		return releases, nil
+	}
+	var out []*Release
+	for _, r := range releases {
+		if r.Counts {
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no hash: a DaemonSet has none before 1.7")
+	}
+	return out, nil
+}
+
+// noHash says why objects of a kind have no hash of their template in any
+// release; "" if they have.
+func noHash(kind string) string {
+	switch kind {
+	case "StatefulSet":
+		return "a StatefulSet has none: from 1.7 on its pods have the label controller-revision-hash, which is a checksum of the serialised revision and not of the template's dump"
+	case "Pod":
+		return "a Pod has none of its own: its labels have the hash of the template that it was made from, to which admission has added since; give its Deployment, ReplicaSet or DaemonSet"
+	case "Job", "CronJob", "ReplicationController":
+		return "a " + kind + " has none: only Deployments, and DaemonSets from 1.7 on, hash their template"
+	}
+	return ""
 }
 
 func withoutHashLabel(template map[string]any) map[string]any {

@@ -118,7 +118,6 @@ exec %[2]s --mount=/proc/%[3]d/ns/mnt -- $name "$@"
 	}
 }
 
-
 // testHostPath: a directory that the kubelet's namespace has too, another one, is taken as
 // the host's, which the kubelet sees below hostRoot.
 func testHostPath(t *testing.T, dir string, bind func(Subpath, string) error) {
