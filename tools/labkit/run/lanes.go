@@ -19,8 +19,8 @@ const (
 	fewLabs    = 2
 	manyLabs   = 4
 	idleWanted = 0.5
-	idleOver   = 30 * time.Second
-	startTakes = 20 * time.Second
+	idleOver   = 20 * time.Second
+	startTakes = 15 * time.Second
 )
 
 // lanes admits labs.
@@ -31,7 +31,7 @@ type lanes struct {
 	mu      sync.Mutex
 	running int
 	last    time.Time  // when a lab began last
-	first   idleSample // the first look after that start was over; zero before
+	first   idleSample // where the stretch began that is measured; zero while that start lasts
 }
 
 type idleSample struct {
@@ -88,8 +88,9 @@ func (l *lanes) admit(now time.Time) bool {
 	return true
 }
 
-// idles says whether the computer has had time left since the last lab's start was over.
-// Where that cannot be read it has not.
+// idles says whether the computer has had time left for one stretch of idleOver since the
+// last lab's start was over. A busy stretch does not count against the next one. Where that
+// cannot be read it has had none.
 func (l *lanes) idles(now time.Time) bool {
 	if now.Sub(l.last) < startTakes {
 		return false
@@ -101,5 +102,10 @@ func (l *lanes) idles(now time.Time) bool {
 	if l.first.at.IsZero() {
 		l.first = idleSample{now, idle, all}
 	}
-	return now.Sub(l.first.at) >= idleOver && idle-l.first.idle >= idleWanted*(all-l.first.all)
+	if now.Sub(l.first.at) < idleOver {
+		return false
+	}
+	had := idle-l.first.idle >= idleWanted*(all-l.first.all)
+	l.first = idleSample{now, idle, all}
+	return had
 }

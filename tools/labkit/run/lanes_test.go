@@ -52,6 +52,26 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// A busy stretch is forgotten: a lab begins after the first one that is not.
+func TestLanesAfterBusyStretch(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now, busy := begin, 5*time.Minute
+	l := newLanes()
+	l.idle = func() (float64, float64, error) {
+		return max(0, (now.Sub(begin) - busy).Seconds()), now.Sub(begin).Seconds(), nil
+	}
+	l.admit(now)
+	l.admit(now)
+	for ; !l.admit(now); now = now.Add(time.Second) {
+		if now.After(begin.Add(busy + 2*idleOver + time.Second)) {
+			t.Fatalf("no lab began %v after the busy stretch", now.Sub(begin)-busy)
+		}
+	}
+	if now.Before(begin.Add(busy)) {
+		t.Errorf("a lab began after %v", now.Sub(begin))
+	}
+}
+
 func TestLanesCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -58,7 +58,7 @@ func restarts(v labkit.Variant, p labkit.Profile) int {
 	if v != labkit.Ours && p == labkit.Short {
 		return 1
 	}
-	return labkit.Pick(p, 5, 10)
+	return labkit.Pick(p, 3, 10)
 }
 
 // objects are the Service and its pods. Kinds of probe: http, exec, tcp; thresholds; two
