@@ -229,18 +229,29 @@ func (l *lab) controllers(ctx context.Context) (map[string]int64, error) {
 }
 
 func (l *lab) resumeRC(ctx context.Context) error {
-	cmd, _ := l.command(ctx, rolling("v1")...)
+	cmd, out := l.command(ctx, rolling("v1")...)
 	if err := cmd.Start(); err != nil {
 		return err
 	}
+	// The wait ends with kubectl: it was to be killed half-way.
+	running, end := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		err := cmd.Wait()
+		end(fmt.Errorf("kubectl ended before it was killed: %v: %s", err, out))
+		close(ended)
+	}()
 	var o killed
-	err := wait.Until(ctx, "both ReplicationControllers have replicas", 2*time.Minute, func(ctx context.Context) (bool, error) {
+	err := wait.Until(running, "both ReplicationControllers have replicas", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		rcs, err := l.controllers(ctx)
 		return err == nil && len(rcs) == 2 && rcs["rc"] > 0 && rcs["rc"] < replicas, err
 	})
-	killErr := cmd.Process.Kill()
-	_ = cmd.Wait() // it was killed
-	if err := errors.Join(err, killErr); err != nil {
+	if killErr := cmd.Process.Kill(); !errors.Is(killErr, os.ErrProcessDone) {
+		err = errors.Join(err, killErr)
+	}
+	<-ended
+	l.e.Step("kubectl said until then: %s", out)
+	if err != nil {
 		return err
 	}
 	if o.Replicas, err = l.controllers(ctx); err != nil {
