@@ -81,6 +81,21 @@ func (dc *DeploymentController) holdfastNameTaken(d *extensions.Deployment, rs *
 		return false, err
 	}
 	enforced := utilfeature.DefaultFeatureGate.Enabled(features.DeploymentReplicaSetOwnerCheck)
+	if enforced && (existing == holdfastForeign || existing == holdfastReleased || existing == holdfastUnowned) {
+		// The cache may be behind the one whose ReplicaSet it was, and a name is taken for good.
+		live, err := dc.client.ExtensionsV1beta1().ReplicaSets(rs.Namespace).Get(rs.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		was := existing
+		if existing, err = holdfastJudge(d, live); err != nil {
+			return false, err
+		}
+		if existing == holdfastOwn {
+			return false, fmt.Errorf("replica set %s/%s of deployment %s is %s in the cache, waiting until that knows", rs.Namespace, rs.Name, d.Name, was)
+		}
+		rs = live
+	}
 	holdfastReplicaSetConflicts.WithLabelValues(existing, fmt.Sprint(enforced)).Inc()
 	if !enforced {
 		return existing == holdfastCollision, nil

@@ -4,6 +4,9 @@
 package endpoint
 
 import (
+	"time"
+
+	"github.com/golang/glog"
 	"k8s.io/kubernetes/pkg/controller/endpoint/batching"
 )
 
@@ -12,9 +15,16 @@ type podUpdates struct {
 	period batching.Period
 }
 
+// longPeriod is the longest that is not warned of: a typing error such as 10m for 10s shows
+// nowhere else.
+const longPeriod = 30 * time.Second
+
 // BatchPodUpdates lets changes of pods wait for one another from now on. It is called
 // before Run, and returns e.
 func (e *EndpointController) BatchPodUpdates(period batching.Period) *EndpointController {
+	if time.Duration(period) > longPeriod {
+		glog.Warningf("--endpoint-updates-batch-period=%v: pods that are deleted or not ready stay in Endpoints for that long", time.Duration(period))
+	}
 	e.podUpdates.period = period
 	return e
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,11 +28,17 @@ func init() {
 	prometheus.MustRegister(namespacesHeld)
 }
 
-// held are the namespaces that are waited for, by name and time of deletion.
+// heldNamespace is a namespace that is waited for.
+type heldNamespace struct {
+	deletedAt metav1.Time
+	looked    time.Time // when it was looked at last
+}
+
+// held are the namespaces that are waited for, by name.
 var held = struct {
 	sync.Mutex
-	since map[string]metav1.Time
-}{since: map[string]metav1.Time{}}
+	since map[string]heldNamespace
+}{since: map[string]heldNamespace{}}
 
 // heldEstimate is the estimate, in seconds, for pods that should be gone and are not. The
 // controller looks again after half of it.
@@ -56,7 +63,12 @@ func (d *namespacedResourcesDeleter) podsGone(groupVersionResources map[schema.G
 		err = listErr
 	case listErr == nil && left:
 		if estimate > 0 {
-			break // as deleteAllContent has it, with an error or without
+			// As deleteAllContent has it, with an error or without. A pod may end long before its
+			// grace period, and nobody tells.
+			if estimate > heldEstimate {
+				estimate = heldEstimate
+			}
+			break
 		}
 		// Pods that outlive their grace period are an error, which would be tried again after a
 		// longer and longer time. They are waited for instead.
@@ -65,8 +77,10 @@ func (d *namespacedResourcesDeleter) podsGone(groupVersionResources map[schema.G
 		}
 		utilruntime.HandleError(err)
 		estimate, err = heldEstimate, nil
-	case err == nil:
-		estimate = 0
+	case listErr == nil:
+		// Whatever the request to delete them was answered. It is sent again with the rest,
+		// where its error counts.
+		estimate, err = 0, nil
 	}
 	if err != nil || estimate > 0 {
 		hold(namespace, namespaceDeletedAt, estimate)
@@ -101,14 +115,24 @@ func (d *namespacedResourcesDeleter) podsLeft(namespace string) (bool, error) {
 	return len(items.Items) > 0, nil
 }
 
+// heldFor is how long a namespace is remembered that is not looked at any more: it may have
+// been finalized by hand. The controller looks at each of them every half minute.
+const heldFor = time.Hour
+
 // hold counts and logs once for each deletion of a namespace.
 func hold(namespace string, deletedAt metav1.Time, estimate int64) {
 	held.Lock()
 	defer held.Unlock()
-	if at, known := held.since[namespace]; known && at.Equal(&deletedAt) {
+	was, known := held.since[namespace]
+	held.since[namespace] = heldNamespace{deletedAt, time.Now()}
+	if known && was.deletedAt.Equal(&deletedAt) {
 		return
 	}
-	held.since[namespace] = deletedAt
+	for name, n := range held.since {
+		if time.Since(n.looked) > heldFor {
+			delete(held.since, name)
+		}
+	}
 	namespacesHeld.Inc()
 	glog.Infof("Namespace %s is deleted: its other content is kept until its pods are gone, about %d s (feature gate %s)", namespace, estimate, features.OrderedNamespaceDeletion)
 }

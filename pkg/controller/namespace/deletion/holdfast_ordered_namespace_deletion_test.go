@@ -67,7 +67,8 @@ func (c *contents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestOrderedNamespaceDeletion(t *testing.T) {
-	grace := int64(30)
+	const looked = 60 // heldEstimate: the pod may end long before its grace period
+	grace := int64(3600)
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "pod-0"}, Spec: v1.PodSpec{TerminationGracePeriodSeconds: &grace}}
 	resources := func() ([]*metav1.APIResourceList, error) {
 		verbs := []string{"get", "list", "delete", "deletecollection", "create", "update"}
@@ -94,7 +95,7 @@ func TestOrderedNamespaceDeletion(t *testing.T) {
 			before := heldNamespaces(t)
 			for i := 0; i < 2; i++ {
 				err := d.Delete("test")
-				if remaining, ok := err.(*ResourcesRemainingError); !ok || remaining.Estimate != grace {
+				if remaining, ok := err.(*ResourcesRemainingError); !ok || remaining.Estimate != map[bool]int64{true: looked, false: grace}[on] {
 					t.Errorf("gate %v: with a pod: %v", on, err)
 				}
 				if rest := c.deleted["networkpolicies"] + c.deleted["configmaps"]; c.deleted["pods"] == 0 || (rest == 0) != on {
@@ -119,6 +120,21 @@ func TestOrderedNamespaceDeletion(t *testing.T) {
 				t.Errorf("gate %v: still held: %v", on, held.since)
 			}
 		}()
+	}
+}
+
+// TestOrderedNamespaceDeletionForgets: a namespace that never came to be without pods is not
+// remembered for ever.
+func TestOrderedNamespaceDeletionForgets(t *testing.T) {
+	defer func() { held.since = map[string]heldNamespace{} }()
+	held.since["old"] = heldNamespace{metav1.Now(), time.Now().Add(-2 * heldFor)}
+	ago := metav1.NewTime(time.Now().Add(-100 * heldFor))
+	before := heldNamespaces(t)
+	hold("stays", ago, 60)
+	hold("new", metav1.Now(), 60)
+	hold("stays", ago, 60)
+	if _, known := held.since["old"]; known || len(held.since) != 2 || heldNamespaces(t)-before != 2 {
+		t.Errorf("held: %v, counted %v", held.since, heldNamespaces(t)-before)
 	}
 }
 
@@ -175,10 +191,15 @@ func TestOrderedNamespaceDeletionPodStays(t *testing.T) {
 		if gone, _, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", metav1.Now()); gone || err == nil {
 			t.Errorf("not found %v, delete fails: %v, %v", notFound, gone, err)
 		}
-		c.fails, c.pods = false, 0
+		// Not so where no pod is left: the rest is not to wait for a request that nobody needs.
+		c.pods = 0
 		if err := client.Core().Pods("test").Delete("pod-0", nil); err != nil {
 			t.Fatal(err)
 		}
+		if gone, estimate, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", ago); !gone || estimate != 0 || err != nil {
+			t.Errorf("not found %v, delete fails, without a pod: %v, %d, %v", notFound, gone, estimate, err)
+		}
+		c.fails = false
 		if gone, estimate, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", ago); !gone || estimate != 0 || err != nil {
 			t.Errorf("not found %v, without a pod: %v, %d, %v", notFound, gone, estimate, err)
 		}

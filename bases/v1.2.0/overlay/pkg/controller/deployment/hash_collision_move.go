@@ -59,6 +59,13 @@ func (dc *DeploymentController) hasNoPods(rs *extensions.ReplicaSet) (bool, erro
 	if rs.Spec.Replicas != 0 || rs.Status.Replicas != 0 || rs.Generation > rs.Status.ObservedGeneration {
 		return false, nil
 	}
+	active, err := dc.hasActivePods(rs)
+	return !active && err == nil, err
+}
+
+// hasActivePods reports whether the API server has a pod of rs that the replica set
+// controller would count.
+func (dc *DeploymentController) hasActivePods(rs *extensions.ReplicaSet) (bool, error) {
 	selector, err := unversioned.LabelSelectorAsSelector(rs.Spec.Selector)
 	if err != nil {
 		return false, fmt.Errorf("invalid label selector of replica set %s: %v", rs.Name, err)
@@ -69,10 +76,25 @@ func (dc *DeploymentController) hasNoPods(rs *extensions.ReplicaSet) (bool, erro
 	}
 	for _, pod := range pods.Items {
 		if controller.IsPodActive(pod) {
-			return false, nil
+			return true, nil
 		}
 	}
-	return true, nil
+	return false, nil
+}
+
+// scaleDownWithoutPods scales rs, an old replica set that a deployment with strategy
+// Recreate waits for, to 0 if it has no pod that counts. The strategy's own step would, but
+// looks only at replica sets of which it finds a pod. One whose pods a quota or an admission
+// plugin refuses has none: nothing would ever scale it down.
+func (dc *DeploymentController) scaleDownWithoutPods(deployment *extensions.Deployment, rs *extensions.ReplicaSet) error {
+	if rs.Spec.Replicas == 0 {
+		return nil
+	}
+	if active, err := dc.hasActivePods(rs); err != nil || active {
+		return err
+	}
+	_, _, err := dc.scaleReplicaSetAndRecordEvent(rs, 0, deployment)
+	return err
 }
 
 // takeName creates newRS under its computed name after the content of holder,
@@ -108,6 +130,9 @@ func (dc *DeploymentController) takeName(deployment *extensions.Deployment, newR
 	}
 	if !empty {
 		if isRecreate(deployment) {
+			if err := dc.scaleDownWithoutPods(deployment, holder); err != nil {
+				return nil, dc.tryAgain(deployment, err)
+			}
 			return nil, fmt.Errorf("replica set name %s is taken by an old replica set, waiting until that has no pods", newRS.Name)
 		}
 		return nil, nil

@@ -68,6 +68,28 @@ func TestRecreateWaitsForTheOldPods(t *testing.T) {
 	c.expect("pods are gone", "201703151133=0@count 1, 201703211640=2@count 0", 0)
 }
 
+// Old pods that never came, as a quota refuses them, are not waited for: nothing but this
+// scales their ReplicaSet down.
+func TestRecreateWithoutOldPods(t *testing.T) {
+	c := newRollout(t)
+	c.recreate()
+	c.refused = true
+	c.runRS()
+	if n := len(c.pods()); n > 0 {
+		t.Fatalf("%d pods", n)
+	}
+	c.release(imageB)
+	c.settle()
+	c.expect("release", "201703151133=0@count 1, 201703211640=2@count 0", 0)
+	// Pods that are there are scaled down by the strategy itself, as before.
+	c = newRollout(t)
+	c.recreate()
+	old := c.rss[name(c, imageA, 0)]
+	if err := c.controller.scaleDownWithoutPods(c.deployments["foobar"], old); err != nil || old.Spec.Replicas != 2 {
+		t.Errorf("%d replicas, %v", old.Spec.Replicas, err)
+	}
+}
+
 func TestHasNoPods(t *testing.T) {
 	for _, x := range []struct {
 		spec, status         int

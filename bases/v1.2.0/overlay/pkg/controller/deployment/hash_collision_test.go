@@ -49,7 +49,9 @@ type cluster struct {
 	// staleRSs and staleDeployment keep the caches as they are.
 	staleRSs, staleDeployment bool
 	// lag keeps the ReplicaSets' pods and status as they are.
-	lag        bool
+	lag bool
+	// refused is that no pod can be made, as by a quota.
+	refused    bool
 	controller *DeploymentController
 }
 
@@ -113,8 +115,15 @@ func (c *cluster) putRS(rs *extensions.ReplicaSet) *extensions.ReplicaSet {
 // runRS does the work of the ReplicaSet controller, unless it lags.
 func (c *cluster) runRS() {
 	for _, rs := range c.rss {
-		if !c.lag && (rs.Status.Replicas != rs.Spec.Replicas || rs.Status.ObservedGeneration != rs.Generation) {
-			rs.Status.Replicas, rs.Status.ObservedGeneration = rs.Spec.Replicas, rs.Generation
+		if !c.lag {
+			replicas := rs.Spec.Replicas
+			if c.refused {
+				replicas = 0
+			}
+			if rs.Status.Replicas == replicas && rs.Status.ObservedGeneration == rs.Generation {
+				continue
+			}
+			rs.Status.Replicas, rs.Status.ObservedGeneration = replicas, rs.Generation
 			rs.ResourceVersion = c.next()
 		}
 	}
