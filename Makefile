@@ -13,9 +13,10 @@ STOCK   ?=
 SUMS    ?=
 DB      ?=
 
-# The packages of the series security whose tests make up inputs (make fuzz).
+# The packages of the series security, and of patch-errors, whose tests make up inputs (make fuzz).
 FUZZED := k8s.io/kubernetes/pkg/volume/git_repo github.com/docker/spdystream/spdy k8s.io/kubernetes/pkg/util/outputlimit \
-	k8s.io/kubernetes/pkg/util/mount k8s.io/client-go/transport k8s.io/apimachinery/pkg/runtime/serializer/protobuf
+	k8s.io/kubernetes/pkg/util/mount k8s.io/client-go/transport k8s.io/apimachinery/pkg/runtime/serializer/protobuf \
+	k8s.io/apiserver/pkg/endpoints/handlers
 
 H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
