@@ -4,6 +4,7 @@
 package containerhashcompat
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -122,15 +123,18 @@ func judge(h *history.History) labkit.Result {
 	all := history.Of[swapped](h)
 	want := chain(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
 	var facts, problems []string
-	var firstBad string
+	var firstBad, unsure string // unsure is why it cannot be told that nothing happened
+	ours := h.Variant == string(labkit.Ours)
 	bad, good := 0, 0
 	for i, s := range all {
 		if i >= len(want) || s.Step != i || s.Judged != want[i].judged() {
-			return labkit.InconclusiveBecause("swap %d is %s, which is not in its place", i+1, s.Name)
+			unsure = fmt.Sprintf("swap %d is %s, which is not in its place", i+1, s.Name)
+			break
 		}
 		o, err := s.look()
 		if err != nil {
-			return labkit.InconclusiveBecause("%v", err)
+			unsure = cmp.Or(unsure, err.Error())
+			continue
 		}
 		verdict := "not judged"
 		if s.Judged {
@@ -150,10 +154,14 @@ func judge(h *history.History) labkit.Result {
 	}
 	var res labkit.Result
 	switch {
+	case ours && len(problems) > 0:
+		res = labkit.ReproducedBecause("%s", strings.Join(problems, "; "))
+	case ours && bad > 0:
+		res = labkit.ReproducedBecause("%s", firstBad)
+	case unsure != "":
+		res = labkit.InconclusiveBecause("%s", unsure)
 	case len(all) != len(want):
 		res = labkit.InconclusiveBecause("%d swaps of %d were seen", len(all), len(want))
-	case len(problems) > 0 && h.Variant == string(labkit.Ours):
-		res = labkit.ReproducedBecause("%s", strings.Join(problems, "; "))
 	case bad > 0:
 		res = labkit.ReproducedBecause("%s", firstBad)
 	default:

@@ -81,4 +81,13 @@ func TestJudge(t *testing.T) {
 		t.Log(what)
 		judgetest.Judge(t, l, c, labkit.Inconclusive)
 	}
+	// What one swap of ours did stays, whatever the next one cannot tell.
+	h := chainOf(labkit.Ours, 0, anew)
+	all := history.Of[swapped](h)
+	all[1].Before = nil
+	judgetest.Judge(t, l, history.Make(h.Begin, all[0], all[1]), labkit.Reproduced)
+	judgetest.Judge(t, l, history.Make(h.Begin, all[0]), labkit.Reproduced)
+	stock := h.Begin
+	stock.Variant = string(labkit.Stock)
+	judgetest.Judge(t, l, history.Make(stock, all[0], all[1]), labkit.Inconclusive)
 }

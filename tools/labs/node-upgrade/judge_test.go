@@ -47,9 +47,12 @@ func TestJudge(t *testing.T) {
 		"the control was kept": func(r *swapped) { r.After[r.Control] = r.Before[r.Control] },
 		"the control is gone":  func(r *swapped) { delete(r.After, r.Control) },
 		"nothing ran":          func(r *swapped) { delete(r.Before, "default/web/web") },
+		"nothing was listed":   func(r *swapped) { r.After = nil },
 		"the wrong step":       func(r *swapped) { r.Step = 1 },
 	} {
 		t.Log(what)
 		judgetest.Judge(t, l, of(nil, change), labkit.Inconclusive)
+		// It does not hide what another swap of ours did.
+		judgetest.Judge(t, l, of(func(r *swapped) { r.Failed = 1 }, change), labkit.Reproduced)
 	}
 }

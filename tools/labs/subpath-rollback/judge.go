@@ -46,7 +46,7 @@ func judge(h *history.History) labkit.Result {
 		want = append(want, whatBack+"v1.8.15", whatBack+base)
 	}
 	var seen, bad, facts []string
-	all := 0
+	all, unsure := 0, "" // unsure is why it cannot be told that nothing was lost
 	for _, o := range history.Of[dealtWith](h) {
 		seen = append(seen, o.What)
 		var lost []string
@@ -63,7 +63,7 @@ func judge(h *history.History) labkit.Result {
 				}
 			}
 			if p.Host && files == 0 {
-				return labkit.InconclusiveBecause("%s: pod %s had no file", o.What, p.Name)
+				unsure = fmt.Sprintf("%s: pod %s had no file", o.What, p.Name)
 			}
 			kept += files - changed
 			if changed > 0 {
@@ -76,7 +76,7 @@ func judge(h *history.History) labkit.Result {
 			}
 		}
 		if len(o.Pods) == 0 {
-			return labkit.InconclusiveBecause("%s: no pod was deleted", o.What)
+			unsure = o.What + ": no pod was deleted"
 		}
 		slices.Sort(lost)
 		facts = append(facts, fmt.Sprintf("%-44s %2d files kept, %2d pod directories removed, %2d lost or left", o.What+":", kept, gone, len(lost)))
@@ -87,11 +87,16 @@ func judge(h *history.History) labkit.Result {
 	}
 	var res labkit.Result
 	switch {
+	case len(bad) > 0 && h.Variant == string(labkit.Ours):
+		// Nothing that was not seen makes up for what was.
+		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))
+	case unsure != "":
+		res = labkit.InconclusiveBecause("%s", unsure)
 	case !slices.Equal(seen, want):
 		res = labkit.InconclusiveBecause("seen %q, want %q", seen, want)
 	case len(bad) == 0:
 		res = labkit.AbsentBecause("%d looks at a file, every one as it was; no pod directory is left", all)
-	case h.Variant != string(labkit.Ours) && len(bad) < len(want):
+	case len(bad) < len(want):
 		res = labkit.InconclusiveBecause("only %s", strings.Join(bad, "; "))
 	default:
 		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))

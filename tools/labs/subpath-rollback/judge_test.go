@@ -26,6 +26,8 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, of(labkit.Ours, labkit.Long, forced, back), labkit.Inconclusive)
 	for _, bad := range []dealtWith{dealtOf(whatBack+old, "3", false), dealtOf(whatBack+old, "", false), dealtOf(whatBack+old, "1", true)} {
 		judgetest.Judge(t, l, of(labkit.Ours, labkit.Short, forced, bad), labkit.Reproduced)
+		judgetest.Judge(t, l, of(labkit.Ours, labkit.Long, forced, bad), labkit.Reproduced) // not all was seen
+		judgetest.Judge(t, l, of(labkit.Ours, labkit.Short, dealtWith{What: whatForced}, bad), labkit.Reproduced)
 		// Stock has to lose files in both ways.
 		judgetest.Judge(t, l, of(labkit.Stock, labkit.Short, forced, bad), labkit.Inconclusive)
 		judgetest.Judge(t, l, of(labkit.Stock, labkit.Short, dealtOf(whatForced, "", false), bad), labkit.Reproduced)
