@@ -86,7 +86,7 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			parts.Part{Name: "upstream-touched-" + name, Run: func() (parts.Count, error) { return UpstreamTests(other, Touched) }},
 			parts.Part{Name: "minus-one-" + name, Run: func() (parts.Count, error) { return MinusOne(other, Fits) }})
 	}
-	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return labs(b.Root) }}), nil
+	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Fresh: true, Run: func() (parts.Count, error) { return labs(b.Root) }}), nil
 }
 
 const rulesPackage = "./internal/rules"

@@ -89,12 +89,20 @@ func Binaries(b *base.Base) (parts.Count, error) {
 	return n, nil
 }
 
+// NotMapped refuses an environment in which labs run other binaries than the checkout's.
+func NotMapped() error {
+	const mapped = "HOLDFAST_BIN_MAP"
+	if os.Getenv(mapped) != "" {
+		return exit.Preconditionf("%s is set, so the labs would not run what this checkout builds: unset it, or run the lab by hand", mapped)
+	}
+	return nil
+}
+
 // labs runs the labs of make test in their short profile and compares what they
 // answer with the record.
 func labs(root string) (parts.Count, error) {
-	const mapped = "HOLDFAST_BIN_MAP"
-	if os.Getenv(mapped) != "" {
-		return parts.Count{}, exit.Preconditionf("%s is set, so the labs would not run what this checkout builds: unset it, or run the lab by hand", mapped)
+	if err := NotMapped(); err != nil {
+		return parts.Count{}, err
 	}
 	file := filepath.Join(root, "_output", "lab", "suite.json")
 	if err := os.RemoveAll(file); err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/outcomes"
 )
 
@@ -59,5 +60,36 @@ func TestLabs(t *testing.T) {
 				t.Errorf("%s: error %v, want one with %q", name, err, w)
 			}
 		}
+	}
+}
+
+// TestNotMapped: nothing is run with binaries that are not the checkout's.
+func TestNotMapped(t *testing.T) {
+	t.Setenv("HOLDFAST_BIN_MAP", "")
+	if err := NotMapped(); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("HOLDFAST_BIN_MAP", "v1.9.11/ours=/elsewhere")
+	if err := NotMapped(); exit.Code(err) != 1 || !strings.Contains(err.Error(), "HOLDFAST_BIN_MAP") {
+		t.Errorf("mapped: %v", err)
+	}
+	// Not even the lab program is looked for.
+	if _, err := labs(t.TempDir()); err == nil || !strings.Contains(err.Error(), "HOLDFAST_BIN_MAP") {
+		t.Errorf("mapped: %v", err)
+	}
+}
+
+// TestSkippedTests: a test that was skipped counts as that, not as passed or failed.
+func TestSkippedTests(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": "module x\n\ngo 1.26\n", "x_test.go": "package x\n\nimport \"testing\"\n\n" +
+		"func TestA(t *testing.T) { t.Skip(\"no ip\") }\n\nfunc TestB(t *testing.T) {}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := goTest(nil, dir, "./...")
+	if n.Passed != 1 || n.Skipped != 1 || n.Failed != 0 || err != nil {
+		t.Errorf("%+v, %v", n, err)
 	}
 }

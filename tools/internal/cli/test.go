@@ -38,15 +38,16 @@ func testCommand(c *common) *cobra.Command {
 			for _, p := range all {
 				names = append(names, p.Name)
 			}
-			var run []parts.Part
-			for _, p := range all {
-				if len(only) == 0 || slices.Contains(only, p.Name) {
-					run = append(run, p)
-				}
-			}
 			for _, n := range only {
 				if !slices.Contains(names, n) {
 					return exit.Usagef("no part %q: they are %s", n, strings.Join(names, ", "))
+				}
+			}
+			run := parts.Select(all, only)
+			if slices.ContainsFunc(run, func(p parts.Part) bool { return p.Name == "labs" }) {
+				// Before the builds, which take long.
+				if err := ci.NotMapped(); err != nil {
+					return err
 				}
 			}
 			if !parts.Run(os.Stdout, run) {
@@ -55,7 +56,7 @@ func testCommand(c *common) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&only, "part", nil, "run these parts only (comma separated)")
+	cmd.Flags().StringSliceVar(&only, "part", nil, "run these parts only (comma separated); labs brings the builds that it needs")
 	return cmd
 }
 

@@ -9,6 +9,7 @@ package parts
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -21,6 +22,9 @@ type Part struct {
 	// Needs names parts without which this one cannot run; it counts as failed
 	// when one of them did.
 	Needs []string
+	// Fresh says that Select brings what it needs: it would run what was built of other
+	// sources, and say nothing of it. The others are quick to ask for alone (make check).
+	Fresh bool
 	Run   func() (Count, error)
 }
 
@@ -75,6 +79,33 @@ func (n Count) skipped() string {
 		return ""
 	}
 	return fmt.Sprintf(", %d skipped", n.Skipped)
+}
+
+// Select is the parts of all with these names, in the order of all, and where one is Fresh
+// those that it needs, and that these need; without names it is all.
+func Select(all []Part, names []string) []Part {
+	if len(names) == 0 {
+		return all
+	}
+	wanted, fresh := map[string]bool{}, map[string]bool{}
+	for _, n := range names {
+		wanted[n] = true
+	}
+	var out []Part
+	// A part needs only parts before it.
+	for _, p := range slices.Backward(all) {
+		if !wanted[p.Name] {
+			continue
+		}
+		if p.Fresh || fresh[p.Name] {
+			for _, n := range p.Needs {
+				wanted[n], fresh[n] = true, true
+			}
+		}
+		out = append(out, p)
+	}
+	slices.Reverse(out)
+	return out
 }
 
 func missing(p Part, failed map[string]bool) error {

@@ -78,3 +78,17 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+// TestSelect: only what must be fresh brings what it needs, and what that needs.
+func TestSelect(t *testing.T) {
+	all := []Part{{Name: "source"}, {Name: "rules"}, {Name: "binaries", Needs: []string{"source"}}, {Name: "unit", Needs: []string{"binaries"}}, {Name: "labs", Needs: []string{"binaries"}, Fresh: true}}
+	for names, want := range map[string]string{"": "source rules binaries unit labs", "unit": "unit", "unit labs": "source binaries unit labs", "labs": "source binaries labs", "rules": "rules", "labs rules": "source rules binaries labs"} {
+		var got []string
+		for _, p := range Select(all, strings.Fields(names)) {
+			got = append(got, p.Name)
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("%q selects %q, want %q", names, s, want)
+		}
+	}
+}

@@ -6,6 +6,9 @@ package run
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -63,3 +66,26 @@ func TestOutcomesAreKept(t *testing.T) {
 }
 
 // TestAgain: only a lab that could not tell runs once more.
+
+// TestCommitOf: a file that was never added makes a checkout dirty, a mapped binary is named.
+func TestCommitOf(t *testing.T) {
+	root := t.TempDir()
+	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "first"}} {
+		if out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+	}
+	clean := commitOf(root, false)
+	if clean == "" || strings.Contains(clean, "-") {
+		t.Errorf("a clean checkout is %q", clean)
+	}
+	if got := commitOf(root, true); got != clean+"-mapped" {
+		t.Errorf("mapped: %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(root, "overlay.go"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := commitOf(root, false); got != clean+"-dirty" {
+		t.Errorf("with a file that git does not know: %q", got)
+	}
+}
