@@ -78,6 +78,8 @@ func TestPutRefuses(t *testing.T) {
 		"wrong":           {func(o *Outcome) { o.Verdict = "reproduced" }, `answered reproduced in the variant "ours" and must answer absent`},
 		"inconclusive":    {func(o *Outcome) { o.Verdict = "inconclusive" }, "answered inconclusive"},
 		"another commit":  {func(o *Outcome) { o.Commit = "c2" }, "different commits or seeds"},
+		"changed files":   {func(o *Outcome) { o.Commit = "c1-dirty" }, "on c1-dirty: the record is of clean checkouts"},
+		"other binaries":  {func(o *Outcome) { o.Commit = "c1-mapped" }, "on c1-mapped: the record is of clean checkouts"},
 		"another seed":    {func(o *Outcome) { o.Seed = 8 }, "different commits or seeds"},
 	} {
 		ours := outcome("ours", "absent")
