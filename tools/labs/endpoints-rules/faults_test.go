@@ -145,6 +145,24 @@ func TestJudgeFaults(t *testing.T) {
 
 func all[T any](T) bool { return true }
 
+// TestJudgeFaultsHidesNothing: what a row saw stays where leases or other rows are missing.
+func TestJudgeFaultsHidesNothing(t *testing.T) {
+	l := judgetest.Lab(t, "endpoints-rules-faults")
+	bad := judgetest.Where(func(f fault) bool { return f.Row == killedRow }, func(f *fault) { f.Wrong = "altered" })
+	h := madeFaults(bad)
+	judgetest.Judge(t, l, history.Make(h.Begin, only(history.Of[fault](h), killedRow)...), labkit.Reproduced)
+}
+
+func only(faults []fault, name row) []any {
+	var out []any
+	for _, f := range faults {
+		if f.Row == name {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 func TestJudgeControl(t *testing.T) {
 	l := judgetest.Lab(t, "endpoints-rules-faults")
 	made := func(c judgetest.Change) *history.History {

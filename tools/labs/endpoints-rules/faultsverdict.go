@@ -83,6 +83,12 @@ func faultVerdict(h *history.History, rows []fault, leases []lease) labkit.Resul
 			return labkit.ReproducedBecause("%v", l)
 		}
 	}
+	// Nor does what is missing hide what a row saw.
+	for _, f := range rows {
+		if wrong, _ := f.wrong(); wrong != "" {
+			return labkit.ReproducedBecause("%s: %s", f.Row, wrong)
+		}
+	}
 	if why := wholeLeases(leases); why != "" {
 		return labkit.InconclusiveBecause("%s", why)
 	}
@@ -96,11 +102,7 @@ func faultVerdict(h *history.History, rows []fault, leases []lease) labkit.Resul
 		if !ok || len(rows) != len(faultRows) {
 			return labkit.InconclusiveBecause("%d rows, %q among them: %v; want each of %d once", len(rows), name, ok, len(faultRows))
 		}
-		wrong, unsure := f.wrong()
-		if wrong != "" {
-			return labkit.ReproducedBecause("%s: %s", name, wrong)
-		}
-		if unsure != "" && busy == "" {
+		if _, unsure := f.wrong(); unsure != "" && busy == "" {
 			busy = fmt.Sprintf("%s: %s", name, unsure)
 		}
 	}
