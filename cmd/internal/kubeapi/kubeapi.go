@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,8 @@ type Client struct {
 	http       http.Client
 	header     string
 	user, pass string
+	// hint ends each error; it is empty where the kubeconfig is clear.
+	hint string
 }
 
 type kubeconfig struct {
@@ -154,20 +157,20 @@ func (c *cluster) client(u *user, dir string) (*Client, error) {
 		}
 		token = strings.TrimSpace(string(b))
 	}
-	server := strings.TrimSuffix(c.Server, "/")
-	if !strings.Contains(server, "://") {
-		// As kubectl does: https where the kubeconfig has anything of TLS.
-		scheme := "http://"
-		if ca != nil || cert != nil || c.SkipTLSVerify {
-			scheme = "https://"
-		}
-		server = scheme + server
-	}
-	out := &Client{server: server, user: u.Username, pass: u.Password}
-	out.http = http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: conf, Proxy: http.ProxyFromEnvironment}}
+	out := &Client{server: strings.TrimSuffix(c.Server, "/"), user: u.Username, pass: u.Password}
 	if token != "" {
 		out.header = "Bearer " + token
 	}
+	if parsed, err := url.Parse(c.Server); err != nil || parsed.Scheme == "" || parsed.Host == "" {
+		// As kubectl, 1.9.11 and 1.33: by http, whatever the kubeconfig has of TLS, and no
+		// user by http. client-go asks for the scheme before it has read the authority.
+		if parsed, err = url.Parse("http://" + out.server); err != nil || parsed.Host == "" || parsed.Path != "" {
+			return nil, fmt.Errorf("the cluster's server %q is no URL and no HOST:PORT: write https:// before it", c.Server)
+		}
+		out.server, out.header, out.user, out.pass = "http://"+out.server, "", "", ""
+		out.hint = fmt.Sprintf(" (the kubeconfig's server %q has no https:// before it: it is asked by http, and as nobody)", c.Server)
+	}
+	out.http = http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: conf, Proxy: http.ProxyFromEnvironment}}
 	return out, nil
 }
 
@@ -187,6 +190,13 @@ func content(dir, file, data string) ([]byte, error) {
 
 // Get decodes what the server has at path ("/api/v1/nodes") into v.
 func (c *Client) Get(ctx context.Context, path string, v any) error {
+	if err := c.get(ctx, path, v); err != nil {
+		return fmt.Errorf("%w%s", err, c.hint)
+	}
+	return nil
+}
+
+func (c *Client) get(ctx context.Context, path string, v any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path, nil)
 	if err != nil {
 		return err

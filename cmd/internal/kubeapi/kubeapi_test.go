@@ -46,9 +46,6 @@ func TestGet(t *testing.T) {
 		{trusted, "username: admin, password: pw", ""},
 		{trusted, "token: other", "401 Unauthorized"},
 		{"server: '" + server.URL + "'", "token: t0ken", "certificate"},
-		{"server: '" + server.URL[len("https://"):] + "', certificate-authority-data: " + ca, "token: t0ken", ""},
-		{"server: '" + server.URL[len("https://"):] + "', insecure-skip-tls-verify: true", "token: t0ken", ""},
-		{"server: '" + server.URL[len("https://"):] + "'", "token: t0ken", "400 Bad Request"}, // http
 		{"server: '" + server.URL + "', insecure-skip-tls-verify: true", "token: t0ken", ""},
 	} {
 		client, err := Load(config(t, c.cluster, c.user))
@@ -60,6 +57,49 @@ func TestGet(t *testing.T) {
 		err = client.Get(t.Context(), "/api/v1/nodes", &got)
 		if c.fails == "" && (err != nil || got.Path != "/api/v1/nodes") || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
 			t.Errorf("%s, %s: %+v, %v", c.cluster, c.user, got, err)
+		}
+	}
+}
+
+// A server without a scheme is asked as kubectl asks it, measured with 1.9.11 and 1.33: by http
+// and as nobody, whatever the kubeconfig has of TLS and of a user.
+func TestNoScheme(t *testing.T) {
+	said := "nothing"
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said = r.Header.Get("Authorization")
+		_, _ = w.Write([]byte("{}"))
+	})
+	plain, secure := httptest.NewServer(answer), httptest.NewTLSServer(answer)
+	defer plain.Close()
+	defer secure.Close()
+	port := strings.TrimPrefix(plain.URL, "http://")
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+	get := func(cluster, user string) error {
+		t.Helper()
+		client, err := Load(config(t, cluster, user))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		return client.Get(t.Context(), "/api/v1/nodes", &v)
+	}
+	for _, host := range []string{port, port + "/", strings.Replace(port, "127.0.0.1", "localhost", 1)} {
+		for _, tls := range []string{"", ", certificate-authority-data: " + ca, ", insecure-skip-tls-verify: true"} {
+			for _, user := range []string{"token: t0ken", "username: admin, password: pw"} {
+				said = "nothing"
+				if err := get("server: '"+host+"'"+tls, user); err != nil || said != "" {
+					t.Errorf("%s%.20s, %s: %v, the server got %q", host, tls, user, err, said)
+				}
+			}
+		}
+	}
+	err := get("server: '"+strings.TrimPrefix(secure.URL, "https://")+"', certificate-authority-data: "+ca, "token: t0ken")
+	if err == nil || !strings.Contains(err.Error(), "400 Bad Request") || !strings.Contains(err.Error(), "has no https:// before it") {
+		t.Error(err)
+	}
+	for _, server := range []string{port + "/prefix", "/", "https://", "a b:1"} {
+		if _, err := Load(config(t, "server: '"+server+"'", "token: x")); err == nil || !strings.Contains(err.Error(), "no URL and no HOST:PORT") {
+			t.Errorf("%s: %v", server, err)
 		}
 	}
 }
