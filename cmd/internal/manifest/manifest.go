@@ -185,9 +185,9 @@ func (d *documents) object(v any, where string) error {
 		of := strings.TrimSuffix(kind, "List")
 		for i, item := range items {
 			// The API server leaves the kind out of the items of a DeploymentList.
-			if o, ok := item.(map[string]any); ok && of != "" && o["kind"] == nil {
+			if o, ok := item.(map[string]any); ok && of != "" && unset(o["kind"]) {
 				o["kind"] = of
-				if o["apiVersion"] == nil && m["apiVersion"] != nil {
+				if unset(o["apiVersion"]) && m["apiVersion"] != nil {
 					o["apiVersion"] = m["apiVersion"]
 				}
 			}
@@ -199,3 +199,6 @@ func (d *documents) object(v any, where string) error {
 	}
 	return d.do(Object{Where: where, Value: m})
 }
+
+// unset is true for a field that is missing, null or an empty text.
+func unset(v any) bool { return v == nil || v == "" }

@@ -44,6 +44,28 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestTypedList: an item gets the kind of its list, and with it the list's apiVersion, unless it
+// has its own.
+func TestTypedList(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"apiVersion":"apps/v1","kind":"DeploymentList","items":[{},{"kind":""},{"kind":null,"apiVersion":""}]}`: "apps/v1 Deployment|apps/v1 Deployment|apps/v1 Deployment",
+		"apiVersion: v1\nkind: PodList\nitems:\n- spec: {}\n":                                                     "v1 Pod",
+		`{"apiVersion":"v1","kind":"PodList","items":[{"apiVersion":"v2"},{"kind":"Node"}]}`:                      "v2 Pod| Node",
+		`{"kind":"PodList","items":[{}]}`:                                                                         " Pod",
+		`{"apiVersion":"v1","kind":"List","items":[{}]}`:                                                          " ",
+		`{"apiVersion":"v1","items":[{}]}`:                                                                        " ",
+	} {
+		var got []string
+		err := Read("f", strings.NewReader(in), func(o Object) error {
+			got = append(got, o.String("apiVersion")+" "+o.String("kind"))
+			return nil
+		})
+		if s := strings.Join(got, "|"); err != nil || s != want {
+			t.Errorf("%s: %q, %v, want %q", in, s, err, want)
+		}
+	}
+}
+
 // TestAtOnce: an object of a stream is there before the next one is written.
 func TestAtOnce(t *testing.T) {
 	r, w := io.Pipe()
