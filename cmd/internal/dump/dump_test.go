@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The output is held to the releases' own in packages containerhash and
@@ -98,5 +99,43 @@ func TestErrors(t *testing.T) {
 		if _, err := Compile(types, "v1.A"); err == nil || err.Error() != want {
 			t.Errorf("%v, want %q", err, want)
 		}
+	}
+}
+
+// TestLargeQuantities: whatever a quantity says, its dump or the error is there at once.
+func TestLargeQuantities(t *testing.T) {
+	n, err := Compile(table, "v1.B")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := strings.Repeat("0", 990)
+	began := time.Now()
+	for in, want := range map[string]string{
+		"0.0e-2000000000":               "exponent is too large",
+		"0e-2000000000":                 "exponent is too large",
+		"-0.0e-2147483648":              "exponent is too large",
+		"12345678901234567890e9999":     "exponent is too large",
+		"0e2000000000":                  "0",
+		"1e2147483646":                  "1e2147483646",
+		"1" + zeros + "e9":              "1e999",
+		"1" + zeros + "e1000":           "10e1989",
+		"0." + zeros + "1":              "1n",
+		strings.Repeat(zeros, 1100):     "longer than the 1000 bytes",
+		"1" + strings.Repeat(zeros, 11): "longer than the 1000 bytes",
+	} {
+		for _, l := range []Layout{{}, {Wire: true}, {Milli: true}, {DecQuantity: true}} {
+			v := map[string]any{"q": in}
+			_, spewErr := n.Spew(v, l) // a layout may refuse more
+			got, err := n.JSON(v, l)
+			if err != nil {
+				got = []byte(err.Error())
+			}
+			if !strings.Contains(string(got), want) || spewErr != nil && len(spewErr.Error()) > 1500 {
+				t.Errorf("%.40s: %.200s, want %q; %v", in, got, want, spewErr)
+			}
+		}
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }

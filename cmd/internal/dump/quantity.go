@@ -59,7 +59,10 @@ func digits(s string) int {
 }
 
 func splitQuantity(s string) (amount, error) {
-	bad := func(why string) (amount, error) { return amount{}, fmt.Errorf("quantity %q: %s", s, why) }
+	bad := func(why string) (amount, error) { return amount{}, fmt.Errorf("quantity %.60q: %s", s, why) }
+	if len(s) > maxDigits {
+		return bad(fmt.Sprintf("it is longer than the %d bytes that this program reads", maxDigits))
+	}
 	if s == "" {
 		return bad("it is empty")
 	}
@@ -97,11 +100,13 @@ func splitQuantity(s string) (amount, error) {
 	return a, nil
 }
 
-// maxExponent bounds the powers of ten that are written out.
-const maxExponent = 10000
+// The bounds of what is written out as digits, far beyond an int64, and what keeps the work
+// for one quantity to some milliseconds: maxExponent is of the powers of ten, maxDigits of the
+// text. No release has any.
+const maxExponent, maxDigits = 1000, 1000
 
 // parseQuantity reads a quantity as the releases do. The error is for text that
-// they refuse too, and for exponents beyond maxExponent.
+// they refuse too, and for what is beyond maxExponent or maxDigits.
 func parseQuantity(s string) (quantity, error) {
 	if s == "0" {
 		return quantity{text: s, format: decimalSI}, nil
