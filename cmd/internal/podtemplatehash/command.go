@@ -46,7 +46,7 @@ template: without a collision count, and with the counts 0, 1, ….
 For a Deployment the hash is the label pod-template-hash of its ReplicaSets and pods.
 For a ReplicaSet it is the hash of its Deployment, without the ReplicaSet's own label.
 For a DaemonSet it is the label controller-revision-hash of its pods, from 1.7 on. A
-StatefulSet has none: a checksum of other text names its revisions.
+StatefulSet has none: a checksum of other text names its revisions. A Pod is an error.
 
 Exit status 1 if an object cannot be hashed, in one release or in all.`,
 		Example: `  kubectl get deployment web -o json | kubectl-holdfast pod-template-hash -

@@ -231,13 +231,19 @@ func TestCollideKinds(t *testing.T) {
 	if exit.Code(err) != exit.Failed || !strings.Contains(errs, "a Pod has none of its own") {
 		t.Errorf("%v: %s", err, errs)
 	}
-	list, err := answers(t, pod, "-")
-	if err != nil || len(list) != 1 || !strings.Contains(list[0].Releases[7].None, "give its Deployment") || list[0].Releases[7].Hash != nil {
-		t.Errorf("%v: %+v", err, list)
-	}
-	_, errs, err = runWith(object("Rollout", "web", "{}"), "-")
-	if exit.Code(err) != exit.Failed || !strings.Contains(errs, "a Rollout: only Deployments") {
-		t.Errorf("%v: %s", err, errs)
+	for in, want := range map[string]string{
+		pod: "Pod web: a Pod has none of its own: ",
+		strings.Replace(pod, "Pod", "Sandbox", 1):    "Sandbox web: a Sandbox: only Deployments",
+		strings.Replace(pod, "Pod", "Deployment", 1): "Deployment web: spec.template: missing",
+		object("Rollout", "web", "{}"):               "Rollout web: a Rollout: only Deployments",
+		"kind: Service\nspec: {ports: []}\n":         "a Service: only Deployments",
+	} {
+		for _, args := range [][]string{{"-"}, {"-o", "json", "-"}, {"odds", "--pattern", "v{0..99}", "-"}} {
+			out, errs, err := runWith(in, args...)
+			if exit.Code(err) != exit.Failed || out != "" || !strings.Contains(errs, want) {
+				t.Errorf("%s, %v: %v: %s%s, want %q", in, args, err, out, errs, want)
+			}
+		}
 	}
 }
 

@@ -13,29 +13,36 @@ import (
 // its Deployment's.
 const templateHashLabel = "pod-template-hash"
 
-// Template returns the pod template in an object: a Deployment, ReplicaSet,
-// DaemonSet or one without a kind, or a PodTemplateSpec itself. A ReplicaSet's template has a label that its Deployment's, which is
-// what is hashed, has not; it is taken away.
+// Template returns the pod template in a Deployment, ReplicaSet or DaemonSet. An object without
+// a kind is one of these, or a PodTemplateSpec itself. A ReplicaSet's template has a label that
+// its Deployment's, which is what is hashed, has not; it is taken away.
 func Template(o map[string]any) (map[string]any, error) {
+	kind, _ := o["kind"].(string)
+	switch kind {
+	case "", "Deployment", "ReplicaSet", "DaemonSet":
+	case "Pod":
+		return nil, errors.New("a Pod has none of its own: its labels have the hash of the template that it was made from, to which admission has added since; give its Deployment, ReplicaSet or DaemonSet")
+	default:
+		return nil, fmt.Errorf("a %s: only Deployments, ReplicaSets and DaemonSets have a hash of their template", kind)
+	}
 	spec, ok := o["spec"].(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("spec: missing, or not an object")
 	}
 	t, ok := spec["template"].(map[string]any)
 	if !ok {
+		if kind != "" {
+			return nil, errors.New("spec.template: missing, or not an object")
+		}
 		if _, isSpec := spec["containers"].([]any); !isSpec {
-			return nil, fmt.Errorf("spec: has neither template nor containers; give a Deployment or a pod template")
+			return nil, errors.New("spec: has neither template nor containers; give a Deployment or a pod template")
 		}
 		return o, nil
 	}
-	switch kind, _ := o["kind"].(string); kind {
-	case "ReplicaSet":
+	if kind == "ReplicaSet" {
 		return withoutHashLabel(t), nil
-	case "", "Deployment", "DaemonSet":
-		return t, nil
-	default:
-		return nil, fmt.Errorf("a %s: only Deployments, ReplicaSets and DaemonSets have a hash of their template", kind)
 	}
+	return t, nil
 }
 
 // hashing are those of releases in which objects of a kind have a hash.
@@ -61,8 +68,6 @@ func noHash(kind string) string {
 	switch kind {
 	case "StatefulSet":
 		return "a StatefulSet has none: from 1.7 on its pods have the label controller-revision-hash, which is a checksum of the serialised revision and not of the template's dump"
-	case "Pod":
-		return "a Pod has none of its own: its labels have the hash of the template that it was made from, to which admission has added since; give its Deployment, ReplicaSet or DaemonSet"
 	case "Job", "CronJob", "ReplicationController":
 		return "a " + kind + " has none: only Deployments, and DaemonSets from 1.7 on, hash their template"
 	}
