@@ -244,9 +244,71 @@ func TestSilentMonitors(t *testing.T) {
 	if n := strings.Count(string(calls), "\n"); n != 3+2*3 {
 		t.Errorf("rbd was asked %d times", n)
 	}
-	if !strings.Contains(errs.String(), "8 images were looked at") {
+	if !strings.Contains(errs.String(), "8 of 9 images were looked at") {
 		t.Error(errs.String())
 	}
+}
+
+// Monitors that are down silence every pool, whatever their order in a volume; a pool that is
+// down silences itself; an answer ends the silence, and a quick error is none.
+func TestQuiet(t *testing.T) {
+	r := &ceph{id: "u"}
+	image := func(pool string, monitors ...string) *volume { return &volume{pool: pool, monitors: monitors} }
+	a, b, other := image("a", "m1", "m2"), image("b", "m2", "m1"), image("a", "m3")
+	q := quiet{}
+	for range silences {
+		if q.silent(r, a) {
+			t.Error("silent too early")
+		}
+		q.heard(r, a, false, silence)
+		q.heard(r, a, false, silence/2)
+	}
+	if !q.silent(r, image("a", "m2", "m1")) || q.silent(r, b) || q.silent(r, other) {
+		t.Errorf("after pool a: %v", q)
+	}
+	q.heard(r, b, false, silence)
+	if !q.silent(r, b) || q.silent(r, image("c", "m1", "m2")) {
+		t.Errorf("after one image of pool b: %v", q)
+	}
+	q = quiet{}
+	for range silences {
+		q.heard(r, a, false, silence)
+	}
+	q.heard(r, b, true, 0)
+	if !q.silent(r, a) || q.silent(r, b) {
+		t.Errorf("pool a is down, and b answers: %v", q)
+	}
+	q.heard(r, b, false, silence)
+	if q.silent(r, b) {
+		t.Errorf("one silence of a pool that answered is enough: %v", q)
+	}
+}
+
+// Rows are printed also where the API server is away when a finding is to be judged again.
+func TestRowsBeforeAFailure(t *testing.T) {
+	defer func(was time.Duration) { fresh = was }(fresh)
+	fresh = 0
+	_, r := serve(t, http.StatusOK)
+	api := fakeAPI{"nodes": nodes, "pods": `{"items":[]}`, "persistentvolumes": `{"items":[{"metadata":{"name":"a"},"spec":{"rbd":{"monitors":["10.0.0.1:6789"],"image":"free","pool":"rbd"}}},` +
+		`{"metadata":{"name":"b"},"spec":{"rbd":{"monitors":["10.0.0.1:6789"],"image":"leaked","pool":"rbd"}}}]}`}
+	var out, errs strings.Builder
+	err := run(t.Context(), &failingAPI{fakeAPI: api, reads: 3}, r, "", "table", &out, &errs)
+	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "the API server: ") || !strings.Contains(out.String(), "rbd/free") || strings.Contains(out.String(), "rbd/leaked") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+}
+
+// failingAPI answers as often as reads says.
+type failingAPI struct {
+	fakeAPI
+	reads int
+}
+
+func (f *failingAPI) Get(ctx context.Context, path string, v any) error {
+	if f.reads--; f.reads < 0 {
+		return errors.New("gone")
+	}
+	return f.fakeAPI.Get(ctx, path, v)
 }
 
 // A kubelet up to 1.8 locks and then maps. An image with its lock and no watcher is looked at

@@ -37,7 +37,8 @@ watcher is looked at twice, 2 s apart: the kubelet may be mounting it.
 
 Nodes, pods and PersistentVolumes are read from the API server (1.2 to 1.9), locks and
 watchers by the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
-the pools. Without --ceph-conf the monitors are those of each volume.
+the pools. Without --ceph-conf the monitors are those of each volume. The table is
+printed at the end, -o json prints each image at once.
 
 Exit status: 0, no finding; 1, something could not be read, and the rest is printed;
 2, wrong usage; 3, there are findings.`,
@@ -91,33 +92,32 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	if format == output.Table {
 		fmt.Fprintln(w, "IMAGE\tVERDICT\tLOCKS\tWATCHERS\tNODES\tNOTE")
 	}
-	seen, unread, found := 0, 0, 0
-	told := time.Now()
-	silent := map[string]int{} // images in a row without an answer in time, by their Ceph
-	var remedies []string
+	// What was asked is printed also where the API server fails in the middle.
+	defer w.Flush()
+	var volumes []*volume
 	for _, v := range c.volumes {
-		if image != "" && v.name() != image {
-			continue
+		if image == "" || v.name() == image {
+			volumes = append(volumes, v)
 		}
-		seen++
+	}
+	seen, unread, found := len(volumes), 0, 0
+	told := time.Now()
+	q := quiet{}
+	var remedies []string
+	for i, v := range volumes {
 		if time.Since(told) > progress {
 			told = time.Now()
-			fmt.Fprintf(errs, "%d images were looked at\n", seen-1)
+			fmt.Fprintf(errs, "%d of %d images were looked at\n", i, seen)
 		}
 		var answer Answer
-		if where := strings.Join(r.options(v), " "); silent[where] >= silences {
-			answer = c.judge(v, nil, nil)
+		if v.err == "" && q.silent(r, v) {
+			answer = c.judge(c.of(v), nil, nil)
 			answer.Verdict, answer.Remedy = Unknown, nil
 			answer.Note = fmt.Sprintf("not asked: the last %d images of these monitors had no answer in time", silences)
 		} else {
 			began := time.Now()
 			answer = c.answer(ctx, r, c.of(v))
-			switch {
-			case answer.Verdict != Unknown:
-				silent[where] = 0
-			case time.Since(began) >= silence:
-				silent[where]++
-			}
+			q.heard(r, v, answer.Verdict != Unknown, time.Since(began))
 		}
 		if finding(answer) && time.Since(readAt) > fresh {
 			// Pods may have come and gone since.
@@ -177,6 +177,32 @@ var (
 	silence, progress = 25 * time.Second, 30 * time.Second
 	silences          = 3
 )
+
+// quiet counts images in a row without an answer in time: by their Ceph, and by their Ceph and
+// pool. Monitors that are down silence every pool. A pool whose OSDs are down silences itself
+// only, so one image of each other pool is asked.
+type quiet map[string]int
+
+func (q quiet) keys(r *ceph, v *volume) (monitors, pool string) {
+	monitors = strings.Join(r.options(&volume{monitors: sorted(v.monitors)}), " ")
+	return monitors, monitors + " --pool=" + v.pool
+}
+
+func (q quiet) silent(r *ceph, v *volume) bool {
+	monitors, pool := q.keys(r, v)
+	return q[monitors] >= silences && q[pool] > 0 || q[pool] >= silences
+}
+
+func (q quiet) heard(r *ceph, v *volume, answered bool, took time.Duration) {
+	monitors, pool := q.keys(r, v)
+	switch {
+	case answered:
+		q[monitors], q[pool] = 0, 0
+	case took >= silence:
+		q[monitors]++
+		q[pool]++
+	}
+}
 
 // mapTime is what a kubelet that holds a lock gets to map the image.
 var mapTime = 2 * time.Second
