@@ -192,6 +192,34 @@ func TestHoldfastCheckpointCompatGateOff(t *testing.T) {
 	assert.Equal(t, checkpoint17, kindOf(t, root, "udp"), "a file was rewritten")
 }
 
+// TestHoldfastCheckpointCompatGateOffOrder: what was written for 1.7 is lost if CheckpointCompat
+// is switched off at once, and stays after a start with LegacyCheckpointWrite=false.
+func TestHoldfastCheckpointCompatGateOffOrder(t *testing.T) {
+	defer cameFrom("v1.7.0")()
+	defer setGates(t, "CheckpointCompat=true,LegacyCheckpointWrite=true")()
+	for _, between := range []bool{false, true} {
+		require.NoError(t, utilfeature.DefaultFeatureGate.Set("CheckpointCompat=true,LegacyCheckpointWrite=true"))
+		handler, root := newHandlerOver(t, nil)
+		defer os.RemoveAll(root)
+		require.NoError(t, handler.CreateCheckpoint("ours", NewPodSandboxCheckpoint("ns", "n")))
+		require.Equal(t, checkpointDual, kindOf(t, root, "ours"))
+		if between {
+			require.NoError(t, utilfeature.DefaultFeatureGate.Set("LegacyCheckpointWrite=false"))
+			restartHandler(t, root)
+		}
+		require.NoError(t, utilfeature.DefaultFeatureGate.Set("CheckpointCompat=false,LegacyCheckpointWrite=true"))
+		_, err := restartHandler(t, root).GetCheckpoint("ours")
+		_, stat := os.Stat(filepath.Join(root, sandboxCheckpointDir, "ours"))
+		if between {
+			assert.NoError(t, err)
+			assert.NoError(t, stat)
+		} else {
+			assert.EqualError(t, err, "checkpoint is corrupted")
+			assert.True(t, os.IsNotExist(stat))
+		}
+	}
+}
+
 // TestHoldfastCheckpointCompatWritesForPredecessor: new checkpoints are readable
 // for 1.7 where it, or an older one, was here before, and native elsewhere. What
 // is found on disk counts only where nothing better is known.
