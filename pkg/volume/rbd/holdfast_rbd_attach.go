@@ -49,8 +49,9 @@ const (
 	watcherFactor     = 1.4
 
 	// settleDelay is waited between finding a lock without a watcher and looking again. A
-	// kubelet up to 1.8 takes its lock first and maps then.
-	settleDelay = 2 * time.Second
+	// kubelet up to 1.8 takes its lock first and maps then, which takes a client that meets a
+	// dead monitor some seconds: it tries the next one after 3 s.
+	settleDelay = 10 * time.Second
 )
 
 var sleep = time.Sleep

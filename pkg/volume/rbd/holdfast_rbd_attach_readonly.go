@@ -20,7 +20,8 @@ var hasItsLock = func(*rbdMounter) (bool, error) { return true, nil }
 // device that such a mount left is mapped anew for one that writes.
 //
 // found: the device was mapped before this attach, so that nobody has looked who else uses the
-// image. What left it may have been a read-only mount beside another node's.
+// image. What left it may have been a read-only mount beside another node's. A device that was
+// mapped just now is looked at as well: who came after the look before the map is seen here.
 func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (string, error) {
 	toCheck := found && !b.ReadOnly
 	if !attachChecks() && !(toCheck && keepsOwnLock()) {
@@ -32,6 +33,8 @@ func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (st
 	}
 	if err == nil && toCheck {
 		err = b.checkFound(device)
+	} else if err == nil && !b.ReadOnly {
+		err = b.checkMapped()
 	}
 	if err == nil && attachChecks() {
 		err = b.setDevice(device)
@@ -42,10 +45,19 @@ func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (st
 	// Nothing has it mounted, or the kernel refuses. That is so too if a question to Ceph failed,
 	// and what a device can be used for is not known. The next try looks and maps anew, and
 	// takes anew what RBDLegacyLock takes.
-	if detachErr := util.DetachDisk(b.plugin, util.MakeGlobalPDName(*b.rbd), device); detachErr != nil {
-		glog.Warningf("rbd: %s stays mapped: %v", device, detachErr)
-	}
+	unmapUnused(util, b.plugin, util.MakeGlobalPDName(*b.rbd), device)
 	return "", err
+}
+
+// checkMapped refuses an image that was mapped for writing just now, when nobody watched it, if it
+// has another watcher by now: a node that looked at the same moment, or a kubelet up to 1.8
+// whose map took long. Two that both look give way both, and the kubelet tries again.
+func (b *rbdMounter) checkMapped() error {
+	watchers, err := b.listWatchers()
+	if err == nil && len(watchers) > 1 {
+		err = fmt.Errorf("rbd: image %s/%s was opened by another client while it was mapped: %s", b.Pool, b.Image, watchersText(watchers))
+	}
+	return err
 }
 
 // checkFound refuses a device that was found mapped, and is to be mounted for writing, if it

@@ -96,9 +96,9 @@ func (r *attachRig) commands() string {
 	return strings.Join(lines, "; ")
 }
 
-// How often rbd runs for one attach: status and map in stock, one call more in ours.
+// How often rbd runs for one attach: status and map in stock, two calls more in ours.
 func TestAttachCalls(t *testing.T) {
-	for on, want := range map[bool]string{false: "rbd status img; rbd map img", true: "rbd status img; rbd lock list img; rbd map img"} {
+	for on, want := range map[bool]string{false: "rbd status img; rbd map img", true: "rbd status img; rbd lock list img; rbd map img; rbd status img"} {
 		r := newAttachRig(t, on)
 		device, err := r.attach(false)
 		if err != nil || device != r.devices()[0] || r.commands() != want || len(r.slept) > 0 {
@@ -167,7 +167,7 @@ func TestAttachLooksAgain(t *testing.T) {
 			r.watchers = nil
 		}
 	}
-	if _, err := r.attach(false); err != nil || strings.Count(r.commands(), "rbd status") != 4 || !strings.HasSuffix(r.commands(), "rbd map img") {
+	if _, err := r.attach(false); err != nil || strings.Count(r.commands(), "rbd status") != 5 || !strings.HasSuffix(r.commands(), "rbd map img; rbd status img") {
 		t.Errorf("the watcher goes: %v: %s", err, r.commands())
 	}
 	r.end()
@@ -222,7 +222,7 @@ func TestAttachClearsOldLocks(t *testing.T) {
 		t.Errorf("%v, left %v", err, r.locks)
 	}
 	if want := "rbd status img; rbd lock list img; rbd status img; rbd lock remove img kubelet_lock_magic_node10 client.4 --rbd_blocklist_on_break_lock=false; " +
-		"rbd status img; rbd lock remove img " + ownLockID() + " client.5 --rbd_blocklist_on_break_lock=false; rbd map img"; r.commands() != want {
+		"rbd status img; rbd lock remove img " + ownLockID() + " client.5 --rbd_blocklist_on_break_lock=false; rbd map img; rbd status img"; r.commands() != want {
 		t.Errorf("commands %s\nwant %s", r.commands(), want)
 	}
 	contains(t, "events", r.host.events(), "RBDLockRemoved", kubeLockMagic+"node10", "client.4", "10.0.0.13:0/1")
@@ -262,6 +262,44 @@ func TestAttachClearsOldLocks(t *testing.T) {
 		t.Errorf("gate off: %v, left %v", err, r.locks)
 	}
 	r.end()
+}
+
+// Another client opens the image between the look and the map: what writes gives way, and is
+// mapped when that one has gone; what reads is protected.
+func TestAttachLooksAfterMap(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		r := newAttachRig(t, true)
+		r.before = func(line string) (string, error, bool) {
+			if strings.HasPrefix(line, "rbd map") {
+				r.watchers = append(r.watchers, foreignWatcher)
+			}
+			return r.blockdev(line)
+		}
+		_, err := r.attach(readOnly)
+		if readOnly {
+			if err != nil || !r.readOnly {
+				t.Errorf("read-only: %v, device read-only %v", err, r.readOnly)
+			}
+			r.end()
+			continue
+		}
+		contains(t, "error", fmt.Sprint(err), "opened by another client", "watcher=10.0.0.12:0/710245699 client.14163")
+		if len(r.devices()) > 0 {
+			t.Errorf("left mapped: %v", r.devices())
+		}
+		r.before, r.watchers = r.blockdev, nil
+		if _, err := r.attach(false); err != nil || len(r.devices()) != 1 {
+			t.Errorf("when the other has gone: %v, devices %v", err, r.devices())
+		}
+		r.end()
+	}
+	// The node's own watch has the address that Ceph sees, which need not be one of its interfaces.
+	r := newAttachRig(t, true)
+	defer r.end()
+	localAddresses = func() ([]net.Addr, error) { return nil, nil }
+	if _, err := r.attach(false); err != nil {
+		t.Errorf("behind another address: %v", err)
+	}
 }
 
 // The pod hears why it waits.

@@ -56,9 +56,9 @@ var (
 	imageLocks = keymutex.NewKeyMutex()
 
 	attachedMutex sync.Mutex
-	// attachedHere are the directories of images that this process has begun to attach:
-	// they are no leftovers.
-	attachedHere = map[string]bool{}
+	// attachedHere counts, by the directories of images, the attaches that this process has
+	// begun: such an image is no leftover.
+	attachedHere = map[string]int{}
 )
 
 func lockImage(dir string) func() {
@@ -73,12 +73,12 @@ func beginAttach(dir string) func() {
 	}
 	unlock := lockImage(dir)
 	attachedMutex.Lock()
-	attachedHere[dir] = true
+	attachedHere[dir]++
 	attachedMutex.Unlock()
 	return unlock
 }
 
-func wasAttachedHere(dir string) bool {
+func timesAttached(dir string) int {
 	attachedMutex.Lock()
 	defer attachedMutex.Unlock()
 	return attachedHere[dir]
@@ -90,32 +90,33 @@ func (attacher *rbdAttacher) beginMount(device, dir string) (func(), error) {
 		return func() {}, nil
 	}
 	unlock := lockImage(dir)
-	if err := checkDevice(device, dir); err != nil {
+	if err := checkMappedDevice(device, dir); err != nil {
 		unlock()
 		return nil, err
 	}
 	return unlock, nil
 }
 
+// bindMount binds an image's mount to a pod's directory, and excludes other operations at the
+// image meanwhile. What is at dir without the mount is a directory of the node's own disk, and
+// the pod would write there.
+func bindMount(mounter mount.Interface, dir, target string, options []string) error {
+	if robustDetach() {
+		defer lockImage(dir)()
+		if notMounted, err := mounter.IsLikelyNotMountPoint(dir); err != nil {
+			return err
+		} else if notMounted {
+			return fmt.Errorf("no device is mounted at %s", dir)
+		}
+	}
+	return mounter.Mount(dir, target, "", options)
+}
+
 // afterFailedMount unmaps what was mapped for a mount that failed. The next try maps it
 // again; without one nothing would ever unmap it, as the volume never was mounted.
 func (attacher *rbdAttacher) afterFailedMount(device, dir string) {
-	if !robustDetach() {
-		return
-	}
-	mps, err := attacher.mounter.List()
-	if err != nil {
-		glog.Errorf("rbd: %s stays mapped after a failed mount, its mounts cannot be listed: %v", device, err)
-		return
-	}
-	for _, mp := range mps {
-		if mp.Device == device {
-			glog.Warningf("rbd: %s stays mapped after a failed mount, it is mounted at %s", device, mp.Path)
-			return
-		}
-	}
-	if err := attacher.manager.DetachDisk(attacher.plugin, dir, device); err != nil {
-		glog.Errorf("rbd: %s stays mapped after a failed mount: %v", device, err)
+	if robustDetach() {
+		unmapUnused(attacher.manager, attacher.plugin, dir, device)
 	}
 }
 

@@ -61,7 +61,7 @@ func (plugin *rbdPlugin) cleanUp() {
 
 func (plugin *rbdPlugin) cleanUpDir(dir string) {
 	defer lockImage(dir)()
-	if wasAttachedHere(dir) {
+	if timesAttached(dir) > 0 {
 		return
 	}
 	left, err := plugin.isLeftover(dir)

@@ -108,31 +108,6 @@ type unlistedDetach struct{ *badMounter }
 
 func (unlistedDetach) List() ([]mount.MountPoint, error) { return nil, fmt.Errorf("no /proc/mounts") }
 
-// After a failed mount, what is not known to be unmounted stays mapped, and so does what
-// cannot be unmapped; the log says so.
-func TestFailedMountKeeps(t *testing.T) {
-	for name, set := range map[string]func(*detachRig){
-		"mounts not known": func(r *detachRig) { r.host.mounter = unlistedDetach{r.mounter} },
-		"busy": func(r *detachRig) {
-			r.before = func(line string) (string, error, bool) {
-				return busyText, exit(16), strings.HasPrefix(line, "rbd unmap")
-			}
-		},
-	} {
-		r := newDetachRig(t)
-		r.mounter.MountPoints = nil
-		set(r)
-		a, err := r.plugin.newAttacherInternal(&RBDUtil{})
-		r.must(err)
-		log := logOf(t, func() { a.(*rbdAttacher).afterFailedMount(r.device, r.mountAt) })
-		contains(t, name, log, "stays mapped after a failed mount")
-		if len(r.devices()) != 1 {
-			t.Errorf("%s: devices %v", name, r.devices())
-		}
-		r.done()
-	}
-}
-
 // With the gate off the sysfs is upstream's to read, and an attach excludes nothing.
 func TestDetachGateOff(t *testing.T) {
 	defer gate(t, features.RBDRobustDetach, false)()

@@ -117,11 +117,16 @@ func findImageDevice(pool, image string) (device string, found, decided bool) {
 
 // imageOfDevice is what a device path maps, nil if that is not known.
 func imageOfDevice(device string) (*mappedImage, error) {
-	n := dstrings.TrimPrefix(device, devRBD)
-	if n == device || !deviceNumberRE.MatchString(n) {
+	if !isNumberedDevice(device) {
 		return nil, nil
 	}
-	return readMapped(n)
+	return readMapped(dstrings.TrimPrefix(device, devRBD))
+}
+
+// isNumberedDevice says whether a path is one of the kernel's, /dev/rbd0.
+func isNumberedDevice(device string) bool {
+	n := dstrings.TrimPrefix(device, devRBD)
+	return n != device && deviceNumberRE.MatchString(n)
 }
 
 // checkDevice refuses a device that maps another image than the one whose mount belongs at
@@ -133,6 +138,24 @@ func checkDevice(device, dir string) error {
 	}
 	if m != nil && dirOf(m.pool, m.image) != path.Base(dir) {
 		return fmt.Errorf("rbd: device %s is image %s/%s and does not belong at %s", device, m.pool, m.image, dir)
+	}
+	return nil
+}
+
+// checkMappedDevice refuses a device that is mapped no longer, too: its number may be given to
+// another image at any moment, and a mount that fails on an empty device makes a filesystem. Where
+// the kernel shows no devices at all nothing is known.
+func checkMappedDevice(device, dir string) error {
+	if err := checkDevice(device, dir); err != nil {
+		return err
+	}
+	if _, err := os.Stat(sysRBDDevices); err != nil || !isNumberedDevice(device) {
+		return nil
+	}
+	if m, err := imageOfDevice(device); err != nil {
+		return err
+	} else if m == nil {
+		return fmt.Errorf("rbd: device %s, which is to be mounted at %s, is mapped no longer", device, dir)
 	}
 	return nil
 }

@@ -23,6 +23,13 @@ var (
 	devRBD        = "/dev/rbd"
 )
 
+// unmapUnused unmaps a device that an attach or a mount which failed leaves behind.
+var unmapUnused = func(manager diskManager, plugin *rbdPlugin, dir, device string) {
+	if err := manager.DetachDisk(plugin, dir, device); err != nil {
+		glog.Errorf("rbd: %s of %s stays mapped: %v", device, dir, err)
+	}
+}
+
 var (
 	recordersMutex sync.Mutex
 	recorders      = map[volume.VolumeHost]record.EventRecorder{}

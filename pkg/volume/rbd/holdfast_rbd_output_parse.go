@@ -54,7 +54,9 @@ type rbdImage struct {
 var (
 	lockCountRE = regexp.MustCompile(`There (?:is|are) (\d+) (?:exclusive|shared) locks? on this image`)
 	// Columns are separated by one blank up to Ceph 14 and by two since 15, and padded.
-	lockRowRE   = regexp.MustCompile(`^\s*(client\.\d+)\s+(\S.*?)\s+(\S+)\s*$`)
+	lockRowRE = regexp.MustCompile(`^\s*(client\.\d+)\s+(\S.*?)\s+(\S+)\s*$`)
+	// lockTraceRE is what a lock leaves in an answer of whatever form.
+	lockTraceRE = regexp.MustCompile(`\bclient\.\d+\b|` + kubeLockMagic)
 	statusRowRE = regexp.MustCompile(`watcher=(\S+)\s+(client\.\d+)\b`)
 	statusNone  = regexp.MustCompile(`Watchers: none\s*$`)
 	infoSizeRE  = regexp.MustCompile(`\bsize (\d+)(\.\d+)? ?([kKMGTPE]i?)?B in \d+ objects?`)
@@ -100,7 +102,10 @@ func parseLockList(output []byte) ([]rbdLock, error) {
 		}
 	}
 	if want < 0 && len(locks) == 0 {
-		return parseLockJSON(output), nil
+		if locks = parseLockJSON(output); len(locks) == 0 && lockTraceRE.Match(output) {
+			return nil, fmt.Errorf("rbd: cannot read the list of locks: %q", output)
+		}
+		return locks, nil
 	}
 	if want >= 0 && want != len(locks) {
 		return nil, fmt.Errorf("rbd: the list of locks announces %d and has %d: %q", want, len(locks), output)

@@ -78,6 +78,10 @@ func TestParseLockList(t *testing.T) {
 		"There is 1 exclusive lock on this image.\n",
 		"There are 2 shared locks on this image.\nclient.5 a 10.0.0.1:0/5\n",
 		"There is 1 exclusive lock on this image.\nclient.5 *** \n",
+		// Of a form that we do not know, but not empty.
+		"1 lock\n* kubelet_lock_magic_node1 held by 4277\n",
+		"Locks: client.4277 at 10.0.0.1:0/5: backup (exclusive), since 2019\n",
+		`{"locks":[{"name":"kubelet_lock_magic_node1","owner":"client.4277"}]}`,
 	} {
 		if got, err := parseLockList([]byte(bad)); err == nil {
 			t.Errorf("%q is read as %v", bad, got)

@@ -5,10 +5,12 @@ package reconciler
 
 import (
 	"github.com/golang/glog"
+	"k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/volumemanager/cache"
 	"k8s.io/kubernetes/pkg/volume"
+	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
 // keepsDesiredSpec says whether the desired state of a volume that was reconstructed is left
@@ -24,7 +26,8 @@ func (rc *reconciler) keepsDesiredSpec(volume *reconstructedVolume) bool {
 // the pod says, if it was reconstructed and says something else: another name in the pod, no
 // group, read-write. A mount never replaces an entry; the pod would wait for its volume for
 // ever, or its next container get the wrong options. At the node everything is mounted, and the
-// entry is there throughout, so that a pod that ends meanwhile is unmounted.
+// entry is there throughout, so that a pod that ends meanwhile is unmounted. An entry that a mount
+// made already says what the pod says.
 func (rc *reconciler) correctReconstructed(v cache.VolumeToMount) {
 	readOnly, isRBD := rbdReadOnly(v.VolumeSpec)
 	// A pod that is gone is desired without a name, with what was reconstructed.
@@ -37,14 +40,15 @@ func (rc *reconciler) correctReconstructed(v cache.VolumeToMount) {
 			continue
 		}
 		glog.V(2).Infof("Volume %q of pod %q is known otherwise than the pod has it, as after a reconstruction; correcting that", v.VolumeName, v.PodName)
-		if err := rc.actualStateOfWorld.DeletePodFromVolume(v.PodName, v.VolumeName); err != nil {
-			glog.Errorf("Could not correct volume %q of pod %q: %v", v.VolumeName, v.PodName, err)
-			continue
-		}
-		if err := rc.actualStateOfWorld.AddPodToVolume(v.PodName, v.Pod.UID, v.VolumeName, mounterWithReadOnly{m.Mounter, readOnly}, nil, v.OuterVolumeSpecName, v.VolumeGidValue); err != nil {
-			glog.Errorf("Could not correct volume %q of pod %q: %v", v.VolumeName, v.PodName, err)
+		if asw, ok := rc.actualStateOfWorld.(podCorrecter); ok {
+			asw.CorrectPodInVolume(v.PodName, v.VolumeName, mounterWithReadOnly{m.Mounter, readOnly}, v.OuterVolumeSpecName, v.VolumeGidValue)
 		}
 	}
+}
+
+// podCorrecter is what the kubelet's actual state is, beside upstream's interface.
+type podCorrecter interface {
+	CorrectPodInVolume(podName volumetypes.UniquePodName, volumeName v1.UniqueVolumeName, mounter volume.Mounter, outerVolumeSpecName, volumeGidValue string) bool
 }
 
 // mounterWithReadOnly is a mounter that was reconstructed, with what the pod says.
