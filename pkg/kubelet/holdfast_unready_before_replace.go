@@ -26,9 +26,9 @@ var (
 	unreadyWait = 20 * time.Second
 	// unreadyMaxWait is how long at most.
 	unreadyMaxWait = 2 * time.Minute
-	// unreadyMaxHold is how long at most a container that this process found not ready
-	// is held so before its replacement begins. What keeps it from beginning, such as a
-	// secret that is missing, may last for ever.
+	// unreadyMaxHold is how long at most a container that this process found not ready, or
+	// whose replacement was put off, is held so before its replacement begins. What keeps it
+	// from beginning, such as a secret that is missing, may last for ever.
 	unreadyMaxHold = 2 * time.Minute
 	// unreadyPoll is how often a waiting pod worker looks.
 	unreadyPoll = 50 * time.Millisecond
@@ -82,8 +82,9 @@ type changedContainers interface {
 var _ kuberuntime.ReplacementPreparer = &Kubelet{}
 
 // PrepareReplacement implements kuberuntime.ReplacementPreparer. It runs in the pod's
-// worker. What it knows outlives a sync: the marks are the status manager's.
-func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.ReplacedContainer, block bool) bool {
+// worker. What it knows outlives a sync: the marks are the status manager's. They have an end
+// if the containers may not be killed yet, as the next sync need not come here.
+func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.ReplacedContainer, block bool) (killable bool) {
 	marker, ok := kl.statusManager.(status.UnreadyMarking)
 	if !ok || kl.kubeClient == nil {
 		return true
@@ -95,6 +96,11 @@ func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.Replac
 	if !marker.MarkUnready(pod, ids) {
 		return true
 	}
+	defer func() {
+		if !killable {
+			marker.LimitUnready(pod.UID, ids, unreadyMaxHold)
+		}
+	}()
 	for _, r := range replaced {
 		if replaceNoted.first(pod.UID, "marked "+r.ID.ID) {
 			unreadyMarked.Inc()

@@ -377,6 +377,41 @@ func TestHoldfastHoldUnreadyEnds(t *testing.T) {
 	}
 }
 
+// TestHoldfastPutOffEnds: a container that is not ready because it was about to be replaced, and
+// whose replacement was put off by news and does not begin again, is ready again after a
+// while; syncs that come to it keep it not ready. A kill that fails does not make it ready.
+func TestHoldfastPutOffEnds(t *testing.T) {
+	hold := unreadyMaxHold
+	defer func() { unreadyMaxHold = hold }()
+	unreadyMaxHold = 300 * time.Millisecond
+	r := newReplacing(t, map[string]string{drainAnnotation: "300"})
+	defer r.stop()
+	r.publish()
+	r.runtime.changed = replacedC
+	for i := 0; i < 3; i++ {
+		r.workers.podLock.Lock()
+		r.workers.lastUndeliveredWorkUpdate[r.pod.UID] = UpdatePodOptions{}
+		r.workers.podLock.Unlock()
+		assert.False(t, r.prepare(true), "killed during its drain-seconds")
+		time.Sleep(unreadyMaxHold / 2)
+		r.publish()
+		assert.False(t, r.cachedReady(), "sync %d", i)
+	}
+	// From now on something keeps the syncs from coming so far.
+	time.Sleep(unreadyMaxHold)
+	r.publish()
+	assert.True(t, r.cachedReady(), "not ready without an end")
+
+	r.workers.podLock.Lock()
+	delete(r.workers.lastUndeliveredWorkUpdate, r.pod.UID)
+	r.workers.podLock.Unlock()
+	r.pod.Annotations = nil
+	assert.True(t, r.prepare(true))
+	time.Sleep(unreadyMaxHold)
+	r.publish()
+	assert.False(t, r.cachedReady(), "its kill has begun")
+}
+
 // waitsEnded is how many waits ended so, of all tests.
 func waitsEnded(t *testing.T, outcome string) float64 {
 	var m dto.Metric

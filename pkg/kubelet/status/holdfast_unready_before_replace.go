@@ -21,16 +21,19 @@ import (
 // lifted, or until the manager drops the pod's status.
 type UnreadyMarking interface {
 	// MarkUnready marks containers of the pod, makes them not ready, and has that
-	// written without waiting for the kubelet's other requests. Marking again changes
-	// nothing. It marks nothing and returns false if there is no API server, or no
-	// status of the pod.
+	// written without waiting for the kubelet's other requests. Marking again only takes
+	// away an end of LimitUnready. It marks nothing and returns false if there is no API
+	// server, or no status of the pod.
 	MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
 	// HoldUnready only marks: the pod's next status has the containers not ready. It is
 	// for a container that somebody may have made not ready for another reason, so
 	// such a mark ends after most if MarkUnready does not confirm it.
 	HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration)
-	// LiftUnready takes away the marks that keep does not want, and those of HoldUnready
-	// that have come to their end. keep is asked for all. Readiness is as the pod's next
+	// LimitUnready has marks, where there are such, end after most if MarkUnready does not
+	// confirm them: the replacement was put off, and may not begin again.
+	LimitUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration)
+	// LiftUnready takes away the marks that keep does not want, and those that have come to
+	// their end. keep is asked for all. Readiness is as the pod's next
 	// status says. It returns the containers whose mark is gone.
 	LiftUnready(podUID types.UID, keep func(kubecontainer.ContainerID) bool) []kubecontainer.ContainerID
 	// UnreadyState says how far the API server has heard of the pod's marks.
@@ -76,8 +79,8 @@ type podMarks struct {
 	// containers has the marks by container ID: when MarkUnready was called, zero if
 	// only HoldUnready was.
 	containers map[string]time.Time
-	// heldUntil is when those with a zero time come to their end.
-	heldUntil time.Time
+	// ends has when marks come to their end, by container ID; most have none.
+	ends map[string]time.Time
 	// version is the oldest version of the pod's status that has all marks. It is 0
 	// until MarkUnready.
 	version uint64
@@ -123,7 +126,12 @@ func (m *manager) MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
 // HoldUnready implements UnreadyMarking.
 func (m *manager) HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration) {
 	m.unready.mark(podUID, ids, time.Time{})
-	m.unready.holdUntil(podUID, time.Now().Add(most))
+	m.LimitUnready(podUID, ids, most)
+}
+
+// LimitUnready implements UnreadyMarking.
+func (m *manager) LimitUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration) {
+	m.unready.holdUntil(podUID, ids, time.Now().Add(most))
 }
 
 // LiftUnready implements UnreadyMarking.
@@ -210,7 +218,7 @@ func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, a
 	}
 	p := u.pods[podUID]
 	if p == nil {
-		p = &podMarks{containers: map[string]time.Time{}}
+		p = &podMarks{containers: map[string]time.Time{}, ends: map[string]time.Time{}}
 		u.pods[podUID] = p
 	}
 	added := false
@@ -219,6 +227,9 @@ func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, a
 			p.containers[id.String()] = at
 			added = true
 		}
+		if !at.IsZero() {
+			delete(p.ends, id.String())
+		}
 	}
 	if added {
 		p.version = 0 // what was acknowledged had one mark less
@@ -226,15 +237,17 @@ func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, a
 	return added
 }
 
-func (u *unreadyMarks) holdUntil(podUID types.UID, end time.Time) {
+func (u *unreadyMarks) holdUntil(podUID types.UID, ids []kubecontainer.ContainerID, end time.Time) {
 	u.Lock()
 	defer u.Unlock()
 	if p := u.pods[podUID]; p != nil {
-		p.heldUntil = end
+		for _, id := range ids {
+			p.ends[id.String()] = end
+		}
 	}
 }
 
-// heldInVain says whether the mark is HoldUnready's alone and has come to its end.
+// heldInVain says whether the mark has come to its end.
 func (u *unreadyMarks) heldInVain(podUID types.UID, id kubecontainer.ContainerID, now time.Time) bool {
 	u.Lock()
 	defer u.Unlock()
@@ -242,8 +255,9 @@ func (u *unreadyMarks) heldInVain(podUID types.UID, id kubecontainer.ContainerID
 	if p == nil {
 		return false
 	}
-	since, marked := p.containers[id.String()]
-	return marked && since.IsZero() && !now.Before(p.heldUntil)
+	_, marked := p.containers[id.String()]
+	end, ends := p.ends[id.String()]
+	return marked && ends && !now.Before(end)
 }
 
 // from notes the version of the first status with all marks. It returns the marks for
@@ -298,6 +312,7 @@ func (u *unreadyMarks) lift(podUID types.UID, ids []kubecontainer.ContainerID) {
 	if p := u.pods[podUID]; p != nil {
 		for _, id := range ids {
 			delete(p.containers, id.String())
+			delete(p.ends, id.String())
 		}
 		if len(p.containers) == 0 {
 			p.version = 0

@@ -254,6 +254,16 @@ func TestHoldfastHoldUnreadyEnds(t *testing.T) {
 	c, d, _ := readyOf(m, pod.UID)
 	assert.Equal(t, []bool{true, false}, []bool{c, d})
 	eventually(t, "acknowledged", acknowledged(m, pod))
+	// A mark that is put off has one, until it is confirmed.
+	m.LimitUnready(pod.UID, []kubecontainer.ContainerID{idD}, time.Hour)
+	assert.Empty(t, m.LiftUnready(pod.UID, all))
+	m.LimitUnready(pod.UID, []kubecontainer.ContainerID{idD}, 0)
+	m.MarkUnready(pod, []kubecontainer.ContainerID{idD})
+	assert.Empty(t, m.LiftUnready(pod.UID, all))
+	m.LimitUnready(pod.UID, []kubecontainer.ContainerID{idC, idD}, 0)
+	assert.Equal(t, []kubecontainer.ContainerID{idD}, m.LiftUnready(pod.UID, all))
+	m.LimitUnready("gone", []kubecontainer.ContainerID{idD}, 0)
+	assert.NotContains(t, m.unready.pods, types.UID("gone"), "a limit marks nothing")
 }
 
 // TestHoldfastUnreadyStaticPod: the API server has the static pod's status as the mirror
