@@ -42,6 +42,8 @@ func (s *Store) Start(ctx context.Context) error {
 		s.mu.Lock()
 		s.synced = true
 		s.mu.Unlock()
+		// What changed since that judgement read it was not queued.
+		s.work.Add(item{kind: everything})
 		s.log.Info("the caches are filled", "rules", s.ruleCount())
 		go s.loop()
 		for range 2 {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +102,57 @@ func TestMake(t *testing.T) {
 			if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: name}); err != nil || string(ca) != string(pem("ca.crt")) {
 				t.Errorf("%s: %v", form, err)
 			}
+		}
+	}
+}
+
+// TestApart: the replicas of a Deployment are kept apart where the nodes allow it.
+func TestApart(t *testing.T) {
+	for _, form := range []string{DaemonSet, Deployment} {
+		files, err := Make(Options{Form: form, Namespace: "er", Image: "i:1", Port: 9943, Rules: []byte("rules: []"), Days: 30}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, _, _ := strings.Cut(string(files["50-program.yaml"]), "\n---\n")
+		var o struct {
+			Spec struct {
+				Template struct {
+					Metadata struct{ Labels map[string]string }
+					Spec     struct {
+						HostNetwork bool
+						Affinity    struct {
+							PodAntiAffinity struct {
+								Preferred []struct {
+									PodAffinityTerm struct {
+										LabelSelector struct{ MatchLabels map[string]string }
+										TopologyKey   string
+									}
+								} `json:"preferredDuringSchedulingIgnoredDuringExecution"`
+							}
+						}
+					}
+				}
+			}
+		}
+		if err := yaml.UnmarshalStrict([]byte(first), &map[string]any{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal([]byte(first), &o); err != nil {
+			t.Fatal(err)
+		}
+		terms := o.Spec.Template.Spec.Affinity.PodAntiAffinity.Preferred
+		if form == DaemonSet {
+			if len(terms) != 0 || !o.Spec.Template.Spec.HostNetwork {
+				t.Errorf("%s: %+v", form, o)
+			}
+			continue
+		}
+		if len(terms) != 1 || o.Spec.Template.Spec.HostNetwork {
+			t.Fatalf("%s: %+v", form, o)
+		}
+		term := terms[0].PodAffinityTerm
+		if term.TopologyKey != "kubernetes.io/hostname" || !maps.Equal(term.LabelSelector.MatchLabels, o.Spec.Template.Metadata.Labels) {
+			t.Errorf("%s: %+v", form, term)
 		}
 	}
 }

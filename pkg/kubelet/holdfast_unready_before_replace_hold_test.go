@@ -1,0 +1,137 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
+)
+
+// TestHoldfastHoldUnready: what the first status of a new process says of a container
+// that is to be replaced.
+func TestHoldfastHoldUnready(t *testing.T) {
+	for _, tc := range []struct {
+		name                    string
+		listed, stored, changed bool
+		away, static, gateOff   bool
+		mirror, optOut          bool
+		expect                  bool
+	}{
+		{name: "nothing changed", listed: true, stored: true, expect: true},
+		{name: "changed while no kubelet was there", listed: true, stored: true, changed: true, expect: true},
+		{name: "made not ready by the process before", listed: false, stored: false, changed: true, expect: false},
+		{name: "the same, and the kubelet's list is older", listed: true, stored: false, changed: true, expect: false},
+		{name: "the list has it not ready, no answer", listed: false, changed: true, away: true, expect: false},
+		{name: "the list has it ready, no answer", listed: true, changed: true, away: true, expect: true},
+		{name: "static, the mirror pod is not there yet", listed: true, changed: true, away: true, static: true, expect: false},
+		{name: "static, a ready mirror pod", listed: true, changed: true, away: true, static: true, mirror: true, expect: true},
+		{name: "put back meanwhile", listed: false, stored: false, expect: true},
+		{name: "opted out", listed: false, stored: false, changed: true, optOut: true, expect: true},
+		{name: "gate off", listed: false, stored: false, changed: true, gateOff: true, expect: true},
+	} {
+		r := newReplacing(t, nil)
+		if tc.optOut {
+			r.pod.Annotations = map[string]string{optOutAnnotation: "*"}
+		}
+		ready := *r.pod.Status.DeepCopy()
+		r.pod.Status.ContainerStatuses[0].Ready = tc.listed
+		r.stored.Status.ContainerStatuses[0].Ready = tc.stored
+		if tc.static {
+			mirror := r.pod.DeepCopy()
+			r.kl.podManager.DeletePod(r.pod)
+			r.pod.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: "file"}
+			r.kl.podManager.AddPod(r.pod)
+			if tc.mirror {
+				mirror.UID = "mirror"
+				mirror.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: "api", kubetypes.ConfigMirrorAnnotationKey: "x"}
+				r.kl.podManager.AddPod(mirror)
+			}
+		}
+		if tc.away {
+			r.setAway(fmt.Errorf("away"))
+		}
+		if tc.changed {
+			r.runtime.changed = replacedC
+		}
+		if tc.gateOff {
+			utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=false", features.UnreadyBeforeReplace))
+		}
+		r.kl.settleReplacement(r.pod, r.podStatus)
+		// Without a readiness probe this is what a sync makes of it.
+		r.kl.statusManager.SetPodStatus(r.pod, ready)
+		utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=true", features.UnreadyBeforeReplace))
+		assert.Equal(t, tc.expect, r.cachedReady(), tc.name)
+		r.stop()
+	}
+}
+
+// TestHoldfastHoldUnreadyEnds: a container that was found not ready does not stay so
+// for ever because its replacement cannot begin; one whose replacement began does.
+func TestHoldfastHoldUnreadyEnds(t *testing.T) {
+	hold := unreadyMaxHold
+	defer func() { unreadyMaxHold = hold }()
+	for _, begun := range []bool{false, true} {
+		r := newReplacing(t, nil)
+		r.runtime.changed = replacedC
+		r.stored.Status.ContainerStatuses[0].Ready = false
+		unreadyMaxHold = 300 * time.Millisecond
+		r.publish()
+		putBack := waitsEnded(t, "put-back")
+		r.publish()
+		assert.False(t, r.cachedReady(), "held")
+		if begun {
+			assert.True(t, r.prepare(true))
+		}
+		time.Sleep(unreadyMaxHold)
+		r.publish()
+		assert.Equal(t, !begun, r.cachedReady(), "its replacement began: %v", begun)
+		assert.Equal(t, putBack, waitsEnded(t, "put-back"))
+		// When nothing stands in the way any more, the API server is told first.
+		assert.True(t, r.prepare(true))
+		assert.False(t, r.cachedReady())
+		assert.False(t, r.storedReady())
+		r.stop()
+	}
+}
+
+// TestHoldfastPutOffEnds: a container that is not ready because it was about to be replaced, and
+// whose replacement was put off by news and does not begin again, is ready again after a
+// while; syncs that come to it keep it not ready. A kill that fails does not make it ready.
+func TestHoldfastPutOffEnds(t *testing.T) {
+	hold := unreadyMaxHold
+	defer func() { unreadyMaxHold = hold }()
+	unreadyMaxHold = 300 * time.Millisecond
+	r := newReplacing(t, map[string]string{drainAnnotation: "300"})
+	defer r.stop()
+	r.publish()
+	r.runtime.changed = replacedC
+	for i := 0; i < 3; i++ {
+		r.workers.podLock.Lock()
+		r.workers.lastUndeliveredWorkUpdate[r.pod.UID] = UpdatePodOptions{}
+		r.workers.podLock.Unlock()
+		assert.False(t, r.prepare(true), "killed during its drain-seconds")
+		time.Sleep(unreadyMaxHold / 2)
+		r.publish()
+		assert.False(t, r.cachedReady(), "sync %d", i)
+	}
+	// From now on something keeps the syncs from coming so far.
+	time.Sleep(unreadyMaxHold)
+	r.publish()
+	assert.True(t, r.cachedReady(), "not ready without an end")
+
+	r.workers.podLock.Lock()
+	delete(r.workers.lastUndeliveredWorkUpdate, r.pod.UID)
+	r.workers.podLock.Unlock()
+	r.pod.Annotations = nil
+	assert.True(t, r.prepare(true))
+	time.Sleep(unreadyMaxHold)
+	r.publish()
+	assert.False(t, r.cachedReady(), "its kill has begun")
+}
