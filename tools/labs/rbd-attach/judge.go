@@ -222,16 +222,18 @@ func judge(h *history.History) labkit.Result {
 		s.dirty = j.Dirty
 	}
 	res := labkit.Result{}
-	var lost, fine, damaged []string
+	var lost, fine, damaged, missing []string
 	for _, x := range rows {
 		s.row = x
 		what, err := x.judge(s)
 		if err != nil {
-			return labkit.InconclusiveBecause("%s: %v", x.name, err)
+			missing = append(missing, fmt.Sprintf("%s: %v", x.name, err))
+			continue
 		}
 		after, err := s.state(wanted)
 		if err != nil {
-			return labkit.InconclusiveBecause("%s: %v", x.name, err)
+			missing = append(missing, fmt.Sprintf("%s: %v", x.name, err))
+			continue
 		}
 		if what != "" {
 			lost = append(lost, x.name+": "+what)
@@ -247,12 +249,13 @@ func judge(h *history.History) labkit.Result {
 		s.row = x
 		is, err := s.content(atEnd)
 		if err != nil {
-			return labkit.InconclusiveBecause("%s: %v", x.name, err)
+			missing = append(missing, fmt.Sprintf("%s: %v", x.name, err))
+			continue
 		}
 		if text := is.Lost(x.written); text != "" {
 			damaged = append(damaged, text)
 		}
 	}
-	return rbdlab.Ending{Lost: lost, Fine: fine, Wrong: damaged,
+	return rbdlab.Ending{Lost: lost, Fine: fine, Wrong: damaged, Missing: missing,
 		Absent: strings.Join(fine, ", ") + ": as wanted, and all images are clean and have their data"}.Answer(h, res)
 }

@@ -35,15 +35,17 @@ func judge(h *history.History) labkit.Result {
 		proven[t.Row] = true
 	}
 	res := labkit.Result{}
-	var held, freed, wrong []string
+	var held, freed, wrong, missing []string
 	for _, x := range rowsOf(labkit.Profile(h.Profile)) {
 		was, had := seen[rbdlab.At{Image: x.image, When: before}]
 		s, ended := seen[rbdlab.At{Image: x.image, When: after}]
 		switch {
 		case !ended || !proven[x.image]:
-			return labkit.InconclusiveBecause("%s: the row did not come to its end", x.image)
+			missing = append(missing, x.image+": the row did not come to its end")
+			continue
 		case !x.late && (!had || len(was.Watchers) != 1):
-			return labkit.InconclusiveBecause("%s: while its pod had it the image's watchers were %v", x.image, was.Watchers)
+			missing = append(missing, fmt.Sprintf("%s: while its pod had it the image's watchers were %v", x.image, was.Watchers))
+			continue
 		case s.Held():
 			held = append(held, fmt.Sprintf("%s still watched or mapped after %v", x.image, bound))
 			res.Facts = append(res.Facts, fmt.Sprintf("%s: after %v watched by %v, mapped on %v", x.image, bound, s.Watchers, s.Mapped))
@@ -51,7 +53,8 @@ func judge(h *history.History) labkit.Result {
 		}
 		c, ok := contents[rbdlab.At{Image: x.image, When: after}]
 		if !ok {
-			return labkit.InconclusiveBecause("%s: what it holds was not looked at", x.image)
+			missing = append(missing, x.image+": what it holds was not looked at")
+			continue
 		}
 		if lost := c.Lost(nil); lost != "" {
 			wrong = append(wrong, lost)
@@ -63,5 +66,5 @@ func judge(h *history.History) labkit.Result {
 		res.Measure(x.image+" until free", s.Seconds, "s")
 		res.Facts = append(res.Facts, fmt.Sprintf("%s: free after %.1f s", x.image, s.Seconds))
 	}
-	return rbdlab.Ending{Lost: held, Fine: freed, Wrong: wrong, EachLosesAll: true, Absent: strings.Join(freed, ", ") + " let go of, clean and with their data"}.Answer(h, res)
+	return rbdlab.Ending{Lost: held, Fine: freed, Wrong: wrong, Missing: missing, EachLosesAll: true, Absent: strings.Join(freed, ", ") + " let go of, clean and with their data"}.Answer(h, res)
 }

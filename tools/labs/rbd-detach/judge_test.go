@@ -68,6 +68,18 @@ func TestJudge(t *testing.T) {
 		t.Log(what)
 		judgetest.Judge(t, l, made(labkit.Ours, labkit.Long, but("down", down, c)), labkit.Reproduced)
 	}
+	// A row that does not end hides no other row's loss, with ours; stock has to lose both.
+	half := func(image string) []any {
+		switch image {
+		case "down":
+			return held(image)
+		case "busy":
+			return nil
+		}
+		return freed(image)
+	}
+	judgetest.Judge(t, l, made(labkit.Ours, labkit.Long, half), labkit.Reproduced)
+	judgetest.Judge(t, l, made(labkit.Stock, labkit.Long, half), labkit.Inconclusive)
 	foreign := down
 	foreign.InUse = map[string][]string{"node1": {"kubernetes.io/rbd/[]:"}}
 	judgetest.Judge(t, l, made(labkit.Ours, labkit.Long, but("down", foreign, freed("down")[1])), labkit.Reproduced)

@@ -20,6 +20,9 @@ type Ending struct {
 	// Wrong is what must not be with any build, such as a filesystem that is not clean: it is
 	// not the incident, so it is an answer for ours only.
 	Wrong []string
+	// Missing are rows that cannot tell, and why. They leave the answer open, but for what ours has
+	// lost or damaged in another row.
+	Missing []string
 	// EachLosesAll: every variant but ours must lose all rows. Else only stock must.
 	EachLosesAll bool
 	// Absent is why, if nothing is lost or wrong.
@@ -31,6 +34,14 @@ func (e Ending) Answer(h *history.History, res labkit.Result) labkit.Result {
 	stock, ours := h.Variant == string(labkit.Stock), h.Variant == string(labkit.Ours)
 	bad := slices.Concat(e.Wrong, e.Lost)
 	mustLoseAll := stock || e.EachLosesAll && !ours
+	if len(e.Missing) > 0 {
+		missing := strings.Join(e.Missing, "; ")
+		if !ours || len(bad) == 0 {
+			res.Verdict, res.Why = labkit.Inconclusive, missing
+			return res
+		}
+		bad = append(bad, "not known: "+missing)
+	}
 	switch {
 	case len(bad) == 0:
 		res.Verdict, res.Why = labkit.Absent, e.Absent

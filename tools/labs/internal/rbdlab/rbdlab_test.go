@@ -61,6 +61,9 @@ func TestEnding(t *testing.T) {
 		{each, labkit.Inconclusive, labkit.Inconclusive, labkit.Reproduced},
 		{wrong, labkit.Inconclusive, labkit.Inconclusive, labkit.Reproduced},
 		{Ending{Wrong: []string{"c"}}, labkit.Inconclusive, labkit.Inconclusive, labkit.Reproduced},
+		{Ending{Fine: []string{"b"}, Missing: []string{"m"}}, labkit.Inconclusive, labkit.Inconclusive, labkit.Inconclusive},
+		{Ending{Lost: []string{"a"}, Missing: []string{"m"}}, labkit.Inconclusive, labkit.Inconclusive, labkit.Reproduced},
+		{Ending{Wrong: []string{"c"}, Missing: []string{"m"}}, labkit.Inconclusive, labkit.Inconclusive, labkit.Reproduced},
 	} {
 		for v, want := range map[labkit.Variant]labkit.Verdict{labkit.Stock: c.stock, labkit.GateOff: c.gateOff, labkit.Ours: c.ours} {
 			h := history.Make(history.Begin{Lab: "a", Variant: string(v), Profile: "long"})
