@@ -138,7 +138,7 @@ func judge(h *history.History) labkit.Result {
 
 // sum holds each planned cell against what was seen of it.
 func sum(h *history.History, cells map[place]*found) labkit.Result {
-	var wrong []string
+	var wrong, open []string
 	facts := []string{fmt.Sprintf("%-13s %-24s %6s  %s", "was there", "then", "looks", "wrong")}
 	looks, n := 0, 0
 	planned := plan(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
@@ -146,11 +146,15 @@ func sum(h *history.History, cells map[place]*found) labkit.Result {
 		for _, ev := range planned[w] {
 			x := cells[place{w.name, ev}]
 			n++
+			if x == nil {
+				open = append(open, fmt.Sprintf("%s, %s: the cell did not come to its end", w.name, ev))
+				continue
+			}
 			switch {
-			case x == nil || !x.lived:
-				return labkit.InconclusiveBecause("%s, %s: the cell did not come to its end", w.name, ev)
+			case !x.lived:
+				open = append(open, fmt.Sprintf("%s, %s: the cell did not come to its end", w.name, ev))
 			case x.back == 0 || x.asked == 0 || x.down != 1 || h.Variant != string(labkit.Stock) && x.said == 0 || (ev == "bad override") != (x.over == 1):
-				return labkit.InconclusiveBecause("%s, %s: too little was seen: %+v", w.name, ev, *x)
+				open = append(open, fmt.Sprintf("%s, %s: too little was seen: %+v", w.name, ev, *x))
 			}
 			facts = append(facts, fmt.Sprintf("%-13s %-24s %6d  %s", w.name, ev, x.looks, list(x.wrong)))
 			for _, m := range x.must {
@@ -163,8 +167,11 @@ func sum(h *history.History, cells map[place]*found) labkit.Result {
 		}
 	}
 	res := labkit.AbsentBecause("%d cells, %d looks at a container or sandbox: all kept, no host port lost", n, looks)
-	if len(wrong) > 0 {
-		res = labkit.ReproducedBecause("%s", list(wrong))
+	switch {
+	case len(open) > 0 && (len(wrong) == 0 || h.Variant != string(labkit.Ours)):
+		res = labkit.InconclusiveBecause("%s", open[0])
+	case len(wrong) > 0:
+		res = labkit.ReproducedBecause("%s", list(append(wrong, open...)))
 	}
 	res.Facts = facts
 	return res

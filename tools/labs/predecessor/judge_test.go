@@ -63,5 +63,13 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, first, off(true)), labkit.Reproduced)
 	bad := place{from19.name, "bad override"}
 	judgetest.Judge(t, l, made(labkit.Ours, labkit.Long, bad, func(cell []any) { cell[4] = overridden{bad, false, 1} }), labkit.Reproduced)
-	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, first, func(cell []any) { cell[2] = tookDown{first, "v1.7.0", 0, 0} }), labkit.Inconclusive)
+	short := func(cell []any) { cell[2] = tookDown{first, "v1.7.0", 0, 0} }
+	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, first, short), labkit.Inconclusive)
+	// What was not seen hides nothing that was lost.
+	judgetest.Judge(t, l, made(labkit.Ours, labkit.Short, first, func(cell []any) {
+		short(cell)
+		s := cell[0].(swapped)
+		s.After = lost
+		cell[0] = s
+	}), labkit.Reproduced)
 }

@@ -144,7 +144,7 @@ func (l *mixed) pair(ctx context.Context, image string, limit bool) error {
 func judgeMixed(h *history.History) labkit.Result {
 	states, contents := rbdlab.States(h), rbdlab.ContentsOf(h)
 	res := labkit.Result{}
-	var lost []string
+	var lost, missing []string
 	doubled := false
 	for _, p := range pairs {
 		first, ok1 := states[rbdlab.At{Image: p.node, When: mixedFirst}]
@@ -153,16 +153,19 @@ func judgeMixed(h *history.History) labkit.Result {
 		is, ok4 := contents[rbdlab.At{Image: p.node, When: mixedEnd}]
 		switch {
 		case !ok1 || !ok2 || !ok3 || !ok4:
-			return labkit.InconclusiveBecause("%s: it was not looked at to its end", p.node)
+			missing = append(missing, fmt.Sprintf("%s: it was not looked at to its end", p.node))
+			continue
 		case !slices.Equal(first.WritersOn(), []string{p.node}) || len(first.Watchers) != 1:
-			return labkit.InconclusiveBecause("%s: at first it was mounted for writing on %v and watched by %v", p.node, first.WritersOn(), first.Watchers)
+			missing = append(missing, fmt.Sprintf("%s: at first it was mounted for writing on %v and watched by %v", p.node, first.WritersOn(), first.Watchers))
+			continue
 		}
 		writers := both.WritersOn()
 		res.Facts = append(res.Facts, fmt.Sprintf("%s: locks %v; when 1.7.0 on %s wanted it: mounted for writing on %v, watchers %v", p.node, first.Locks, mixedOld, writers, both.Watchers))
 		twice := len(writers) == 2 && len(both.Watchers) == 2
 		if p.limit {
 			if !twice {
-				return labkit.InconclusiveBecause("%s: the known limit was not seen: mounted for writing on %v", p.node, writers)
+				missing = append(missing, fmt.Sprintf("%s: the known limit was not seen: mounted for writing on %v", p.node, writers))
+				continue
 			}
 			res.Facts = append(res.Facts, fmt.Sprintf("%s, after two writers, which nothing prevents: e2fsck -fn: %q", p.node, is.Fsck))
 			continue
@@ -175,9 +178,11 @@ func judgeMixed(h *history.History) labkit.Result {
 			res.Facts = append(res.Facts, fmt.Sprintf("%s, after two writers: e2fsck -fn: %q", p.node, is.Fsck))
 			continue
 		case both.Runs(p.node+"-old") || len(writers) != 1 || !both.Runs(p.node):
-			return labkit.InconclusiveBecause("%s: mounted for writing on %v, pods %v", p.node, writers, both.Pods)
+			missing = append(missing, fmt.Sprintf("%s: mounted for writing on %v, pods %v", p.node, writers, both.Pods))
+			continue
 		case !sawHanded:
-			return labkit.InconclusiveBecause("%s: it was not looked at when it was let go of", p.node)
+			missing = append(missing, fmt.Sprintf("%s: it was not looked at when it was let go of", p.node))
+			continue
 		}
 		if !first.Locked(rbdlab.LegacyLock(p.node)) {
 			lost = append(lost, p.node+": it has no lock of its node")
@@ -196,7 +201,7 @@ func judgeMixed(h *history.History) labkit.Result {
 			lost = append(lost, text)
 		}
 	}
-	end := rbdlab.Ending{Lost: lost, EachLosesAll: true,
+	end := rbdlab.Ending{Lost: lost, Missing: missing, EachLosesAll: true,
 		Absent: "1.7.0 is refused as long as the other node has the image, and takes it over with its data; node1 and node10 stay the known limit"}
 	if !doubled {
 		end.Fine = []string{"1.7.0 did not mount what another node had mounted"}

@@ -57,10 +57,12 @@ func TestJudgeMixed(t *testing.T) {
 		"not mounted at first":  {replaced(good, stateAt("other", mixedFirst), func(s *rbdlab.State) { s.Mounts = nil }), labkit.Inconclusive},
 		"no lock":               {replaced(good, stateAt("other", mixedFirst), func(s *rbdlab.State) { s.Locks = nil }), labkit.Reproduced},
 		"the limit is not seen": {replaced(good, stateAt("node10", mixedBoth), func(s *rbdlab.State) { *s = on("node10", mixedBoth, []string{"node10"}) }), labkit.Inconclusive},
-		"1.7.0 never runs":      {replaced(good, stateAt("other", mixedHanded), func(s *rbdlab.State) { s.Pods = nil }), labkit.Reproduced},
-		"held at the end":       {replaced(good, stateAt("other", mixedEnd), func(s *rbdlab.State) { s.Watchers = []string{"a"} }), labkit.Reproduced},
-		"a lock stays":          {replaced(good, stateAt("other", mixedEnd), func(s *rbdlab.State) { s.Locks = []rbdlab.Lock{{ID: "a"}} }), labkit.Reproduced},
-		"not clean":             {replaced(good, end, func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
+		"the limit is not seen, not clean": {replaced(replaced(good, stateAt("node10", mixedBoth), func(s *rbdlab.State) { *s = on("node10", mixedBoth, []string{"node10"}) }),
+			end, func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
+		"1.7.0 never runs": {replaced(good, stateAt("other", mixedHanded), func(s *rbdlab.State) { s.Pods = nil }), labkit.Reproduced},
+		"held at the end":  {replaced(good, stateAt("other", mixedEnd), func(s *rbdlab.State) { s.Watchers = []string{"a"} }), labkit.Reproduced},
+		"a lock stays":     {replaced(good, stateAt("other", mixedEnd), func(s *rbdlab.State) { s.Locks = []rbdlab.Lock{{ID: "a"}} }), labkit.Reproduced},
+		"not clean":        {replaced(good, end, func(c *rbdlab.Contents) { c.Fsck = "exit status 4" }), labkit.Reproduced},
 		"what 1.7.0 wrote is lost": {replaced(good, end, func(c *rbdlab.Contents) {
 			c.Files = map[string]string{rbdlab.DataFile: rbdlab.DataOf("other"), "first": "under test"}
 		}), labkit.Reproduced},

@@ -100,7 +100,7 @@ func judgeRollback(h *history.History) labkit.Result {
 	for _, a := range history.Of[arrived](h) {
 		ended[a.Cell] = true
 	}
-	var wrong, facts []string
+	var wrong, open, facts []string
 	v := labkit.Variant(h.Variant)
 	cells := cellsOf(v, labkit.Profile(h.Profile))
 	for _, c := range cells {
@@ -116,19 +116,22 @@ func judgeRollback(h *history.History) labkit.Result {
 			j.image(l)
 		}
 		if len(j.missing) > 0 || !ended[c.name] {
-			return labkit.InconclusiveBecause("%s: not seen: %s", c, or(strings.Join(j.missing, ", "), "the end"))
+			open = append(open, fmt.Sprintf("%s: not seen: %s", c, or(strings.Join(j.missing, ", "), "the end")))
 		}
 		wrong = append(wrong, j.wrong...)
 		facts = append(facts, fmt.Sprintf("%s: %d containers kept in %d swaps; free after %s", c, j.kept, len(swaps), strings.Join(j.free, ", ")))
 	}
 	lost, told, err := judgeControl(h)
 	if err != nil {
-		return labkit.InconclusiveBecause("%v", err)
+		open = append(open, err.Error())
 	}
 	wrong, facts = append(wrong, lost...), append(facts, told)
 	res := labkit.AbsentBecause("%d nodes there and back, twice, with a power cut under either kubelet: no container recreated, no image lost", len(cells))
-	if len(wrong) > 0 {
-		res = labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))
+	switch {
+	case len(wrong) > 0:
+		res = labkit.ReproducedBecause("%s", strings.Join(append(wrong, open...), "; "))
+	case len(open) > 0:
+		res = labkit.InconclusiveBecause("%s", open[0])
 	}
 	res.Facts = facts
 	res.Measure("stock reports the mount after its start", history.One[learned](h).Seconds, "s")

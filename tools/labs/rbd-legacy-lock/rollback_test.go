@@ -102,9 +102,11 @@ func TestJudgeRollback(t *testing.T) {
 		all  []any
 		want labkit.Verdict
 	}{
-		"recreated on the way there":  {replaced(good, swap(there), anew), labkit.Reproduced},
-		"recreated on the way back":   {replaced(good, swap(backAfterReboot), anew), labkit.Reproduced},
-		"nothing to recreate":         {replaced(good, swap(back), func(s *swapped) { s.Before, s.After = nil, nil }), labkit.Inconclusive},
+		"recreated on the way there": {replaced(good, swap(there), anew), labkit.Reproduced},
+		"recreated on the way back":  {replaced(good, swap(backAfterReboot), anew), labkit.Reproduced},
+		"nothing to recreate":        {replaced(good, swap(back), func(s *swapped) { s.Before, s.After = nil, nil }), labkit.Inconclusive},
+		"nothing to recreate, and data lost": {replaced(replaced(good, swap(back), func(s *swapped) { s.Before, s.After = nil, nil }),
+			content("from19-c"), func(c *rbdlab.Contents) { c.Files = map[string]string{} }), labkit.Reproduced},
 		"no lock":                     {replaced(good, stateAt("from17-d", rebooted), func(s *rbdlab.State) { s.Locks = nil }), labkit.Reproduced},
 		"a lock with the gate off":    {replaced(good, stateAt("from17off-c", underTest), func(s *rbdlab.State) { *s = on("from17off-c", underTest, []string{"from17off"}, "from17off") }), labkit.Reproduced},
 		"a lock taken after the gate": {replaced(good, stateAt("turned-e", rebooted), func(s *rbdlab.State) { *s = on("turned-e", rebooted, []string{"turned"}, "turned") }), labkit.Reproduced},

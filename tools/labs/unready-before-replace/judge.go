@@ -275,6 +275,28 @@ func judge(h *history.History) labkit.Result {
 }
 
 func verdict(h *history.History, stock bool, plain, drained []round) labkit.Result {
+	res, first := answer(h, stock, plain, drained), labkit.Result{}
+	if stock || res.Verdict != labkit.Inconclusive {
+		return res
+	}
+	// A round that cannot tell hides no other round's loss.
+	for _, r := range append(slices.Clone(plain), drained...) {
+		if k := r.k(); len(k.broken) > k.late {
+			first = labkit.ReproducedBecause("containers were killed while the API had them ready; first: %s; %s", k.broken[0], res.Why)
+			break
+		}
+	}
+	if why := wrongCase(h); first.Verdict == "" && why != "" {
+		first = labkit.ReproducedBecause("%s; %s", why, res.Why)
+	}
+	if first.Verdict != "" {
+		return first
+	}
+	return res
+}
+
+// answer is the first that a round gives, in their order.
+func answer(h *history.History, stock bool, plain, drained []round) labkit.Result {
 	for _, r := range append(slices.Clone(plain), drained...) {
 		k := r.k()
 		switch {

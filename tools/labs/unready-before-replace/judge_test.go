@@ -97,6 +97,13 @@ func TestJudge(t *testing.T) {
 		"the static pod is not ready":        judgetest.As(alone{33 * time.Second, false, 1}),
 		"the metric has no timeout":          judgetest.As(alone{33 * time.Second, true, 0}),
 	})
+	// A round that cannot tell hides no other round's loss, and no case's.
+	unseen := inRound("", func(r *round) { r.Pods = r.Pods[1:] })
+	both := func(c judgetest.Change) judgetest.Change { return func(o any) any { return unseen(c(o)) } }
+	judgetest.Judged(t, l, labkit.Reproduced, short, map[string]judgetest.Change{
+		"19 of 20 pods were changed":   both(inRound(drain, func(r *round) { r.Pods[3].Killed = at(-3) })),
+		"put-back is ready again with": both(inCase(putBack, again, func(s *saw) { s.Killed = true })),
+	})
 	judgetest.Judged(t, l, labkit.Inconclusive, short, map[string]judgetest.Change{
 		"web-03 was not ready 500ms":           inRound("", func(r *round) { r.Pods[3].Killed = at(0.5) }), // or the watch was late
 		"told of 1 pods that they were not re": inRound(drain, func(r *round) { r.Pods[3].Killed = at(0.5) }),
