@@ -108,7 +108,7 @@ func labs(root string) (parts.Count, error) {
 	if err := os.RemoveAll(file); err != nil {
 		return parts.Count{}, err
 	}
-	cmd, err := labCommand(root, "suite", "--profile", "short", "--results", file)
+	cmd, err := labCommand(root, "suite", "--profile", "short", "--results", file, "--proof")
 	if err != nil {
 		return parts.Count{}, err
 	}

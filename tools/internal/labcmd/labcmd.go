@@ -213,6 +213,7 @@ func rejudgeCmd() *cobra.Command {
 func suiteCmd() *cobra.Command {
 	o := run.Options{}
 	var profile, results string
+	var noted bool
 	c := &cobra.Command{
 		Use: "suite", Short: "Run the labs of make test side by side; it builds nothing", Args: exit.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -226,12 +227,16 @@ func suiteCmd() *cobra.Command {
 			if results != "" {
 				err = errors.Join(err, run.WriteOutcomes(results, outcomes))
 			}
+			if noted {
+				err = errors.Join(err, noteProof(ctx, c, outcomes))
+			}
 			return err
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "short", "short or long")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of a lab")
 	c.Flags().StringVar(&results, "results", "", "write the outcomes to this file, as JSON")
+	c.Flags().BoolVar(&noted, "proof", false, "the binaries are those of this checkout: store the answers for lab proof, too")
 	return c
 }
 

@@ -20,6 +20,7 @@ import (
 	"holdfast/tools/internal/proof"
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
 )
 
 // proofCmd runs the matrix of slugs and variants.
@@ -153,6 +154,22 @@ func sourceKey(ctx context.Context, root string, b labkit.Binary) (string, error
 		return "", exit.Preconditionf("%s: %v: %s (run make tools if it is not built)", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// noteProof stores the answers of a suite as runs of the matrix, which need not be repeated: of a
+// checkout without changes, whose code is still that of its commit.
+func noteProof(ctx context.Context, c *cobra.Command, outcomes []run.Outcome) error {
+	root, err := base.FindRoot(rootFlag(c))
+	if err != nil {
+		return err
+	}
+	k, err := proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(ctx, root, b) })
+	if err != nil {
+		return err
+	}
+	n, err := proof.Note(proof.Store{Root: root}, k.Key, outcomes, run.Commit(root))
+	fmt.Fprintf(c.OutOrStdout(), "proof: %d of %d answers stored for lab proof\n", n, len(outcomes))
+	return err
 }
 
 // cleanVariant removes the trees and binaries of a variant in all bases: one of each

@@ -6,6 +6,7 @@ package proof
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -101,6 +102,32 @@ func TestDue(t *testing.T) {
 		if got := Due(c.r, c.key); got != c.want {
 			t.Errorf("%s: due is %v", c.what, got)
 		}
+	}
+}
+
+// Answers of a suite count as runs of the matrix only if their code is that of the commit.
+func TestNote(t *testing.T) {
+	store := Store{t.TempDir()}
+	key := func(c Cell) (string, error) { return "key of " + c.Lab, nil }
+	out := func(lab, commit string, v labkit.Verdict) run.Outcome {
+		return run.Outcome{Lab: lab, Variant: labkit.Ours, Profile: labkit.Short, Seed: 1, Commit: commit, Verdict: v, Expected: labkit.Absent}
+	}
+	all := []run.Outcome{out("right", "c", labkit.Absent), out("wrong", "c", labkit.Reproduced), out("open", "c", labkit.Inconclusive),
+		out("older", "b", labkit.Absent), out("changed", "c-dirty", labkit.Absent), out("nowhere", "", labkit.Absent)}
+	for commit, want := range map[string][]string{"c": {"right", "wrong"}, "c-dirty": nil, "": nil} {
+		n, err := Note(store, key, all, commit)
+		if err != nil || n != len(want) {
+			t.Errorf("%q: %d, %v", commit, n, err)
+		}
+	}
+	for _, o := range all {
+		r, err := store.Load(Cell{o.Lab, o.Variant, o.Profile, o.Seed})
+		if stored := r != nil; err != nil || stored != (o.Lab == "right" || o.Lab == "wrong") || stored && (r.Key != "key of "+o.Lab || r.Outcome.Verdict != o.Verdict) {
+			t.Errorf("%s: %+v, %v", o.Lab, r, err)
+		}
+	}
+	if _, err := Note(store, func(Cell) (string, error) { return "", errors.New("no key") }, all, "c"); err == nil {
+		t.Error("a cell without a key was stored")
 	}
 }
 

@@ -119,5 +119,6 @@ func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) err
 			})
 		}
 	}
-	return errors.Join(g.Wait(), cleaned, ctx.Err())
+	err := g.Wait()
+	return errors.Join(err, cleaned, ctx.Err())
 }

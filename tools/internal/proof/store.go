@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/strictjson"
@@ -59,6 +60,28 @@ func (s Store) Save(c Cell, r *Result) error {
 		return err
 	}
 	return os.Rename(file+".new", file)
+}
+
+// Note stores answers of other runs as cells. Those of another commit than this one, or of a
+// checkout with changes, and those of labs that could not tell are left out. It says how many it
+// has stored.
+func Note(s Store, keyOf func(Cell) (string, error), outcomes []run.Outcome, commit string) (int, error) {
+	n := 0
+	for _, o := range outcomes {
+		if o.Commit == "" || o.Commit != commit || strings.Contains(commit, "-") || o.Verdict == labkit.Inconclusive {
+			continue
+		}
+		c := Cell{o.Lab, o.Variant, o.Profile, o.Seed}
+		key, err := keyOf(c)
+		if err == nil {
+			err = s.Save(c, &Result{Key: key, Outcome: o})
+		}
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // Due says whether a cell has to be run: it never was, it was made from something

@@ -84,6 +84,9 @@ func keepOutcomes(root, lab string, p labkit.Profile, outcomes []Outcome) error 
 	return WriteOutcomes(file, replace(old, outcomes))
 }
 
+// Commit names the checkout's commit as an Outcome has it.
+func Commit(root string) string { return commitOf(root, false) }
+
 // commitOf names the checkout's commit; mapped says that a binary is not its own.
 func commitOf(root string, mapped bool) string {
 	git := func(args ...string) string {
