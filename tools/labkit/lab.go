@@ -123,6 +123,9 @@ type Binary struct {
 // UnderTest in Binary.Variant means the build of the variant that runs.
 const UnderTest Variant = "under-test"
 
+// KernelDir is where the kernel of virtual machines is, below the checkout.
+const KernelDir = "_output/kernel"
+
 // StockBinary is Name of Base as upstream has it, in every variant.
 func StockBinary(base, name string) Binary { return Binary{base, Stock, name} }
 
@@ -175,6 +178,9 @@ type Lab struct {
 	Modules []string
 	// Packages are Debian packages beyond the kit's own (DebianPackages).
 	Packages []string
+	// Kernel: the lab has a virtual machine (see tools/labs/internal/vm), for which the kit unpacks a
+	// kernel below KernelDir.
+	Kernel bool
 
 	// What slugs.json says of the lab (see UseTable): the feature gates that the
 	// variant ours-gate-off sets to false, without which it is not run, and the

@@ -7,6 +7,7 @@ import (
 	_ "holdfast/tools/labs/checkpoint-compat"
 	_ "holdfast/tools/labs/checks/conformance"
 	_ "holdfast/tools/labs/checks/kubelet-cpu"
+	_ "holdfast/tools/labs/checks/rbd-contract"
 	_ "holdfast/tools/labs/checks/rbd-kill"
 	_ "holdfast/tools/labs/checks/rolling-updates"
 	_ "holdfast/tools/labs/checks/security-use"

@@ -22,6 +22,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,6 +141,9 @@ func status(err error) int {
 func fail(verb string, errno syscall.Errno) int {
 	if errno != syscall.EINVAL {
 		fmt.Fprintln(os.Stderr, "rbd: sysfs write failed")
+		if verb == "map" {
+			fmt.Fprintln(os.Stderr, `In some cases useful info is found in syslog - try "dmesg | tail".`)
+		}
 	}
 	fmt.Fprintf(os.Stderr, "rbd: %s failed: (%d) %s\n", verb, int(errno), map[syscall.Errno]string{
 		syscall.EBUSY: "Device or resource busy", syscall.EINVAL: "Invalid argument", syscall.EIO: "Input/output error"}[errno])
@@ -160,13 +164,53 @@ func options(args []string) map[string]string {
 	return o
 }
 
+// questions are the options of rbd map that a question takes as well: all but the kernel's own.
+func questions(args []string) []string {
+	var all []string
+	for i := 0; i < len(args); i++ {
+		if args[i] == "-o" || args[i] == "--options" {
+			i++
+			continue
+		}
+		all = append(all, args[i])
+	}
+	return all
+}
+
+// locked says whether the kernel refuses an image: it has the feature exclusive-lock, and a lock
+// that is not one of rbd's own.
+func (c *config) locked(image string, args []string) (bool, error) {
+	var answers [2][]byte
+	for i, words := range [][]string{{"info", image, "--format", "json"}, {"lock", "list", image, "--format", "json"}} {
+		var err error
+		if answers[i], err = exec.Command(c.Real, append(words, questions(args)...)...).Output(); err != nil {
+			return false, fmt.Errorf("rbd %s: %w", strings.Join(words, " "), err)
+		}
+	}
+	var info struct{ Features []string }
+	if err := json.Unmarshal(answers[0], &info); err != nil {
+		return false, err
+	}
+	var locks []struct{ ID string }
+	if err := json.Unmarshal(answers[1], &locks); err != nil {
+		return false, err
+	}
+	return slices.Contains(info.Features, "exclusive-lock") && slices.ContainsFunc(locks, func(l struct{ ID string }) bool { return !strings.HasPrefix(l.ID, "auto ") }), nil
+}
+
 func (c *config) mapImage(image string, args []string) int {
 	o := options(args)
 	// The kernel's own questions: is it there, may I.
-	info := exec.Command(c.Real, append([]string{"info", image}, args...)...)
+	info := exec.Command(c.Real, append([]string{"info", image}, questions(args)...)...)
 	info.Stderr = os.Stderr
 	if err := info.Run(); err != nil {
 		return status(err)
+	}
+	if locked, err := c.locked(image, args); err != nil {
+		fmt.Fprintln(os.Stderr, "rbdshim:", err)
+		return 1
+	} else if locked {
+		return fail("map", syscall.EBUSY)
 	}
 	n, dir, err := c.number()
 	if err != nil {

@@ -155,6 +155,11 @@ func runLabs(ctx context.Context, root string, names []string, o Options) ([]Out
 	if err := prepare(ctx, root, bins, needs, pkgs, o.Out); err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(jobs, func(j job) bool { return j.lab.Kernel }) {
+		if err := fetchKernel(ctx, root, o.Out); err != nil {
+			return nil, err
+		}
+	}
 
 	failed := &Failed{}
 	var all []Outcome
