@@ -33,17 +33,28 @@ type row struct {
 	written map[string]string
 	// old rows are those of node1, with 1.7.0. They are driven beside the others.
 	old bool
+	// any rows must be as wanted with every build: stock is right there. They take long.
+	any bool
 }
 
 var rows []row
 
+// rowsOf are the rows of a profile.
+func rowsOf(p labkit.Profile) []row {
+	if p == labkit.Long {
+		return rows
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(x row) bool { return x.any })
+}
+
 func init() {
 	rows = []row{
-		{"readers", "two nodes want it read-only", (*lab).readers, judgeReaders, nil, false},
-		{"beside", "a node wants it read-only that another one has mounted for writing", (*lab).beside, judgeBeside, map[string]string{"written": "before", "later": "after"}, false},
-		{"keyring", "the volume names a keyring in a folder that is not Ceph's", (*lab).keyring, judgeKeyring, nil, false},
-		{"user", "mounted by 1.7.0 with a user of mon 'allow r', kubelet swapped, pod deleted", (*lab).user, judgeUser, map[string]string{"written": "by 1.7"}, true},
-		{"death", "the power of a 1.7.0 node is cut, its pod starts on another one", (*lab).death, judgeDeath, map[string]string{"written": "by 1.7", "later": "by the next node"}, true},
+		{"readers", "two nodes want it read-only", (*lab).readers, judgeReaders, nil, false, false},
+		{"beside", "a node wants it read-only that another one has mounted for writing", (*lab).beside, judgeBeside, map[string]string{"written": "before", "later": "after"}, false, false},
+		{"keyring", "the volume names a keyring in a folder that is not Ceph's", (*lab).keyring, judgeKeyring, nil, false, false},
+		{"user", "mounted by 1.7.0 with a user of mon 'allow r', kubelet swapped, pod deleted", (*lab).user, judgeUser, map[string]string{"written": "by 1.7"}, true, false},
+		{"death", "the power of a 1.7.0 node is cut, its pod starts on another one", (*lab).death, judgeDeath, map[string]string{"written": "by 1.7", "later": "by the next node"}, true, false},
+		{"death19", "the power of a node with the kubelet under test is cut, its pod starts on another one", (*lab).death19, judgeDeath19, map[string]string{"written": "by the dead node", "later": "by the next node"}, false, true},
 	}
 }
 
@@ -53,6 +64,7 @@ var oracle = labkit.Oracle{
 		fmt.Sprintf("keyring: the pod runs within %v", bound),
 		fmt.Sprintf("user: no watcher, no lock and no volumesInUse within %v, and Ceph's blocklist is as before", bound),
 		fmt.Sprintf("death: the pod runs within %v, and the dead node's lock is gone", deathBound),
+		fmt.Sprintf("death19, with stock as well: the pod runs within %v, and nobody else watches the image", deathBound),
 		"at the end nobody has an image, each is clean for e2fsck -fn and has its data",
 	},
 	Judge: judge,
@@ -213,6 +225,25 @@ func judgeDeath(s seen) (string, error) {
 	return "", nil
 }
 
+func judgeDeath19(s seen) (string, error) {
+	before, after, err := s.pair(1)
+	if err != nil {
+		return "", err
+	}
+	dead, err := s.state(atDeath)
+	switch {
+	case err != nil:
+		return "", err
+	case !before.Runs("dies19") || len(dead.Watchers) == 0:
+		return "", fmt.Errorf("the dead node's watchers were %v", dead.Watchers)
+	case !after.Runs("lives19"):
+		return "the pod does not run on the next node", nil
+	case len(after.Watchers) != 1 || len(after.Locks) > 0:
+		return fmt.Sprintf("watched by %v, locked by %v", after.Watchers, after.Locks), nil
+	}
+	return "", nil
+}
+
 func judge(h *history.History) labkit.Result {
 	s := seen{states: rbdlab.States(h), contents: rbdlab.ContentsOf(h), learned: rbdlab.LearnedOf(h), blocked: map[string]string{}, variant: h.Variant}
 	for _, b := range history.Of[blocked](h) {
@@ -223,7 +254,8 @@ func judge(h *history.History) labkit.Result {
 	}
 	res := labkit.Result{}
 	var lost, fine, damaged, missing []string
-	for _, x := range rows {
+	all := rowsOf(labkit.Profile(h.Profile))
+	for _, x := range all {
 		s.row = x
 		what, err := x.judge(s)
 		if err != nil {
@@ -235,17 +267,23 @@ func judge(h *history.History) labkit.Result {
 			missing = append(missing, fmt.Sprintf("%s: %v", x.name, err))
 			continue
 		}
+		if what != "" && x.any {
+			damaged = append(damaged, x.name+": "+what)
+			continue
+		}
 		if what != "" {
 			lost = append(lost, x.name+": "+what)
 			res.Facts = append(res.Facts, fmt.Sprintf("%s: %s (after %.1f s)", x.name, what, after.Seconds))
 			continue
 		}
-		fine = append(fine, x.name)
+		if !x.any {
+			fine = append(fine, x.name)
+		}
 		res.Measure(x.name, after.Seconds, "s")
 		res.Facts = append(res.Facts, fmt.Sprintf("%s: as wanted after %.1f s", x.name, after.Seconds))
 	}
 	// What an image holds is judged in every variant, what is left of a row that is lost is not.
-	for _, x := range rows {
+	for _, x := range all {
 		s.row = x
 		is, err := s.content(atEnd)
 		if err != nil {

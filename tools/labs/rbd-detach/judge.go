@@ -43,8 +43,11 @@ func judge(h *history.History) labkit.Result {
 		case !ended || !proven[x.image]:
 			missing = append(missing, x.image+": the row did not come to its end")
 			continue
-		case !x.late && (!had || len(was.Watchers) != 1):
-			missing = append(missing, fmt.Sprintf("%s: while its pod had it the image's watchers were %v", x.image, was.Watchers))
+		case (!x.late || x.unlocked) && (!had || len(was.Watchers) != 1) || x.unlocked && !was.Locked(rbdlab.LegacyLock("old")):
+			missing = append(missing, fmt.Sprintf("%s: before, the image's watchers were %v and its locks %v", x.image, was.Watchers, was.Locks))
+			continue
+		case x.unlocked && !s.Held() && len(s.Locks) > 0:
+			held = append(held, fmt.Sprintf("%s still locked after %v: %v", x.image, bound, s.Locks))
 			continue
 		case s.Held():
 			held = append(held, fmt.Sprintf("%s still watched or mapped after %v", x.image, bound))

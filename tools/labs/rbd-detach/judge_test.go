@@ -21,8 +21,12 @@ func watched(image, when string) rbdlab.State {
 func made(v labkit.Variant, p labkit.Profile, ends func(image string) []any) *history.History {
 	var all []any
 	for _, x := range rowsOf(p) {
-		if !x.late {
-			all = append(all, watched(x.image, before))
+		was := watched(x.image, before)
+		if x.unlocked {
+			was.Locks = []rbdlab.Lock{{ID: rbdlab.LegacyLock("old")}}
+		}
+		if !x.late || x.unlocked {
+			all = append(all, was)
 		}
 		all = append(append(all, triggered{Row: x.image}), ends(x.image)...)
 	}
@@ -68,6 +72,10 @@ func TestJudge(t *testing.T) {
 		t.Log(what)
 		judgetest.Judge(t, l, made(labkit.Ours, labkit.Long, but("down", down, c)), labkit.Reproduced)
 	}
+	locked := freed("leftover")
+	s := locked[0].(rbdlab.State)
+	s.Locks = []rbdlab.Lock{{ID: rbdlab.LegacyLock("old")}}
+	judgetest.Judge(t, l, made(labkit.Ours, labkit.Long, but("leftover", s, locked[1])), labkit.Reproduced)
 	// A row that does not end hides no other row's loss, with ours; stock has to lose both.
 	half := func(image string) []any {
 		switch image {

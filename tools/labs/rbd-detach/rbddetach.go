@@ -19,13 +19,20 @@ import (
 // 5.9 s on a busy machine; stock never lets go.
 const bound = 45 * time.Second
 
+const (
+	// old is a release whose kubelet leaves an image behind.
+	old = "v1.7.0"
+	// giveUp is how long it has to try again, which it does not.
+	giveUp = 15 * time.Second
+)
+
 func init() {
 	labkit.Register(labkit.Lab{
 		Name:     "rbd-detach",
 		Summary:  "an RBD image stays mapped when its pod is gone",
 		Steps:    steps,
 		Oracle:   oracle,
-		Needs:    rbdlab.Needs(),
+		Needs:    rbdlab.Needs(old),
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 10 * time.Minute },
 		LeftOut:  []labkit.Variant{labkit.GateOff}, // stock shows that the lab can fail
@@ -43,13 +50,16 @@ type row struct {
 	image, fstype, text string
 	// late: the pod is created by the row.
 	late bool
-	do   func(*lab, context.Context, row) error
+	// unlocked: the image had a lock, which has to go too.
+	unlocked bool
+	do       func(*lab, context.Context, row) error
 }
 
 var rows = []row{
-	{"busy", "ext4", "a process holds the device open while the pod is deleted, until rbd unmap has failed", false, (*lab).busy},
-	{"down", "ext4", "the pod is deleted while the kubelet is stopped", false, (*lab).down},
-	{"badfs", "xfs", "the volume says xfs, the image has ext4; the pod is deleted", true, (*lab).badfs},
+	{"busy", "ext4", "a process holds the device open while the pod is deleted, until rbd unmap has failed", false, false, (*lab).busy},
+	{"down", "ext4", "the pod is deleted while the kubelet is stopped", false, false, (*lab).down},
+	{"badfs", "xfs", "the volume says xfs, the image has ext4; the pod is deleted", true, false, (*lab).badfs},
+	{"leftover", "ext4", "kubelet 1.7.0 has failed to unmap the image once and left it; the kubelet is swapped", true, true, (*lab).leftover},
 }
 
 // rowsOf are the rows of a profile. Stock takes the whole bound for each.
@@ -73,7 +83,11 @@ func steps(e *labkit.Env) []labkit.Step {
 }
 
 func (l *lab) start(ctx context.Context) (err error) {
-	l.r, err = rbdlab.Start(ctx, l.e, rbdlab.Config{Nodes: []rbdlab.NodeConfig{{Name: "node1", Kubelet: rbdlab.UnderTest(l.e)}}})
+	nodes := []rbdlab.NodeConfig{{Name: "node1", Kubelet: rbdlab.UnderTest(l.e)}}
+	if l.e.Profile == labkit.Long {
+		nodes = append(nodes, rbdlab.NodeConfig{Name: "old", Kubelet: l.e.Stock(old, "kubelet"), Columns: 1})
+	}
+	l.r, err = rbdlab.Start(ctx, l.e, rbdlab.Config{Nodes: nodes})
 	if err == nil {
 		l.node = l.r.Node("node1")
 	}
@@ -107,7 +121,11 @@ func (l *lab) row(ctx context.Context, x row) error {
 	if err := x.do(l, ctx, x); err != nil {
 		return fmt.Errorf("%s: %w", x.image, err)
 	}
-	s, err := l.r.Until(ctx, x.image, after, bound, rbdlab.Free)
+	wanted := rbdlab.Free
+	if x.unlocked {
+		wanted = rbdlab.FreeUnlocked
+	}
+	s, err := l.r.Until(ctx, x.image, after, bound, wanted)
 	if err != nil || s.Held() {
 		return err
 	}
@@ -173,4 +191,45 @@ func (l *lab) badfs(ctx context.Context, x row) error {
 	}
 	l.e.Record(triggered{Row: "badfs", By: "the image was mapped, and the event of the failed mount is there"})
 	return l.r.Client.DeleteNow(ctx, kube.Pods, rbdlab.NS, "badfs")
+}
+
+// leftover has a kubelet of 1.7 fail to unmap an image. It believes at its next try that all is
+// done, as nothing is mounted.
+func (l *lab) leftover(ctx context.Context, x row) error {
+	if err := l.r.Create(ctx, rbdlab.Pod{Name: x.image, Node: "old", Image: x.image, FSType: x.fstype}); err != nil {
+		return err
+	}
+	if _, err := l.r.Running(ctx, x.image, 2*time.Minute); err != nil {
+		return err
+	}
+	n := l.r.Node("old")
+	devices, err := n.Devices(x.image)
+	if err != nil || len(devices) != 1 {
+		return fmt.Errorf("the image is mapped as %v (%v)", devices, err)
+	}
+	holder, err := n.Hold(ctx, devices[0])
+	if err != nil {
+		return err
+	}
+	if err := l.r.Client.DeleteNow(ctx, kube.Pods, rbdlab.NS, x.image); err != nil {
+		return err
+	}
+	if err := n.Called(ctx, "unmap "+devices[0], "16", 1, 2*time.Minute); err != nil {
+		return err
+	}
+	if err := holder.Stop(); err != nil {
+		return err
+	}
+	l.e.Step("rbd unmap of 1.7.0 has failed: give it %v to try again", giveUp)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(giveUp):
+	}
+	if err := l.before(ctx, x); err != nil {
+		return err
+	}
+	l.e.Record(triggered{Row: x.image, By: "rbd unmap has ended with 16, and the image is still watched"})
+	l.e.Step("start the kubelet under test with RBDDetachLeftovers in place of 1.7.0")
+	return n.SwapKubelet(ctx, rbdlab.UnderTest(l.e, "RBDDetachLeftovers"))
 }
