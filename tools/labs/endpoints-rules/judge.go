@@ -128,15 +128,15 @@ func judge(h *history.History) labkit.Result {
 }
 
 func verdict(h *history.History, plain, killed []round) labkit.Result {
-	updates := 0
+	updates, unsure := 0, "" // what a round could not tell hides no loss in another
 	for _, r := range append(plain[:len(plain):len(plain)], killed...) {
 		switch {
 		case len(r.Pods) != pods || r.changed() != pods:
-			return labkit.InconclusiveBecause("the old containers of %d of %d pods ended, want %d", r.changed(), len(r.Pods), pods)
+			unsure = fmt.Sprintf("the old containers of %d of %d pods ended, want %d", r.changed(), len(r.Pods), pods)
 		case r.Late == 0:
 			return labkit.ReproducedBecause("%v after the last pod was ready %d of %d addresses are", stuck, r.Addresses, pods)
 		case len(r.Updates) == 0:
-			return labkit.InconclusiveBecause("the Endpoints never changed: the trigger is missing")
+			unsure = "the Endpoints never changed: the trigger is missing"
 		case r.Killed:
 		case r.enough():
 			return labkit.ReproducedBecause("the client switched on pods whose old container was still there: %v (fixed windows), %v (trailing)", r.broken(fixed), r.broken(trailing))
@@ -146,6 +146,9 @@ func verdict(h *history.History, plain, killed []round) labkit.Result {
 	}
 	if why := wrongElse(h); why != "" {
 		return labkit.ReproducedBecause("%s", why)
+	}
+	if unsure != "" {
+		return labkit.InconclusiveBecause("%s", unsure)
 	}
 	n := rounds(labkit.Profile(h.Profile))
 	if len(plain) != n {

@@ -77,6 +77,13 @@ func TestJudge(t *testing.T) {
 		"the trigger is missing":       inRound(true, func(r *round) { r.Updates = nil }),
 		"0 rounds with a kill, want 1": judgetest.Without(is(true)),
 	})
+	// A round that cannot tell hides nothing of another one.
+	judgetest.Judged(t, l, labkit.Reproduced, in(labkit.Ours), map[string]judgetest.Change{
+		"5s after the last pod was ready 19 of 20": func(o any) any {
+			o = inRound(false, func(r *round) { r.Updates = nil })(o)
+			return inRound(true, func(r *round) { r.Late, r.Addresses = 0, 19 })(o)
+		},
+	})
 	// One round that is broken is enough, of whatever is to come.
 	bad := goodRound(0, false)
 	early(&bad)

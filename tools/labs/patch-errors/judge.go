@@ -69,7 +69,8 @@ var oracle = labkit.Oracle{
 
 func judge(h *history.History) labkit.Result {
 	var bad, facts []string
-	odd := "" // what neither stock nor ours should answer
+	odd := ""     // what neither stock nor ours should answer
+	missing := "" // what was not tried; it hides nothing that was
 	wrong, reached := 0, 0
 	seen := map[string]answered{}
 	for _, a := range history.Of[answered](h) {
@@ -79,7 +80,7 @@ func judge(h *history.History) labkit.Result {
 		a, ok := seen[p.Name]
 		switch {
 		case !ok:
-			return labkit.InconclusiveBecause("%s was not sent", p.Name)
+			missing = p.Name
 		case a.Code == p.Want && (a.Code == 200 || message(a.Body, a.Code) != ""):
 		case a.Code == 500 && !p.Same:
 			if wrong++; wrong == 1 {
@@ -100,7 +101,7 @@ func judge(h *history.History) labkit.Result {
 			got := strings.Join(o.Reached, " and ")
 			switch {
 			case !ok:
-				return labkit.InconclusiveBecause("%s was not sent", what)
+				missing = what
 			case o.Code == r.Want && got == r.Reaches && (o.Code == 201 || message(o.Body, o.Code) != ""):
 			case o.Code == 201 && got != "" && got == r.StockReaches && r.Reaches == "":
 				reached++
@@ -110,8 +111,14 @@ func judge(h *history.History) labkit.Result {
 			}
 		}
 	}
-	if k := history.One[printed](h); k.Exit != 1 || !strings.Contains(k.Output, failedTest) {
-		odd = fmt.Sprintf("kubectl ends with status %d and prints %.300q", k.Exit, k.Output)
+	said := history.Of[printed](h)
+	if len(said) != 1 {
+		missing = "kubectl's patch"
+	}
+	for _, k := range said {
+		if k.Exit != 1 || !strings.Contains(k.Output, failedTest) {
+			odd = fmt.Sprintf("kubectl ends with status %d and prints %.300q", k.Exit, k.Output)
+		}
 	}
 	ends, tried := 0, map[string]fatally{}
 	for _, f := range history.Of[fatally](h) {
@@ -121,7 +128,7 @@ func judge(h *history.History) labkit.Result {
 		f, ok := tried[p.Name]
 		switch {
 		case !ok:
-			return labkit.InconclusiveBecause("%s was not sent", p.Name)
+			missing = p.Name
 		case f.Ended:
 			ends++
 			bad = append(bad, fmt.Sprintf("%s, of %d bytes, ends the kube-apiserver", p.Name, len(p.Body)))
@@ -133,6 +140,8 @@ func judge(h *history.History) labkit.Result {
 		fmt.Sprintf("rollbacks of a Deployment that the URL does not name: %d", reached), fmt.Sprintf("patches that end the kube-apiserver: %d of %d", ends, len(fatals)))
 	var res labkit.Result
 	switch all := wrong == count() && reached == 2*len(versions) && ends == len(fatals); {
+	case missing != "" && (len(bad) == 0 || h.Variant != string(labkit.Ours)):
+		res = labkit.InconclusiveBecause("%s was not sent", missing)
 	case odd != "" && (len(bad) == 0 || h.Variant != string(labkit.Ours)):
 		res = labkit.InconclusiveBecause("%s", odd)
 	case len(bad) == 0:

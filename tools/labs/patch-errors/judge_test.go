@@ -95,6 +95,8 @@ func TestJudge(t *testing.T) {
 		if i > 0 {
 			one[0] = stock[0]
 			judgetest.Judge(t, l, of(labkit.Ours, one), labkit.Reproduced)
+			// Nor does what was not tried.
+			judgetest.Judge(t, l, of(labkit.Ours, append(one[:i:i], one[i+1:]...)), labkit.Reproduced)
 		}
 	}
 }

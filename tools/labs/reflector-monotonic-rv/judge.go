@@ -127,6 +127,14 @@ func judge(h *history.History) labkit.Result {
 	fact := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
 	deleted, phases := map[string]int{}, map[string]bool{}
 	restarts := 0
+	if h.Variant == string(labkit.Ours) {
+		// What could not be told of one phase hides no loss in another.
+		for _, o := range history.Of[incidentSeen](h) {
+			if len(o.Deleted) > 0 {
+				return labkit.ReproducedBecause("%s: %d deletions of the Endpoints of live Services", o.Phase, len(o.Deleted))
+			}
+		}
+	}
 	for _, o := range history.Of[incidentSeen](h) {
 		phases[o.Phase] = true
 		deleted[o.Phase] = len(o.Deleted)
@@ -184,6 +192,7 @@ func judge(h *history.History) labkit.Result {
 // judgeRest judges what comes after an incident that was not there.
 func judgeRest(h *history.History, deleted int, live bool, logs map[string]audited, fact func(string, ...any)) labkit.Result {
 	var wrong []string
+	unsure := "" // hides nothing that is wrong
 	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
 	says, checks, churns := history.Of[oursSays](h), history.Of[liveCheck](h), history.Of[churned](h)
 	for _, o := range says {
@@ -200,7 +209,7 @@ func judgeRest(h *history.History, deleted int, live bool, logs map[string]audit
 		if deleted > 0 {
 			bad("%d deletions of the Endpoints of live Services with the live check on", deleted)
 		} else if o.Kept == 0 {
-			return labkit.InconclusiveBecause("the endpoints controller never lacked a live Service, so the check was not put to the test")
+			unsure = "the endpoints controller never lacked a live Service, so the check was not put to the test"
 		}
 	}
 	var converged []string
@@ -215,7 +224,7 @@ func judgeRest(h *history.History, deleted int, live bool, logs map[string]audit
 		if n := o.wrong(); n > 0 {
 			bad("churn: %d deletions of the Endpoints of live Services", n)
 		} else if o.Cuts == 0 || o.Gaps > 0 || len(o.Deleted) == 0 {
-			return labkit.InconclusiveBecause("churn: %d watches cut, the independent watch lost %d times, %d deletions of Endpoints seen", o.Cuts, o.Gaps, len(o.Deleted))
+			unsure = fmt.Sprintf("churn: %d watches cut, the independent watch lost %d times, %d deletions of Endpoints seen", o.Cuts, o.Gaps, len(o.Deleted))
 		}
 	}
 	last, all := logs[phaseAll]
@@ -229,6 +238,8 @@ func judgeRest(h *history.History, deleted int, live bool, logs map[string]audit
 	switch {
 	case len(wrong) > 0:
 		return labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))
+	case unsure != "":
+		return labkit.InconclusiveBecause("%s", unsure)
 	case h.Variant == string(labkit.GateOff):
 		return labkit.AbsentBecause("no Endpoints of a live Service were deleted, no watch restarted from the past")
 	case len(says) != 1 || len(checks) != 1 || !live || len(churns) != 1 || !all || !slices.Equal(converged, convergences):

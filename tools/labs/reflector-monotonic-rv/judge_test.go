@@ -77,6 +77,19 @@ func TestJudge(t *testing.T) {
 		judgetest.Judge(t, l, with(labkit.Ours, i, bad), labkit.Inconclusive)
 	}
 
+	// What cannot be told of one phase hides no loss in another.
+	for i, unsure := range map[int]any{
+		0: incidentSeen{Phase: phaseIncident, Restarts: 3, Sent: 5, Last: 90, Gaps: 1},
+		2: counted{Resource: "secrets", Objects: 30, Restarts: 3, Events: 80, Watches: []string{"1", "2", "3"}},
+	} {
+		all := good()
+		all[i], all[5] = unsure, incidentSeen{Phase: phaseLiveCheck, Restarts: 3, Sent: 6, Last: 99, Deleted: []string{"s01"}}
+		judgetest.Judge(t, l, of(labkit.Ours, all...), labkit.Reproduced)
+	}
+	unsure := good()
+	unsure[6], unsure[8] = liveCheck{}, wrong
+	judgetest.Judge(t, l, of(labkit.Ours, unsure...), labkit.Reproduced)
+
 	// Stock ends with the audit log of the incident.
 	incident := incidentSeen{Phase: phaseIncident, Restarts: 3, Sent: 5, Last: 90, Deleted: []string{"s01", "s02"}}
 	flaps := func(resource string) counted {
