@@ -17,7 +17,7 @@ import (
 // of the one before is over, which is what costs most.
 const (
 	fewLabs    = 2
-	manyLabs   = 4
+	manyLabs   = 6
 	idleWanted = 0.5
 	idleOver   = 20 * time.Second
 	startTakes = 15 * time.Second
