@@ -146,9 +146,25 @@ func (l *lab) status(ctx context.Context, i, n int, ready bool) error {
 	return err
 }
 
-// replaceAll changes all images, plays the kubelets, and records what became of it.
-// during, if set, is called right after the images were changed.
+// replaceAll changes all images and records what became of it. during, if set, is called
+// right after the images were changed.
 func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Context) error) error {
+	r := round{Killed: during != nil}
+	var err error
+	if r.replacement, err = l.change(ctx, stuck, during); err != nil {
+		return err
+	}
+	r.Round = number
+	l.e.Record(r)
+	if r.enough() {
+		return labkit.Enough
+	}
+	return nil
+}
+
+// change changes all images, plays the kubelets, and waits at most bound until all
+// addresses are ready.
+func (l *lab) change(ctx context.Context, bound time.Duration, during func(context.Context) error) (replacement, error) {
 	l.image++
 	type times struct{ patch, end, start time.Duration }
 	plan := make([]times, pods)
@@ -156,7 +172,7 @@ func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Co
 		ms := func(n int) time.Duration { return time.Duration(l.e.Rand.IntN(n)) * time.Millisecond }
 		plan[i] = times{ms(1000), 300*time.Millisecond + ms(8700), 500*time.Millisecond + ms(1500)}
 	}
-	r := round{replacement{Round: number, Pods: make([]replaced, pods)}, during != nil}
+	r := replacement{Pods: make([]replaced, pods)}
 	begin := time.Now()
 	errs := make(chan error, pods)
 	var changed sync.WaitGroup
@@ -191,25 +207,21 @@ func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Co
 	if during != nil {
 		changed.Wait()
 		if err := during(ctx); err != nil {
-			return err
+			return r, err
 		}
 	}
 	for range pods {
 		if err := <-errs; err != nil {
-			return err
+			return r, err
 		}
 	}
 	var err error
-	if r.Late, err = late(ctx, l.web, stuck); err != nil {
-		return err
+	if r.Late, err = late(ctx, l.web, bound); err != nil {
+		return r, err
 	}
 	r.Addresses = l.web.Ready()
 	r.Updates = updatesSince(l.web, begin)
-	l.e.Record(r)
-	if r.enough() {
-		return labkit.Enough
-	}
-	return nil
+	return r, nil
 }
 
 // late waits until all addresses are ready and says how long that took, 0 if it was not in

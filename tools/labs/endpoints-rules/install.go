@@ -30,6 +30,7 @@ const (
 	address   = "127.0.0.1:9943"
 	optedIn   = `{"metadata":{"labels":{"holdfast/endpoints-rules":"enabled"}}}`
 	breakerID = "lab"
+	account   = "system:serviceaccount:endpoints-rules:endpoints-rules"
 )
 
 // program is endpoints-rules, as its own manifests install it: the lab starts the
@@ -42,6 +43,7 @@ type program struct {
 	// pod is the text of the DaemonSet, webhook that of the webhook configuration.
 	pod, webhook []byte
 	spec         process.Process
+	listen       string
 	breaker      process.Process
 	tls          *tls.Config
 	// run is the program, guard its breaker.
@@ -55,7 +57,7 @@ func prepare(ctx context.Context, e *labkit.Env, c *node.Cluster, ruleSet string
 	if _, err := os.Stat(file); err != nil {
 		return nil, exit.Preconditionf("%v: run make endpoints-rules", err)
 	}
-	p := &program{e: e, c: c, dir: e.Path("manifests")}
+	p := &program{e: e, c: c, dir: e.Path("manifests"), listen: address}
 	if out, err := exec.CommandContext(ctx, file, "manifests", "--image=none", "--rule-set="+ruleSet, "--output="+p.dir).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("endpoints-rules manifests: %w\n%s", err, out)
 	}
@@ -96,7 +98,7 @@ func prepare(ctx context.Context, e *labkit.Env, c *node.Cluster, ruleSet string
 	if err != nil {
 		return nil, err
 	}
-	conf, err := pki.Kubeconfig("endpoints-rules", c.APIServer.URL, "system:serviceaccount:endpoints-rules:endpoints-rules")
+	conf, err := pki.Kubeconfig("endpoints-rules", c.APIServer.URL, account)
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +111,17 @@ func prepare(ctx context.Context, e *labkit.Env, c *node.Cluster, ruleSet string
 		return nil, errors.New("the manifests' ca.crt has no certificate")
 	}
 	p.tls = &tls.Config{RootCAs: pool}
-	p.spec = process.Process{Name: "endpoints-rules", Path: file, HealthURL: "https://" + address + "/readyz", HealthTLS: p.tls,
-		Args: []string{"serve", "--kubeconfig=" + conf, "--namespace=endpoints-rules", "--rules-configmap=endpoints-rules/endpoints-rules", "--listen=" + address,
-			"--tls-cert-file=" + p.file("tls.crt"), "--tls-private-key-file=" + p.file("tls.key"), "--log-level=debug"}}
+	p.spec = p.process("endpoints-rules", file, conf)
 	p.breaker = process.Process{Name: "breaker", Path: file, Args: []string{"breaker", "--kubeconfig=" + conf, "--id=" + breakerID,
 		"--url=https://" + address + "/healthz", "--ca-file=" + p.file("ca.crt")}}
 	return p, nil
+}
+
+// process is the program with a kubeconfig.
+func (p *program) process(name, file, conf string) process.Process {
+	return process.Process{Name: name, Path: file, HealthURL: "https://" + p.listen + "/readyz", HealthTLS: p.tls,
+		Args: []string{"serve", "--kubeconfig=" + conf, "--namespace=endpoints-rules", "--rules-configmap=endpoints-rules/endpoints-rules", "--listen=" + p.listen,
+			"--tls-cert-file=" + p.file("tls.crt"), "--tls-private-key-file=" + p.file("tls.key"), "--log-level=debug"}}
 }
 
 func (p *program) file(name string) string { return filepath.Join(p.dir, name) }
@@ -146,7 +153,7 @@ func (p *program) serve(ctx context.Context) (err error) {
 }
 
 func (p *program) metrics(ctx context.Context) (metrics.Page, error) {
-	return metrics.GetTLS(ctx, "https://"+address+"/metrics", p.tls)
+	return metrics.GetTLS(ctx, "https://"+p.listen+"/metrics", p.tls)
 }
 
 // certificate writes the files of the Secret.
