@@ -27,6 +27,9 @@ import (
 // failure counts: some of upstream's tests starve on two cores.
 const retries = 2
 
+// sideBySide is how many packages are compiled and tested at a time. Many tests wait.
+const sideBySide = 4
+
 // pkgFailure stands for a package that failed outside of any test (it does not
 // compile, its TestMain failed) or whose process died before all tests ran.
 const pkgFailure = "(package)"
@@ -55,7 +58,7 @@ func Run(b *base.Base, variant base.Variant, packages []string, logDir string, o
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{b: b, variant: variant, modfile: modfile}
+	r := &runner{b: b, variant: variant, modfile: modfile, args: []string{fmt.Sprintf("-p=%d", sideBySide)}}
 	log := "upstream-tests-"
 	if opts.Integration {
 		url, stop, err := startEtcd()
