@@ -6,6 +6,7 @@ package labs
 import (
 	_ "holdfast/tools/labs/checkpoint-compat"
 	_ "holdfast/tools/labs/checks/conformance"
+	_ "holdfast/tools/labs/checks/dropin-cluster"
 	_ "holdfast/tools/labs/checks/kubelet-cpu"
 	_ "holdfast/tools/labs/checks/rbd-contract"
 	_ "holdfast/tools/labs/checks/rbd-kill"

@@ -1,0 +1,79 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package dropincluster
+
+import (
+	"fmt"
+	"strings"
+
+	"holdfast/tools/internal/dropin"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+)
+
+// turn is what was seen of one build in one turn.
+type turn struct {
+	Number int
+	Build  string
+	Facts  dropin.Run
+}
+
+// allowed is the table of differences, as it was when the lab ran.
+type allowed struct{ Table dropin.Table }
+
+var oracle = labkit.Oracle{
+	Text: []string{
+		"what each turn of ours shows and none of stock's, or the other way round, is in differences.json, and all that stands there of these kinds is seen",
+		"counts of requests are within stock's own spread, and by two beyond it",
+		"the same for ours with its gates off",
+		"long: each change of a kubelet that has changes (tools/internal/dropin/mutant.go) is seen, but the one of the command line",
+	},
+	Judge: judge,
+}
+
+func judge(h *history.History) labkit.Result {
+	runs := map[string][]dropin.Run{}
+	for _, t := range history.Of[turn](h) {
+		if err := t.Facts.Check(kinds, dropin.Components); err != nil {
+			return labkit.InconclusiveBecause("turn %d, %s: %v", t.Number, t.Build, err)
+		}
+		runs[t.Build] = append(runs[t.Build], t.Facts)
+	}
+	want := map[string]int{}
+	for _, build := range turns(labkit.Profile(h.Profile)) {
+		want[build]++
+	}
+	for build, n := range want {
+		if len(runs[build]) != n {
+			return labkit.InconclusiveBecause("%d turns of %s, want %d", len(runs[build]), build, n)
+		}
+	}
+	table := history.One[allowed](h).Table
+	res, bad := labkit.Result{}, []string{}
+	known := 0
+	for _, build := range dropin.Builds {
+		v := table.Judge(build, kinds, dropin.Compare(runs[stock], runs[build]))
+		res.Facts = append(res.Facts, strings.Split(strings.TrimSpace(v.Report(build)), "\n")...)
+		for _, l := range v.Allowed {
+			known += len(l)
+		}
+		if !v.OK() {
+			bad = append(bad, fmt.Sprintf("%s: %d differences that no slug has, %d that are not seen", build, len(v.Unknown), len(v.Gone)))
+		}
+	}
+	if got := runs[mutant]; len(got) > 0 {
+		for _, m := range dropin.Uncaught(dropin.Mutants, kinds, dropin.Compare(runs[stock], got)) {
+			bad = append(bad, "not seen of a kubelet that "+m)
+		}
+		res.Facts = append(res.Facts, fmt.Sprintf("a kubelet with %d changes took turns too", len(dropin.Mutants)))
+	}
+	facts := res.Facts
+	if len(bad) > 0 {
+		res = labkit.FailedBecause("%s", strings.Join(bad, "; "))
+	} else {
+		res = labkit.PassedBecause("%d turns; %d differences, all of slugs", len(history.Of[turn](h)), known)
+	}
+	res.Facts = facts
+	return res
+}
