@@ -28,7 +28,7 @@ func proofCmd() *cobra.Command {
 	var profile string
 	var seed uint64
 	var atOnce int
-	var list bool
+	var list, write bool
 	c := &cobra.Command{
 		Use: "proof [SLUG...]", Short: "Run each lab on stock, ours, ours without its slug and ours with its gates off, as far as that is not done",
 		Long: `Run the matrix of slugs and variants, and write _output/proof/proof.json and proof.html.
@@ -38,7 +38,8 @@ tell. So the command can be interrupted, and goes on where it was. Exit status 1
 right, or is missing.`,
 		Example: `  lab proof
   lab proof hash-collision rbd-detach
-  lab proof --list`,
+  lab proof --list
+  lab proof --write`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, only []string) error {
 			root, err := base.FindRoot(rootFlag(c))
@@ -73,18 +74,19 @@ right, or is missing.`,
 			}
 			ctx, cancel := signalled()
 			defer cancel()
-			return runProof(ctx, c, root, rows, asked, proof.Options{Root: root, AtOnce: atOnce, Out: c.OutOrStdout()}, list)
+			return runProof(ctx, c, root, rows, asked, proof.Options{Root: root, AtOnce: atOnce, Out: c.OutOrStdout()}, list, write)
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "short", "short or long")
 	c.Flags().Uint64Var(&seed, "seed", 1, "seed of all random choices of the labs")
 	c.Flags().IntVar(&atOnce, "at-once", 2, "how many labs run side by side")
 	c.Flags().BoolVar(&list, "list", false, "list the runs and what is due, and run nothing")
+	c.Flags().BoolVar(&write, "write", false, "then also write "+proof.MarkdownFile)
 	return c
 }
 
 // runProof runs what is due of the rows asked for, then writes the page of all rows.
-func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []proof.Row, o proof.Options, list bool) error {
+func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []proof.Row, o proof.Options, list, write bool) error {
 	k, err := proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(ctx, root, b) })
 	if err != nil {
 		return err
@@ -125,8 +127,12 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []
 	if err != nil {
 		return err
 	}
-	for name, write := range map[string]func(io.Writer) error{"proof.json": m.WriteJSON, "proof.html": m.WriteHTML} {
-		if err := writeFile(filepath.Join(root, "_output", "proof", name), write); err != nil {
+	pages := map[string]func(io.Writer) error{"_output/proof/proof.json": m.WriteJSON, "_output/proof/proof.html": m.WriteHTML}
+	if write {
+		pages[proof.MarkdownFile] = m.WriteMarkdown
+	}
+	for name, write := range pages {
+		if err := writeFile(filepath.Join(root, name), write); err != nil {
 			return err
 		}
 	}

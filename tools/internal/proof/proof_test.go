@@ -162,7 +162,19 @@ func TestStoreAndPage(t *testing.T) {
 	if len(faults) != 10 || faults[7] != "slug bare (v1.9.11): no lab shows it" || faults[1] != "alpha (ours -alpha): wrong, answered absent and must answer reproduced: seen <b>&" {
 		t.Errorf("faults:\n%s", strings.Join(faults, "\n"))
 	}
-	var html, raw bytes.Buffer
+	var html, raw, md bytes.Buffer
+	if err := m.WriteMarkdown(&md); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| alpha | alpha | reproduced a | absent (stale) a | absent (wrong) a | inconclusive a |", "* a is cccccccccccc\n",
+		"Of 10 runs: 1 inconclusive, 6 not run, 1 right, 1 stale, 1 wrong.", "| bare |  |  |  |  |  |"} {
+		if !strings.Contains(md.String(), want) {
+			t.Errorf("no %q in\n%s", want, &md)
+		}
+	}
+	if err := (&Matrix{Rows: m.Rows[1:]}).WriteMarkdown(&md); err == nil {
+		t.Error("a page of nothing")
+	}
 	if err := m.WriteHTML(&html); err != nil {
 		t.Fatal(err)
 	}
