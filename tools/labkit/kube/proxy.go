@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"holdfast/tools/labkit/machine"
@@ -55,6 +56,8 @@ type Proxy struct {
 	watches map[int]runningWatch
 	next    int
 	cuts    int
+
+	tap atomic.Pointer[Tap]
 }
 
 type runningWatch struct {
@@ -123,7 +126,7 @@ func (s *Starter) StartProxy(a *APIServer, name string, seed uint64) (*Proxy, er
 	p.URL = "https://" + l.Addr().String()
 	srv := &http.Server{
 		Handler:   p.handler(transport(withFront), transport(without)),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: withFront.RootCAs},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: withFront.RootCAs, GetConfigForClient: p.tapHello},
 		ErrorLog:  stdlog.New(io.Discard, "", 0),
 	}
 	go srv.ServeTLS(l, "", "")
@@ -232,6 +235,7 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (p *Proxy) serve(rp http.Handler, w http.ResponseWriter, r *http.Request) {
+	p.tapRequest(r)
 	if !isWatch(r.URL) {
 		if p.answered(w, r) {
 			return

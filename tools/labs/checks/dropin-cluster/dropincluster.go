@@ -8,6 +8,7 @@ package dropincluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,15 +80,18 @@ type lab struct {
 	n       *node.Node
 	cm      *kube.ControllerManager
 	proxies map[string]*kube.Proxy // by component
-	off     map[string]bool        // gates, for the build with gates off
-	ns      string                 // of this turn
-	begin   time.Time              // of this turn
+	wire    *wire
+	calls   string          // the kubelet's --docker-endpoint
+	off     map[string]bool // gates, for the build with gates off
+	ns      string          // of this turn
+	begin   time.Time       // of this turn
 }
 
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e, proxies: map[string]*kube.Proxy{}}
+	l.wire = newWire(l.normal)
 	all := []labkit.Step{
-		{Text: "start etcd, kube-apiserver and kube-scheduler, stock; a recording proxy before the API server for the kubelet and one for the controller manager; a node", Do: l.start},
+		{Text: "start etcd, kube-apiserver and kube-scheduler, stock; a recording proxy before the API server for the kubelet, one for the controller manager, and one before dockerd; a node", Do: l.start},
 	}
 	for i, build := range turns(e.Profile) {
 		all = append(all, labkit.Step{Text: fmt.Sprintf("turn %d, %s: swap both; a Deployment with a rollout, a DaemonSet, a StatefulSet, a Job, a pod that does not start, a Service that is deleted; look; delete the namespace", i+1, build),
@@ -125,6 +129,7 @@ func (l *lab) start(ctx context.Context) error {
 		if l.proxies[c], err = l.e.StartProxy(l.c.APIServer, "proxy-"+c, l.e.Seed); err != nil {
 			return err
 		}
+		l.wire.tap(l.proxies[c], c)
 	}
 	if err := l.manager(ctx, stock); err != nil {
 		return err
@@ -132,8 +137,14 @@ func (l *lab) start(ctx context.Context) error {
 	if err := l.c.Client.WaitPodsAdmitted(ctx, "default", 90*time.Second); err != nil {
 		return err
 	}
-	l.n, err = l.e.StartNode(ctx, l.proxies[dropin.Kubelet].Before(l.c.APIServer), node.Config{Name: on, Kubelet: l.e.Stock(base, dropin.Kubelet)})
+	l.n, err = l.e.StartNode(ctx, l.proxies[dropin.Kubelet].Before(l.c.APIServer), node.Config{Name: on})
 	if err != nil {
+		return err
+	}
+	if l.calls, err = l.n.ProxyDocker(l.wire.dockerCall); err != nil {
+		return err
+	}
+	if err := l.kubelet(ctx, stock); err != nil {
 		return err
 	}
 	l.c.Nodes = append(l.c.Nodes, l.n)
@@ -156,13 +167,13 @@ func (l *lab) program(build, name string) kube.Program {
 
 func mutantFile(e *labkit.Env) string { return filepath.Join(e.Root, dropin.MutantDir, dropin.Kubelet) }
 
-// manager starts the build's controller manager in the place of the one that runs.
+// kubelet starts the build's.
+func (l *lab) kubelet(ctx context.Context, build string) error {
+	return l.n.StartKubelet(ctx, l.program(build, dropin.Kubelet), "--docker-endpoint="+l.calls)
+}
+
+// manager starts the build's controller manager.
 func (l *lab) manager(ctx context.Context, build string) (err error) {
-	if l.cm != nil {
-		if err := l.cm.Stop(); err != nil {
-			return err
-		}
-	}
 	l.cm, err = l.e.StartControllerManager(ctx, l.proxies[dropin.Manager].Before(l.c.APIServer), kube.ControllerManagerConfig{
 		Program: l.program(build, dropin.Manager), ExtraArgs: []string{"--leader-elect=false"}})
 	l.c.ControllerManager = l.cm
@@ -171,11 +182,16 @@ func (l *lab) manager(ctx context.Context, build string) (err error) {
 
 // turn swaps both components, has the cluster do what clusters do, and records what was seen.
 func (l *lab) turn(ctx context.Context, number int, build string) error {
+	if err := errors.Join(l.cm.Stop(), l.n.StopKubelet()); err != nil {
+		return err
+	}
+	// The build of the turn before sends nothing any more.
 	l.ns, l.begin = fmt.Sprintf("turn-%d", number), time.Now()
+	l.wire.reset()
 	if err := l.manager(ctx, build); err != nil {
 		return err
 	}
-	if err := l.n.SwapKubelet(ctx, l.program(build, dropin.Kubelet)); err != nil {
+	if err := l.kubelet(ctx, build); err != nil {
 		return err
 	}
 	if err := l.c.WaitNodeReady(ctx, on, time.Minute); err != nil {

@@ -54,21 +54,22 @@ func withMutants(but string) *history.History {
 		t := seenOf[build]
 		if build == mutant {
 			t = seenOf[dropin.Ours]
-			t.Facts = slices.Clone(t.Facts)
-			for _, m := range dropin.Mutants {
-				for _, c := range m.Catches {
-					f := dropin.Fact{Kind: c.Kind, Component: dropin.Kubelet, Name: strings.TrimSuffix(c.Name, "*"), Count: 50}
-					if c.How == dropin.Missing {
-						f.Name = "" // taken away below
-					}
-					if m.Says != but && f.Name != "" {
-						t.Facts = append(t.Facts, f)
-					}
+		}
+		t.Facts = slices.Clone(t.Facts)
+		for _, m := range dropin.Mutants {
+			for _, c := range m.Catches {
+				changed := build == mutant && m.Says != but
+				f := dropin.Fact{Kind: c.Kind, Component: dropin.Kubelet, Name: strings.ReplaceAll(c.Name, "*", ""), Value: "v", Count: 10}
+				switch {
+				case c.How == dropin.Counts && changed:
+					f.Count = 50
+				case c.How == dropin.Changed && changed:
+					f.Value = "w"
+				case c.How == dropin.Added && !changed, c.How == dropin.Missing && changed:
+					continue
 				}
+				t.Facts = append(t.Facts, f)
 			}
-		} else {
-			t.Facts = append(slices.Clone(t.Facts), dropin.Fact{Kind: "request", Component: dropin.Kubelet, Name: "GET /api/v1/nodes/node1", Count: 10},
-				dropin.Fact{Kind: "metric", Component: dropin.Kubelet, Name: "kubelet_running_pod_count"})
 		}
 		t.Number, t.Build = i+1, build
 		all = append(all, t)

@@ -28,7 +28,7 @@ import (
 )
 
 // kinds are the ways of looking of this lab.
-var kinds = []string{"configz", "metric", "event", "log", "container", "file", "packet-filter", "port", "request"}
+var kinds = []string{"configz", "metric", "event", "log", "container", "file", "packet-filter", "port", "request", "docker", "cgroup", "tls", "body", "agent"}
 
 // hashed are names that controllers make from a hash of the template, for ReplicaSets,
 // ControllerRevisions and pods.
@@ -43,7 +43,7 @@ func (l *lab) normal(text string) string {
 // look sees what there is while the turn's objects live.
 func (l *lab) look(ctx context.Context) (dropin.Run, error) {
 	var out dropin.Run
-	for _, f := range []func(context.Context) (dropin.Run, error){l.configz, l.metrics, l.events, l.containers, l.files, l.packetFilter, l.ports, l.requests, l.logs} {
+	for _, f := range []func(context.Context) (dropin.Run, error){l.configz, l.metrics, l.events, l.containers, l.files, l.packetFilter, l.ports, l.requests, l.cgroups, l.wire.look, l.logs, l.accepts} {
 		r, err := f(ctx)
 		if err != nil {
 			return nil, err
