@@ -47,28 +47,28 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			return parts.Count{Passed: len(b.Variants)}, nil
 		}},
 		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return Binaries(b) }},
-		{Name: "reproducible", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+		{Name: "reproducible", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			return goTest([]string{"HOLDFAST_REPRODUCIBLE=short"}, tools, "-count=1", "./internal/reproducible")
 		}},
-		{Name: "unit", Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return unit(b) }},
-		{Name: "operators", Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "cmd"), "./...") }},
-		{Name: "webhook", Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "webhook"), "./...") }},
-		{Name: "hash-oracle", Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
-		{Name: "flags", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+		{Name: "unit", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return unit(b) }},
+		{Name: "operators", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "cmd"), "./...") }},
+		{Name: "webhook", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "webhook"), "./...") }},
+		{Name: "hash-oracle", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
+		{Name: "flags", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := flagtable.Check(b.Root, os.Stdout)
 			return parts.Count{Passed: n}, err
 		}},
-		{Name: "dropin", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+		{Name: "dropin", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := commandline.Compare(context.Background(), commandline.Options{Root: b.Root, Out: os.Stdout,
 				StockDir: b.BinDir(base.Stock), OursDir: b.BinDir(base.Ours)})
 			return parts.Count{Passed: n}, err
 		}},
-		{Name: "security", Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+		{Name: "security", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := security.Check(b.Root)
 			return parts.Count{Passed: n}, err
 		}},
-		{Name: "upstream-touched", Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Touched) }},
-		{Name: "minus-one", Run: func() (parts.Count, error) { return MinusOne(b, Fits) }},
+		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Touched) }},
+		{Name: "minus-one", Beside: true, Run: func() (parts.Count, error) { return MinusOne(b, Fits) }},
 	}
 	names, err := base.Names(b.Root)
 	if err != nil {
@@ -83,10 +83,10 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			continue
 		}
 		all = append(all,
-			parts.Part{Name: "upstream-touched-" + name, Run: func() (parts.Count, error) { return UpstreamTests(other, Touched) }},
-			parts.Part{Name: "minus-one-" + name, Run: func() (parts.Count, error) { return MinusOne(other, Fits) }})
+			parts.Part{Name: "upstream-touched-" + name, Beside: true, Run: func() (parts.Count, error) { return UpstreamTests(other, Touched) }},
+			parts.Part{Name: "minus-one-" + name, Beside: true, Run: func() (parts.Count, error) { return MinusOne(other, Fits) }})
 	}
-	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Fresh: true, Run: func() (parts.Count, error) { return labs(b.Root) }}), nil
+	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Fresh: true, Waits: true, Run: func() (parts.Count, error) { return labs(b.Root) }}), nil
 }
 
 const rulesPackage = "./internal/rules"

@@ -3,13 +3,14 @@
 
 // Package parts runs the parts of `make test` one after the other, times each,
 // and closes with a table. A part that fails does not keep the others from
-// running, unless they need it.
+// running, unless they need it. Beside a part that waits most of its time others run too.
 package parts
 
 import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -25,52 +26,148 @@ type Part struct {
 	// Fresh says that Select brings what it needs: it would run what was built of other
 	// sources, and say nothing of it. The others are quick to ask for alone (make check).
 	Fresh bool
-	Run   func() (Count, error)
+	// Waits says that the part leaves much of the processors' time to others, Beside that it
+	// may have it: it can be run in another process, and harms no part that Waits.
+	Waits, Beside bool
+	Run           func() (Count, error)
 }
+
+// Aside runs one part in another process, which gives way to this one's, and returns what that
+// printed, headline and result included.
+type Aside func(Part) (output []byte, n Count, err error)
 
 // Budget is what all parts together may take on two cores from empty caches.
 const Budget = 60 * time.Minute
 
-// Run runs the parts and reports whether all passed.
-func Run(w io.Writer, all []Part) bool {
-	failed := map[string]bool{}
-	var total Count
-	var lines []string
+// Run runs the parts and reports whether all passed. Where one of them Waits, those that may run
+// Beside it do so, by aside; once it has ended the rest of them run here. Without aside all run here.
+func Run(w io.Writer, all []Part, aside Aside) bool {
 	begin := time.Now()
-	for _, p := range all {
-		fmt.Fprintf(w, "\n=== %s\n", p.Name)
-		start := time.Now()
-		var n Count
-		err := missing(p, failed)
-		if err == nil {
-			n, err = p.Run()
+	w = &lockedWriter{w: w}
+	r := &results{failed: map[string]bool{}}
+	waits := slices.IndexFunc(all, func(p Part) bool { return p.Waits })
+	if aside == nil || waits < 0 {
+		for _, p := range all {
+			r.here(w, p)
 		}
-		if err != nil && n.Failed == 0 {
-			n.Failed = 1
+	} else {
+		// What has to wait for none of the others' processors.
+		var besides []Part
+		for i, p := range all {
+			switch {
+			case p.Beside:
+				besides = append(besides, p)
+			case i != waits:
+				r.here(w, p)
+			}
 		}
-		word := "ok"
-		if n.Failed > 0 {
-			word = "FAILED"
-			failed[p.Name] = true
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.here(w, all[waits])
+		}()
+		for _, p := range besides {
+			select {
+			case <-ended:
+				r.here(w, p)
+			default:
+				r.aside(w, p, aside)
+			}
 		}
-		if err != nil {
-			fmt.Fprintf(w, "%s: %v\n", p.Name, err)
-		}
-		l := fmt.Sprintf("%-22s %-6s %5d passed %4d failed %7.1f s", p.Name, word, n.Passed, n.Failed, time.Since(start).Seconds()) + n.skipped()
-		fmt.Fprintf(w, "--- %s\n", l)
-		lines = append(lines, l)
-		total.Passed += n.Passed
-		total.Failed += n.Failed
-		total.Skipped += n.Skipped
+		<-ended
 	}
 	took := time.Since(begin)
 	fmt.Fprintln(w, "\npart                   result")
-	for _, l := range lines {
+	for _, l := range r.lines {
 		fmt.Fprintln(w, l)
 	}
 	fmt.Fprintf(w, "all parts took %.1f min of a budget of %.0f min\n", took.Minutes(), Budget.Minutes())
-	fmt.Fprintf(w, "%d passed, %d failed%s\n", total.Passed, total.Failed, total.skipped())
-	return total.Failed == 0
+	fmt.Fprintf(w, "%d passed, %d failed%s\n", r.total.Passed, r.total.Failed, r.total.skipped())
+	return r.total.Failed == 0
+}
+
+// One runs one part, between a headline and a line with its result, and returns what it found. A
+// part that ends in an error has failed at least once.
+func One(w io.Writer, p Part) Count {
+	n, _ := one(w, p, nil)
+	return n
+}
+
+// one is One for a part that is not run, because of err, or that runs with a nil err.
+func one(w io.Writer, p Part, err error) (Count, string) {
+	fmt.Fprintf(w, "\n=== %s\n", p.Name)
+	start := time.Now()
+	var n Count
+	if err == nil {
+		n, err = p.Run()
+	}
+	if err != nil {
+		n.Failed = max(n.Failed, 1)
+		fmt.Fprintf(w, "%s: %v\n", p.Name, err)
+	}
+	l := line(p, n, time.Since(start))
+	fmt.Fprintf(w, "--- %s\n", l)
+	return n, l
+}
+
+func line(p Part, n Count, took time.Duration) string {
+	word := "ok"
+	if n.Failed > 0 {
+		word = "FAILED"
+	}
+	return fmt.Sprintf("%-22s %-6s %5d passed %4d failed %7.1f s", p.Name, word, n.Passed, n.Failed, took.Seconds()) + n.skipped()
+}
+
+// results are those of the parts that have ended.
+type results struct {
+	mu     sync.Mutex
+	failed map[string]bool
+	lines  []string
+	total  Count
+}
+
+// here runs p in this process.
+func (r *results) here(w io.Writer, p Part) {
+	n, l := one(w, p, r.missing(p))
+	r.add(p, n, l)
+}
+
+// aside runs p in another process and shows what it printed in one piece.
+func (r *results) aside(w io.Writer, p Part, aside Aside) {
+	if r.missing(p) != nil {
+		r.here(w, p)
+		return
+	}
+	start := time.Now()
+	out, n, err := aside(p)
+	if err != nil {
+		n.Failed = max(n.Failed, 1)
+		out = fmt.Appendf(out, "%s: %v\n", p.Name, err)
+	}
+	w.Write(out)
+	r.add(p, n, line(p, n, time.Since(start))+", beside others")
+}
+
+func (r *results) add(p Part, n Count, line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed[p.Name] = n.Failed > 0
+	r.lines = append(r.lines, line)
+	r.total.Passed += n.Passed
+	r.total.Failed += n.Failed
+	r.total.Skipped += n.Skipped
+}
+
+// missing says why p cannot run.
+func (r *results) missing(p Part) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range p.Needs {
+		if r.failed[n] {
+			return fmt.Errorf("not run: it needs the part %q, which failed", n)
+		}
+	}
+	return nil
 }
 
 // skipped is the end of a line, if any test was skipped.
@@ -79,6 +176,18 @@ func (n Count) skipped() string {
 		return ""
 	}
 	return fmt.Sprintf(", %d skipped", n.Skipped)
+}
+
+// lockedWriter is written to by the part that waits and by those beside it.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
 }
 
 // Select is the parts of all with these names, in the order of all, and where one is Fresh
@@ -106,13 +215,4 @@ func Select(all []Part, names []string) []Part {
 	}
 	slices.Reverse(out)
 	return out
-}
-
-func missing(p Part, failed map[string]bool) error {
-	for _, n := range p.Needs {
-		if failed[n] {
-			return fmt.Errorf("not run: it needs the part %q, which failed", n)
-		}
-	}
-	return nil
 }

@@ -9,7 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 func TestRun(t *testing.T) {
@@ -41,7 +43,7 @@ func TestRun(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			ran = nil
 			var out bytes.Buffer
-			if ok := Run(&out, tc.parts); ok != tc.ok {
+			if ok := Run(&out, tc.parts, nil); ok != tc.ok {
 				t.Errorf("%v, want %v", ok, tc.ok)
 			}
 			if got := strings.Join(ran, " "); got != tc.ran {
@@ -71,10 +73,63 @@ func TestRun(t *testing.T) {
 		})
 	}
 	var out bytes.Buffer
-	Run(&out, []Part{part("a", Count{}, errors.New("no network")), part("b", Count{}, nil, "a")})
+	Run(&out, []Part{part("a", Count{}, errors.New("no network")), part("b", Count{}, nil, "a")}, nil)
 	for _, want := range []string{"a: no network\n", "b: not run: it needs the part \"a\", which failed\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not said:\n%s", want, &out)
+		}
+	}
+}
+
+// TestAside: beside a part that waits others run in another process, until it has ended. What
+// does not say that it may do so runs before it.
+func TestAside(t *testing.T) {
+	var mu sync.Mutex
+	var ran []string
+	note := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		ran = append(ran, s)
+	}
+	begun, end := make(chan struct{}), make(chan struct{})
+	part := func(name string, failed int, needs ...string) Part {
+		return Part{Name: name, Needs: needs, Beside: true, Run: func() (Count, error) { note(name); return Count{Passed: 1, Failed: failed}, nil }}
+	}
+	alone := func(p Part) Part { p.Beside = false; return p }
+	labs := Part{Name: "labs", Waits: true, Run: func() (Count, error) {
+		close(begun)
+		<-end
+		note("labs")
+		return Count{Passed: 4}, nil
+	}}
+	aside := func(p Part) ([]byte, Count, error) {
+		<-begun
+		note("aside " + p.Name)
+		if p.Name == "d" {
+			close(end)
+			for { // until labs is over
+				mu.Lock()
+				over := slices.Contains(ran, "labs")
+				mu.Unlock()
+				if over {
+					time.Sleep(50 * time.Millisecond)
+					return []byte("d said so\n"), Count{Passed: 2}, errors.New("d is no good")
+				}
+			}
+		}
+		return nil, Count{Passed: 1, Skipped: 1}, nil
+	}
+	var out bytes.Buffer
+	if Run(&out, []Part{part("a", 0), alone(part("b", 0)), part("bad", 1), alone(part("c", 1)), part("n", 0, "c"), part("d", 0), part("e", 0, "b"), labs}, aside) {
+		t.Error("all well")
+	}
+	if got, want := strings.Join(ran, ", "), "b, c, aside a, aside bad, aside d, labs, e"; got != want {
+		t.Errorf("ran %s, want %s", got, want)
+	}
+	for _, want := range []string{`(?m)^d said so$`, `(?m)^d: d is no good$`, `(?m)^n +FAILED +0 passed +1 failed`, `(?m)^a +ok +1 passed +0 failed +0\.\d s, 1 skipped, beside others$`,
+		`(?m)^d +FAILED +2 passed +1 failed .* beside others$`, `(?m)^labs +ok +4 passed`, `(?m)^e +ok +1 passed +0 failed +0\.0 s$`, `(?m)^11 passed, 3 failed, 2 skipped$`} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("no line %q in:\n%s", want, &out)
 		}
 	}
 }
