@@ -103,4 +103,6 @@ func TestJudgeIdentity(t *testing.T) {
 	judgetest.Judge(t, l, of(labkit.Ours, same, counted{0, deployments}), labkit.Inconclusive)
 	judgetest.Judge(t, l, of(naive, same, counted{0, deployments}), labkit.Absent)
 	judgetest.Judge(t, l, of(labkit.Ours, same, counted{0, 3}, kept{whenStock, "a", "a"}), labkit.Inconclusive)
+	judgetest.Judge(t, l, of(labkit.Ours, changed, counted{1, 3}), labkit.Reproduced)
+	judgetest.Judge(t, l, of(naive, changed, counted{1, 3}), labkit.Inconclusive)
 }
