@@ -23,15 +23,16 @@ type Mutant struct {
 // MutantDir has the kubelet with all Mutants, below the root.
 const MutantDir = "_output/dropin/mutant"
 
-const mutantName = "holdfast-mutant"
+// MutantName is that of the mutants' flag, user agent, and folder below the kubelet's root.
+const MutantName = "holdfast-mutant"
 
 // Mutants are changes of the kubelet. They do not touch each other, so that one
 // binary has all of them.
 var Mutants = []Mutant{
 	{"adds a hidden flag", "cmd/kubelet/app/options/options.go",
 		`fs.BoolVar(&c.FailSwapOn, "fail-swap-on",`,
-		`fs.Bool("` + mutantName + `", false, "")` + "\n\tfs.MarkHidden(\"" + mutantName + "\")\n\t" + `fs.BoolVar(&c.FailSwapOn, "fail-swap-on",`,
-		[]Difference{{Kind: "flag", Name: "--" + mutantName, How: Added}}},
+		`fs.Bool("` + MutantName + `", false, "")` + "\n\tfs.MarkHidden(\"" + MutantName + "\")\n\t" + `fs.BoolVar(&c.FailSwapOn, "fail-swap-on",`,
+		[]Difference{{Kind: "flag", Name: "--" + MutantName, How: Added}}},
 	{"renames a metric", "pkg/kubelet/metrics/metrics.go",
 		`"running_pod_count"`, `"running_pods_count"`,
 		[]Difference{{Kind: "metric", Name: "kubelet_running_pod_count", How: Missing}, {Kind: "metric", Name: "kubelet_running_pods_count", How: Added}}},
@@ -41,12 +42,12 @@ var Mutants = []Mutant{
 		[]Difference{{Kind: "request", Name: "GET /api/v1/nodes/node1*", How: Counts}}},
 	{"writes a file", "pkg/kubelet/kubelet.go",
 		`if err := kl.mounter.MakeRShared(kl.getRootDir()); err != nil {`,
-		`os.Mkdir(path.Join(kl.getRootDir(), "` + mutantName + `"), 0750)` + "\n\t" + `if err := kl.mounter.MakeRShared(kl.getRootDir()); err != nil {`,
-		[]Difference{{Kind: "file", Name: "/var/lib/kubelet/" + mutantName, How: Added}}},
+		`os.Mkdir(path.Join(kl.getRootDir(), "` + MutantName + `"), 0750)` + "\n\t" + `if err := kl.mounter.MakeRShared(kl.getRootDir()); err != nil {`,
+		[]Difference{{Kind: "file", Name: "/var/lib/kubelet/" + MutantName, How: Added}}},
 	{"adds a line to the log", "pkg/kubelet/kubelet.go",
 		`glog.Info("Starting kubelet main sync loop.")`,
-		`glog.Info("Starting kubelet main sync loop.")` + "\n\t" + `glog.Info("` + mutantName + ` says so")`,
-		[]Difference{{Kind: "log", Name: "I kubelet.go: " + mutantName + " says so", How: Added}}},
+		`glog.Info("Starting kubelet main sync loop.")` + "\n\t" + `glog.Info("` + MutantName + ` says so")`,
+		[]Difference{{Kind: "log", Name: "I kubelet.go: " + MutantName + " says so", How: Added}}},
 	{"asks docker for its version with each inspection of a container", "pkg/kubelet/dockershim/libdocker/kube_docker_client.go",
 		`func (d *kubeDockerClient) InspectContainer(id string) (*dockertypes.ContainerJSON, error) {`,
 		`func (d *kubeDockerClient) InspectContainer(id string) (*dockertypes.ContainerJSON, error) {` + "\n\td.Version()",
@@ -65,8 +66,8 @@ var Mutants = []Mutant{
 		[]Difference{{Kind: "body", Name: "PATCH /api/v1/nodes/node1/status .status.phase", How: Added}}},
 	{"has another user agent for events", "cmd/kubelet/app/server.go",
 		`eventClientConfig.QPS = float32(s.EventRecordQPS)`,
-		`eventClientConfig.QPS = float32(s.EventRecordQPS)` + "\n\t\t\teventClientConfig.UserAgent = \"" + mutantName + "\"",
-		[]Difference{{Kind: "agent", Name: mutantName, How: Added}}},
+		`eventClientConfig.QPS = float32(s.EventRecordQPS)` + "\n\t\t\teventClientConfig.UserAgent = \"" + MutantName + "\"",
+		[]Difference{{Kind: "agent", Name: MutantName, How: Added}}},
 }
 
 // Mutate makes the mutants' changes in the files that get returns.

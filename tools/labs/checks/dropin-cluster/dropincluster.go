@@ -61,11 +61,12 @@ const mutant = "mutant"
 // rounds is how often each build has a turn.
 const rounds = 3
 
-// turns are whose controller manager and kubelet run, in their order.
+// turns are whose controller manager and kubelet run, in their order: ours with its gates off is
+// before stock, as it takes away the packet filter's rule of localnet-firewall.
 func turns(p labkit.Profile) []string {
-	one := append([]string{stock}, dropin.Builds...)
+	one := []string{stock, dropin.Ours, dropin.GatesOff}
 	if p == labkit.Long {
-		one = append(one, mutant)
+		one = slices.Insert(one, 2, mutant)
 	}
 	return slices.Repeat(one, rounds)
 }
@@ -209,6 +210,11 @@ func (l *lab) turn(ctx context.Context, number int, build string) error {
 	var err error
 	if t.Facts, err = l.look(ctx); err != nil {
 		return err
+	}
+	if build == mutant { // its folder stays, and would be the next build's
+		if err := os.Remove(filepath.Join(l.n.Dir, "kubelet", dropin.MutantName)); err != nil && !os.IsNotExist(err) {
+			return err
+		}
 	}
 	if err := l.c.Client.Delete(ctx, kube.Namespaces, "", l.ns); err != nil {
 		return err
