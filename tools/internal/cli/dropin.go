@@ -83,31 +83,49 @@ func dropinCommand(c *common) *cobra.Command {
 			return buildMutant(root)
 		},
 	}
-	cmd.AddCommand(page, mutant)
+	queued := &cobra.Command{
+		Use: "queued", Short: "Build a kubelet of ours that sends unready statuses behind its other requests, for the lab endpoints-rules-queued", Args: exit.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			root, err := base.FindRoot(c.root)
+			if err != nil {
+				return err
+			}
+			_, err = buildChanged(root, dropin.QueuedDir, dropin.Queued)
+			return err
+		},
+	}
+	cmd.AddCommand(page, mutant, queued)
 	return cmd
 }
 
-// buildMutant builds it, and compares its flags with those of ours.
-func buildMutant(root string) error {
+// buildChanged builds a kubelet of ours with these changes, into a folder below root, and returns
+// the go command's overlay with them.
+func buildChanged(root, into string, mutants []dropin.Mutant) (overlay string, err error) {
 	b, err := base.Load(root, dropin.Base)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err := builder.Source(b, base.Ours); err != nil {
-		return err
+		return "", err
 	}
-	files, err := dropin.Mutate(dropin.Mutants, func(file string) ([]byte, error) {
+	files, err := dropin.Mutate(mutants, func(file string) ([]byte, error) {
 		return os.ReadFile(filepath.Join(b.SrcDir(base.Ours), filepath.FromSlash(file)))
 	})
 	if err != nil {
-		return err
+		return "", err
 	}
-	dir := filepath.Join(root, filepath.FromSlash(dropin.MutantDir))
-	overlay, err := builder.Overlay(b, base.Ours, filepath.Join(dir, "overlay"), files)
+	dir := filepath.Join(root, filepath.FromSlash(into))
+	if overlay, err = builder.Overlay(b, base.Ours, filepath.Join(dir, "overlay"), files); err != nil {
+		return "", err
+	}
+	_, err = builder.Build(b, builder.Options{Variant: base.Ours, Binaries: []string{dropin.Kubelet}, BinDir: dir, Overlay: overlay})
+	return overlay, err
+}
+
+// buildMutant builds the kubelet with all mutants, and compares its flags with those of ours.
+func buildMutant(root string) error {
+	overlay, err := buildChanged(root, dropin.MutantDir, dropin.Mutants)
 	if err != nil {
-		return err
-	}
-	if _, err := builder.Build(b, builder.Options{Variant: base.Ours, Binaries: []string{dropin.Kubelet}, BinDir: dir, Overlay: overlay}); err != nil {
 		return err
 	}
 	uncaught, err := commandline.Mutant(root, overlay)
@@ -117,6 +135,6 @@ func buildMutant(root string) error {
 	if len(uncaught) > 0 {
 		return exit.Preconditionf("not caught:\n%s", strings.Join(uncaught, "\n"))
 	}
-	fmt.Printf("%s has %d mutants; each that the command line can show is caught there\n", filepath.Join(dir, dropin.Kubelet), len(dropin.Mutants))
+	fmt.Printf("%s has %d mutants; each that the command line can show is caught there\n", filepath.Join(root, filepath.FromSlash(dropin.MutantDir), dropin.Kubelet), len(dropin.Mutants))
 	return nil
 }

@@ -82,19 +82,31 @@ func kubeletsSteps(e *labkit.Env) []labkit.Step {
 			return l.manager(ctx, l.e.UnderTest(base, "kube-controller-manager"), "--endpoint-updates-batch-period="+period.String())
 		}},
 		webhookColumn: {Text: "the stock controller manager is back; install endpoints-rules, rule set image-pending, and its breaker", Do: l.withWebhook},
-		bothColumn:    {Text: "swap the kubelets for those under test", Do: l.swapKubelets},
+		bothColumn: {Text: "swap the kubelets for those under test", Do: func(ctx context.Context) error {
+			return l.swapKubelets(ctx, l.e.UnderTest(base, "kubelet"))
+		}},
 		kubeletColumn: {Text: "take endpoints-rules away", Do: l.withoutWebhook},
 	}
-	for _, col := range columnsOf(e.Variant) {
+	return append(append(all, l.columns(columnsOf(e.Variant), into)...), l.end())
+}
+
+// columns are the changes of all images in each of these columns, and before them what into has.
+func (l *kubelets) columns(list []column, into map[column]labkit.Step) []labkit.Step {
+	var all []labkit.Step
+	for _, col := range list {
 		if s, ok := into[col]; ok {
 			all = append(all, s)
 		}
-		for i := range rounds(e.Profile) {
+		for i := range rounds(l.e.Profile) {
 			all = append(all, labkit.Step{Text: fmt.Sprintf("%s, round %d: wait until the kubelets have requests to spare, and change all images within 1 s", col, i+1),
 				Do: func(ctx context.Context) error { return l.replaceAll(ctx, col, i) }})
 		}
 	}
-	return append(all, labkit.Step{Text: "look whether all components run, and no stream of events was lost", Always: true, Do: l.intact})
+	return all
+}
+
+func (l *kubelets) end() labkit.Step {
+	return labkit.Step{Text: "look whether all components run, and no stream of events was lost", Always: true, Do: l.intact}
 }
 
 func (l *kubelets) intact(ctx context.Context) error {
@@ -165,9 +177,9 @@ func (l *kubelets) withoutWebhook(ctx context.Context) error {
 	return errors.Join(l.program.guard.Stop(), l.program.run.Stop())
 }
 
-func (l *kubelets) swapKubelets(ctx context.Context) error {
+func (l *kubelets) swapKubelets(ctx context.Context, p kube.Program) error {
 	for _, n := range l.c.Nodes {
-		if err := n.SwapKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+		if err := n.SwapKubelet(ctx, p); err != nil {
 			return err
 		}
 		if err := kubeletlab.WaitSynced(ctx, n, pods/len(l.c.Nodes), 2*time.Minute); err != nil {

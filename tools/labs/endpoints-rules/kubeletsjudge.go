@@ -32,7 +32,7 @@ func (c column) stuck() time.Duration {
 }
 
 // cures says whether L must hold.
-func (c column) cures() bool { return c != batchingColumn }
+func (c column) cures() bool { return c != batchingColumn && c != queuedColumn }
 
 var kubeletsOracle = labkit.Oracle{
 	Text: []string{
@@ -51,7 +51,7 @@ func (c change) String() string {
 // wrong says what is, "" if nothing is.
 func (c change) wrong() string {
 	switch f, t := c.broken(fixed), c.broken(trailing); {
-	case c.Late == 0:
+	case c.Late == 0 && c.Column != queuedColumn:
 		return fmt.Sprintf("%s: %v after the last pod was ready %d of %d addresses are", c.Column, c.Column.stuck(), c.Addresses, pods)
 	case c.Column.cures() && len(f)+len(t) > 0:
 		return fmt.Sprintf("%s: the client switched on pods whose old container was still there: %v (fixed windows), %v (trailing)", c.Column, f, t)

@@ -61,16 +61,6 @@ const mutant = "mutant"
 // rounds is how often each build has a turn.
 const rounds = 3
 
-// turns are whose controller manager and kubelet run, in their order: ours with its gates off is
-// before stock, as it takes away the packet filter's rule of localnet-firewall.
-func turns(p labkit.Profile) []string {
-	one := []string{stock, dropin.Ours, dropin.GatesOff}
-	if p == labkit.Long {
-		one = slices.Insert(one, 2, mutant)
-	}
-	return slices.Repeat(one, rounds)
-}
-
 // settle is how long a turn goes on when all its objects are there: what is done at an
 // interval falls into each.
 const settle = 40 * time.Second

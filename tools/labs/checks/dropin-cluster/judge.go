@@ -5,12 +5,23 @@ package dropincluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"holdfast/tools/internal/dropin"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 )
+
+// turns are whose controller manager and kubelet run, in their order: ours with its gates off is
+// before stock, as it takes away the packet filter's rule of localnet-firewall.
+func turns(p labkit.Profile) []string {
+	one := []string{stock, dropin.Ours, dropin.GatesOff}
+	if p == labkit.Long {
+		one = slices.Insert(one, 2, mutant)
+	}
+	return slices.Repeat(one, rounds)
+}
 
 // turn is what was seen of one build in one turn.
 type turn struct {
