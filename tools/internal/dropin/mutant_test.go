@@ -5,9 +5,24 @@ package dropin
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"holdfast/tools/internal/base"
 )
+
+// TestQueued: its place is in the overlay, so that a change there is seen at once.
+func TestQueued(t *testing.T) {
+	root, err := base.FindRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Mutate(Queued, func(file string) ([]byte, error) { return os.ReadFile(filepath.Join(root, file)) }); err != nil {
+		t.Error(err)
+	}
+}
 
 func TestMutate(t *testing.T) {
 	ms := []Mutant{{Says: "x", File: "f", Old: "b", New: "BB"}, {Says: "y", File: "f", Old: "c", New: "C"}}
