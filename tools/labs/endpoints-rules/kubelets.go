@@ -67,12 +67,13 @@ type kubelets struct {
 	c        *node.Cluster
 	cm       *kube.ControllerManager
 	managers int // started so far
+	nodes    int
 	web      *webset.Running
 	program  *program
 }
 
 func kubeletsSteps(e *labkit.Env) []labkit.Step {
-	l := &kubelets{e: e, web: &webset.Running{Action: "die"}}
+	l := &kubelets{e: e, nodes: 2, web: &webset.Running{Action: "die"}}
 	all := []labkit.Step{
 		{Text: "start etcd, kube-apiserver, kube-controller-manager and two nodes with kubelets, all stock; record docker's events", Do: l.startCluster},
 		{Text: fmt.Sprintf("create a Service and %d pods that take 0 to 8 s to end, half of them without a readiness probe", pods), Do: l.start},
@@ -125,7 +126,8 @@ func (l *kubelets) startCluster(ctx context.Context) error {
 	if err := l.c.Client.WaitPodsAdmitted(ctx, ns, 90*time.Second); err != nil {
 		return err
 	}
-	for _, name := range []string{"node1", "node2"} {
+	for i := range l.nodes {
+		name := fmt.Sprintf("node%d", i+1)
 		n, err := l.e.StartNode(ctx, l.c.APIServer, node.Config{Name: name, Kubelet: l.e.Stock(base, "kubelet")})
 		if err != nil {
 			return err

@@ -45,17 +45,17 @@ const queuedColumn column = "kubelet without its own limit"
 var queuedColumns = []column{queuedColumn, kubeletColumn}
 
 func queuedSteps(e *labkit.Env) []labkit.Step {
-	l := &kubelets{e: e, web: &webset.Running{Action: "die"}}
+	l := &kubelets{e: e, nodes: 1, web: &webset.Running{Action: "die"}}
 	return append(append([]labkit.Step{
-		{Text: "start etcd, kube-apiserver, kube-controller-manager and two nodes with kubelets, all stock; record docker's events", Do: l.startQueued},
-		{Text: fmt.Sprintf("create a Service and %d pods that take 0 to 8 s to end, half of them without a readiness probe", pods), Do: l.start},
+		{Text: "start etcd, kube-apiserver, kube-controller-manager and one node with a kubelet, all stock; record docker's events", Do: l.startQueued},
+		{Text: fmt.Sprintf("create a Service and %d pods, all on that node, that take 0 to 8 s to end, half of them without a readiness probe", pods), Do: l.start},
 	}, l.columns(queuedColumns, map[column]labkit.Step{
-		queuedColumn: {Text: "swap the kubelets for ours without its own limit for unready statuses", Do: func(ctx context.Context) error {
+		queuedColumn: {Text: "swap the kubelet for ours without its own limit for unready statuses", Do: func(ctx context.Context) error {
 			p := e.UnderTest(base, "kubelet")
 			p.Path = queuedFile(e)
 			return l.swapKubelets(ctx, p)
 		}},
-		kubeletColumn: {Text: "swap the kubelets for those under test", Do: func(ctx context.Context) error {
+		kubeletColumn: {Text: "swap the kubelet for that under test", Do: func(ctx context.Context) error {
 			return l.swapKubelets(ctx, e.UnderTest(base, "kubelet"))
 		}},
 	})...), l.end())

@@ -19,9 +19,11 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-// Running is a Set whose pods run on node1 and node2. Watch the nodes, then Create.
+// Running is a Set whose pods run on nodes, in turn. Watch the nodes, then Create.
 type Running struct {
 	*Set
+	// Nodes are those that Watch was given, in that order.
+	Nodes []*node.Node
 	// Pods has every version of the pods.
 	Pods *kube.Recorder
 	// Action is docker's event of a container whose time At tells.
@@ -34,7 +36,8 @@ type Running struct {
 	lost error                // of docker's streams
 }
 
-// Watch notes from now on when containers of the node have their first event of the Action.
+// Watch takes the node for pods of Create, and notes from now on when containers of the node
+// have their first event of the Action.
 func (r *Running) Watch(ctx context.Context, n *node.Node) error {
 	ended, err := n.Docker.WatchEvents(ctx, func(ev node.DockerEvent) {
 		r.mu.Lock()
@@ -49,6 +52,7 @@ func (r *Running) Watch(ctx context.Context, n *node.Node) error {
 	if err != nil {
 		return err
 	}
+	r.Nodes = append(r.Nodes, n)
 	go func() {
 		err := <-ended
 		r.mu.Lock()
@@ -93,7 +97,7 @@ func (r *Running) Create(ctx context.Context, c *kube.Client, random *rand.Rand)
 	}
 	r.Image = node.WebImage("v1")
 	r.Set, err = Create(ctx, c, func(i int) *corev1.Pod {
-		p := Slow("", fmt.Sprintf("node%d", i%2+1), random.IntN(9))
+		p := Slow("", r.Nodes[i%len(r.Nodes)].Name, random.IntN(9))
 		if i%4 < 2 {
 			p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: kube.HTTPGet("/ready", 8080), PeriodSeconds: 1, FailureThreshold: 10}
 		}
@@ -105,13 +109,29 @@ func (r *Running) Create(ctx context.Context, c *kube.Client, random *rand.Rand)
 	return r.WaitReady(ctx, Pods, 3*time.Minute)
 }
 
-// Quiet waits until the kubelets' limiters of 5 requests a second have filled up, and what
-// still happens from before is over. It returns the containers by the names of their pods.
+// Quiet waits until the limiters of the kubelets' requests have filled up, and what still
+// happens from before is over. It returns the containers by the names of their pods.
 func (r *Running) Quiet(ctx context.Context) (map[string]string, error) {
-	begin := time.Now()
-	if err := wait.Until(ctx, "nothing happens to pods for 5 s", 2*time.Minute, func(context.Context) (bool, error) {
+	begin, sent := time.Now(), make([]requests, len(r.Nodes))
+	if err := wait.Until(ctx, "nothing happens to pods for 5 s and the kubelets have requests to spare", 2*time.Minute, func(ctx context.Context) (bool, error) {
+		var busy []error
+		for i, n := range r.Nodes {
+			total, err := kubeletlab.Metric(ctx, n, "rest_client_requests_total")
+			if err == nil && total == 0 {
+				err = errors.New("its metrics count no requests")
+			}
+			if err == nil {
+				err = sent[i].spare(time.Now(), total)
+			}
+			if err != nil {
+				busy = append(busy, fmt.Errorf("kubelet of %s: %w", n.Name, err))
+			}
+		}
 		evs := r.Pods.Events()
-		return time.Since(begin) > 5*time.Second && time.Since(evs[len(evs)-1].Time) > 5*time.Second, nil
+		if last := time.Since(evs[len(evs)-1].Time); last < 5*time.Second {
+			busy = append(busy, fmt.Errorf("a pod changed %v ago", last))
+		}
+		return time.Since(begin) > 5*time.Second, errors.Join(busy...)
 	}); err != nil {
 		return nil, err
 	}
