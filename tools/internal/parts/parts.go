@@ -11,11 +11,16 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 )
 
 // Count is what a part found. Skipped tests are named in its output.
-type Count struct{ Passed, Failed, Skipped int }
+type Count struct {
+	Passed, Failed, Skipped int
+	// CPU is the processors' time of the programs that the part ran, set by this package.
+	CPU time.Duration
+}
 
 // Part is one piece of the tests.
 type Part struct {
@@ -81,7 +86,7 @@ func Run(w io.Writer, all []Part, aside Aside) bool {
 	for _, l := range r.lines {
 		fmt.Fprintln(w, l)
 	}
-	fmt.Fprintf(w, "all parts took %.1f min of a budget of %.0f min\n", took.Minutes(), Budget.Minutes())
+	fmt.Fprintf(w, "all parts took %.1f min of a budget of %.0f min, and %.1f min of the processors\n", took.Minutes(), Budget.Minutes(), r.total.CPU.Minutes())
 	fmt.Fprintf(w, "%d passed, %d failed%s\n", r.total.Passed, r.total.Failed, r.total.skipped())
 	return r.total.Failed == 0
 }
@@ -89,18 +94,20 @@ func Run(w io.Writer, all []Part, aside Aside) bool {
 // One runs one part, between a headline and a line with its result, and returns what it found. A
 // part that ends in an error has failed at least once.
 func One(w io.Writer, p Part) Count {
-	n, _ := one(w, p, nil)
+	n, _ := one(w, p, nil, func() time.Duration { return 0 })
 	return n
 }
 
-// one is One for a part that is not run, because of err, or that runs with a nil err.
-func one(w io.Writer, p Part, err error) (Count, string) {
+// one is One for a part that is not run, because of err, or that runs with a nil err. others is
+// the processors' time of those that ran aside and have ended, which is none of this part's.
+func one(w io.Writer, p Part, err error, others func() time.Duration) (Count, string) {
 	fmt.Fprintf(w, "\n=== %s\n", p.Name)
-	start := time.Now()
+	start, before := time.Now(), childrenTime()-others()
 	var n Count
 	if err == nil {
 		n, err = p.Run()
 	}
+	n.CPU = max(0, childrenTime()-others()-before)
 	if err != nil {
 		n.Failed = max(n.Failed, 1)
 		fmt.Fprintf(w, "%s: %v\n", p.Name, err)
@@ -115,7 +122,17 @@ func line(p Part, n Count, took time.Duration) string {
 	if n.Failed > 0 {
 		word = "FAILED"
 	}
-	return fmt.Sprintf("%-22s %-6s %5d passed %4d failed %7.1f s", p.Name, word, n.Passed, n.Failed, took.Seconds()) + n.skipped()
+	return fmt.Sprintf("%-22s %-6s %5d passed %4d failed %7.1f s %7.1f s CPU", p.Name, word, n.Passed, n.Failed, took.Seconds(), n.CPU.Seconds()) + n.skipped()
+}
+
+// childrenTime is the processors' time of the programs that this one ran and that have ended,
+// and of what these ran.
+func childrenTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // results are those of the parts that have ended.
@@ -124,11 +141,16 @@ type results struct {
 	failed map[string]bool
 	lines  []string
 	total  Count
+	beside time.Duration // processors' time of those that ran aside
 }
 
 // here runs p in this process.
 func (r *results) here(w io.Writer, p Part) {
-	n, l := one(w, p, r.missing(p))
+	n, l := one(w, p, r.missing(p), func() time.Duration {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.beside
+	})
 	r.add(p, n, l)
 }
 
@@ -145,6 +167,9 @@ func (r *results) aside(w io.Writer, p Part, aside Aside) {
 		out = fmt.Appendf(out, "%s: %v\n", p.Name, err)
 	}
 	w.Write(out)
+	r.mu.Lock()
+	r.beside += n.CPU
+	r.mu.Unlock()
 	r.add(p, n, line(p, n, time.Since(start))+", beside others")
 }
 
@@ -156,6 +181,7 @@ func (r *results) add(p Part, n Count, line string) {
 	r.total.Passed += n.Passed
 	r.total.Failed += n.Failed
 	r.total.Skipped += n.Skipped
+	r.total.CPU += n.CPU
 }
 
 // missing says why p cannot run.

@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 		{"what needs a failed part is not run and fails, and so on", []Part{part("a", Count{Passed: 0, Failed: 1}, nil), part("b", Count{Passed: 1, Failed: 0}, nil, "a"), part("c", Count{Passed: 1, Failed: 0}, nil, "b"), part("d", Count{Passed: 1, Failed: 0}, nil)}, false, "a d",
 			[]string{`a +FAILED`, `b +FAILED +0 passed +1 failed`, `c +FAILED +0 passed +1 failed`, `d +ok`, `^1 passed, 3 failed$`}},
 		{"skipped tests are told", []Part{part("a", Count{Passed: 3, Skipped: 2}, nil), part("b", Count{Passed: 1}, nil)}, true, "a b",
-			[]string{`a +ok +3 passed +0 failed +0\.0 s, 2 skipped$`, `b +ok .*s$`, `^4 passed, 0 failed, 2 skipped$`}},
+			[]string{`a +ok +3 passed +0 failed +0\.0 s +0\.0 s CPU, 2 skipped$`, `b +ok .*s CPU$`, `^4 passed, 0 failed, 2 skipped$`}},
 		{"a need that was not asked for", []Part{part("b", Count{Passed: 1, Failed: 0}, nil, "a")}, true, "b", []string{`b +ok`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestAside(t *testing.T) {
 				}
 			}
 		}
-		return nil, Count{Passed: 1, Skipped: 1}, nil
+		return nil, Count{Passed: 1, Skipped: 1, CPU: 3 * time.Second}, nil
 	}
 	var out bytes.Buffer
 	if Run(&out, []Part{part("a", 0), alone(part("b", 0)), part("bad", 1), alone(part("c", 1)), part("n", 0, "c"), part("d", 0), part("e", 0, "b"), labs}, aside) {
@@ -126,8 +126,8 @@ func TestAside(t *testing.T) {
 	if got, want := strings.Join(ran, ", "), "b, c, aside a, aside bad, aside d, labs, e"; got != want {
 		t.Errorf("ran %s, want %s", got, want)
 	}
-	for _, want := range []string{`(?m)^d said so$`, `(?m)^d: d is no good$`, `(?m)^n +FAILED +0 passed +1 failed`, `(?m)^a +ok +1 passed +0 failed +0\.\d s, 1 skipped, beside others$`,
-		`(?m)^d +FAILED +2 passed +1 failed .* beside others$`, `(?m)^labs +ok +4 passed`, `(?m)^e +ok +1 passed +0 failed +0\.0 s$`, `(?m)^11 passed, 3 failed, 2 skipped$`} {
+	for _, want := range []string{`(?m)^d said so$`, `(?m)^d: d is no good$`, `(?m)^n +FAILED +0 passed +1 failed`, `(?m)^a +ok +1 passed +0 failed +0\.\d s +3\.0 s CPU, 1 skipped, beside others$`,
+		`(?m)^d +FAILED +2 passed +1 failed .* beside others$`, `(?m)^labs +ok +4 passed`, `(?m)^e +ok +1 passed +0 failed +0\.0 s +0\.0 s CPU$`, `(?m)^labs .* 0\.0 s CPU$`, `(?m)^11 passed, 3 failed, 2 skipped$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("no line %q in:\n%s", want, &out)
 		}
