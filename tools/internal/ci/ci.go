@@ -32,8 +32,8 @@ import (
 func Parts(b *base.Base) ([]parts.Part, error) {
 	tools := filepath.Join(b.Root, "tools")
 	all := []parts.Part{
-		{Name: "rules", Run: func() (parts.Count, error) { return goTest(nil, tools, rulesPackage) }},
-		{Name: "tools", Run: func() (parts.Count, error) {
+		{Name: "rules", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, tools, rulesPackage) }},
+		{Name: "tools", Beside: true, Run: func() (parts.Count, error) {
 			packages, err := toolPackages(tools)
 			if err != nil {
 				return parts.Count{}, err
@@ -67,7 +67,7 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			n, err := security.Check(b.Root)
 			return parts.Count{Passed: n}, err
 		}},
-		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Touched) }},
+		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Doubtful) }},
 		{Name: "minus-one", Beside: true, Run: func() (parts.Count, error) { return MinusOne(b, Fits) }},
 	}
 	names, err := base.Names(b.Root)
@@ -83,7 +83,7 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			continue
 		}
 		all = append(all,
-			parts.Part{Name: "upstream-touched-" + name, Beside: true, Run: func() (parts.Count, error) { return UpstreamTests(other, Touched) }},
+			parts.Part{Name: "upstream-touched-" + name, Beside: true, Run: func() (parts.Count, error) { return UpstreamTests(other, Doubtful) }},
 			parts.Part{Name: "minus-one-" + name, Beside: true, Run: func() (parts.Count, error) { return MinusOne(other, Fits) }})
 	}
 	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Fresh: true, Waits: true, Run: func() (parts.Count, error) { return labs(b.Root) }}), nil
@@ -204,6 +204,7 @@ func writeTrees(b *base.Base) error {
 // Sets of upstream's tests.
 const (
 	Touched     = "touched"     // of the packages that overlay or series touch
+	Doubtful    = "doubtful"    // the same, but stock tests only those where ours leaves a doubt
 	All         = "all"         // and of all that the binaries link
 	Integration = "integration" // the integration suites, with an etcd
 )
@@ -218,11 +219,14 @@ func UpstreamTests(b *base.Base, set string, only ...string) (parts.Count, error
 	if err != nil {
 		return parts.Count{}, err
 	}
-	stock, ours, bad, err := upstreamtest.Check(b, both, oursOnly, upstreamtest.Options{Integration: set == Integration})
+	stock, ours, bad, err := upstreamtest.Check(b, both, oursOnly, upstreamtest.Options{Integration: set == Integration, Doubtful: set == Doubtful})
 	if err != nil {
 		return parts.Count{}, err
 	}
 	fmt.Printf("upstream's tests, stock: %d packages, %d passed, %d failed (known), %d flaky\n", stock.Packages, stock.Passed, len(stock.Failed), len(stock.Flaky))
+	if set == Doubtful {
+		fmt.Printf("upstream's tests, stock: %d of %d packages left out: their tests passed in ours, which has the same\n", len(both)-stock.Packages, len(both))
+	}
 	fmt.Printf("upstream's tests, ours:  %d packages, %d passed, %d failed (the same), %d flaky\n", ours.Packages, ours.Passed, len(ours.Failed), len(ours.Flaky))
 	for _, o := range []*upstreamtest.Outcome{stock, ours} {
 		for _, f := range o.Flaky {
@@ -243,7 +247,7 @@ func packagesOf(b *base.Base, set string, only []string) (both, oursOnly []strin
 		return both, nil, err
 	}
 	both, oursOnly, err = upstreamtest.Touched(b)
-	if err != nil || set == Touched {
+	if err != nil || set == Touched || set == Doubtful {
 		return both, oursOnly, err
 	}
 	linked, err := upstreamtest.All(b)
@@ -265,13 +269,14 @@ func goRun(dir string, args ...string) error {
 // goTest runs our own tests in dir, with more in the environment, and counts
 // them; what failed tests print is shown.
 func goTest(more []string, dir string, packages ...string) (parts.Count, error) {
-	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-timeout=20m"}, packages...)...)
+	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-ldflags=-w", "-timeout=20m"}, packages...)...)
 	env, end, err := builder.TempDir(dir, builder.GoEnv())
 	if err != nil {
 		return parts.Count{}, err
 	}
 	defer end()
-	// The rules read files that the test cache does not know of. Without cgo, as the programs
+	// Tests are linked without debug information, which takes a third less. The rules read files
+	// that the test cache does not know of. Without cgo, as the programs
 	// are built (hack/build-tool.sh): what these have compiled is compiled once.
 	cmd.Dir, cmd.Env = dir, append(append(env, "CGO_ENABLED=0", "HOLDFAST_TEST_RUN="+time.Now().String()), more...)
 	var stderr bytes.Buffer

@@ -6,6 +6,7 @@ package ci
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,50 +44,89 @@ func labCommand(root string, args ...string) (*exec.Cmd, error) {
 // Binaries builds the product and every binary that a lab of make test runs,
 // each once.
 func Binaries(b *base.Base) (parts.Count, error) {
+	order, names, err := needed(b.Root)
+	if err != nil {
+		return parts.Count{}, err
+	}
+	// Other bases share nothing with this one. A link keeps one processor busy, so two builds
+	// side by side take less time.
+	type result struct {
+		built int
+		err   error
+	}
+	others := make(chan result, 1)
+	go func() {
+		var r result
+		for _, t := range order {
+			if t.base == b.Name || r.err != nil {
+				continue
+			}
+			if r.err = buildAside(b.Root, t, names[t]); r.err == nil {
+				r.built += len(names[t])
+			}
+		}
+		others <- r
+	}()
 	files, err := builder.Build(b, builder.Options{Variant: base.Ours})
 	n := parts.Count{Passed: len(files)}
-	if err != nil {
-		return n, err
+	for _, t := range order {
+		if t.base == b.Name && err == nil {
+			files, err = builder.Build(b, builder.Options{Variant: t.variant, Binaries: names[t]})
+			n.Passed += len(files)
+		}
 	}
-	cmd, err := labCommand(b.Root, "needs")
+	r := <-others
+	n.Passed += r.built
+	return n, errors.Join(err, r.err)
+}
+
+// source is a tree of a base.
+type source struct {
+	base    string
+	variant base.Variant
+}
+
+// needed are the binaries that the labs of make test run, by tree, and the trees in their order.
+func needed(root string) (order []source, names map[source][]string, err error) {
+	cmd, err := labCommand(root, "needs")
 	if err != nil {
-		return n, err
+		return nil, nil, err
 	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return n, exit.Preconditionf("lab needs: %v\n%s", err, stderr.Bytes())
+		return nil, nil, exit.Preconditionf("lab needs: %v\n%s", err, stderr.Bytes())
 	}
 	var needs []Need
 	if err := json.Unmarshal(out, &needs); err != nil {
-		return n, fmt.Errorf("lab needs: %w", err)
+		return nil, nil, fmt.Errorf("lab needs: %w", err)
 	}
-	type tree struct {
-		base    string
-		variant base.Variant
-	}
-	var order []tree
-	names := map[tree][]string{}
+	names = map[source][]string{}
 	for _, need := range needs {
-		t := tree{need.Base, need.Variant}
+		t := source{need.Base, need.Variant}
 		if names[t] == nil {
 			order = append(order, t)
 		}
 		names[t] = append(names[t], need.Name)
 	}
-	for _, t := range order {
-		b, err := base.Load(b.Root, t.base)
-		if err != nil {
-			return n, err
-		}
-		files, err := builder.Build(b, builder.Options{Variant: t.variant, Binaries: names[t]})
-		n.Passed += len(files)
-		if err != nil {
-			return n, err
-		}
+	return order, names, nil
+}
+
+// buildAside builds binaries of a tree in another process, this program again, and shows what
+// that printed when it has ended: two builds do not share a terminal's line.
+func buildAside(root string, t source, names []string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
 	}
-	return n, nil
+	args := append([]string{"build", "--root", root, "--base", t.base, "--variant", string(t.variant)}, names...)
+	out, err := exec.Command(self, args...).CombinedOutput()
+	os.Stderr.Write(out)
+	if err != nil {
+		return exit.Preconditionf("holdfast %s: %v", strings.Join(args, " "), err)
+	}
+	return nil
 }
 
 // NotMapped refuses an environment in which labs run other binaries than the checkout's.

@@ -115,10 +115,15 @@ func Check(b *base.Base, both, oursOnly []string, opts Options) (stock, ours *Ou
 		return nil, nil, nil, err
 	}
 	logs := filepath.Join(b.Output(), "logs", b.Name)
-	if stock, err = Run(b, base.Stock, both, logs, opts); err != nil {
+	if ours, err = Run(b, base.Ours, append(slices.Clone(both), oursOnly...), logs, opts); err != nil {
 		return nil, nil, nil, err
 	}
-	if ours, err = Run(b, base.Ours, append(slices.Clone(both), oursOnly...), logs, opts); err != nil {
+	if opts.Doubtful {
+		if both, err = doubtful(b, both, ours, known); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if stock, err = Run(b, base.Stock, both, logs, opts); err != nil {
 		return nil, nil, nil, err
 	}
 	return stock, ours, Compare(stock, ours, known), nil
