@@ -79,8 +79,8 @@ integration: tool ## run upstream's integration suites with a real etcd, stock a
 	@$(H) upstream-tests --set integration $(if $(SUITE),--suite $(SUITE))
 
 conformance: PROFILE = long
-conformance: tools ## run upstream's conformance specs, stock against ours and across a swap (long, root); PROFILE=short: those next to what we patch
-	@$(L) conformance conformance-swap --profile $(PROFILE) --seed $(SEED)
+conformance: tools ## run upstream's conformance specs, stock against ours, across a swap, and its node suite (long, root); PROFILE=short: those next to what we patch
+	@$(L) conformance conformance-swap conformance-node --profile $(PROFILE) --seed $(SEED)
 
 fuzz: tool ## feed a million made-up inputs to each reader of the series security: repositories, SPDY frames, probe bodies, mount options, … (long)
 	@$(H) source --variant ours && HOLDFAST_EXHAUSTIVE=1 CGO_ENABLED=0 go test -p=1 -trimpath -vet=off -count=1 -v -timeout=2h -run 'Fuzz$$' $(FUZZED)

@@ -43,9 +43,11 @@ type Image struct {
 // Registry is a registry with its images. Its zero value is empty and usable.
 type Registry struct {
 	mu        sync.Mutex
-	blobs     map[string]blob   // by digest: configurations, layers, manifests
-	manifests map[string]string // "repository:tag" or "repository@digest" -> digest
-	pulled    map[string]int    // "repository:tag" -> manifests that were fetched
+	blobs     map[string]blob                             // by digest: configurations, layers, manifests
+	manifests map[string]string                           // "repository:tag" or "repository@digest" -> digest
+	pulled    map[string]int                              // "repository:tag" -> manifests that were fetched
+	private   map[string]func(user, password string) bool // by repository
+	tokens    map[string]map[string]bool                  // token -> private repositories that it opens
 }
 
 type blob struct {
@@ -168,8 +170,14 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	path, ok := strings.CutPrefix(q.URL.Path, "/v2/")
-	if !ok {
+	switch {
+	case q.URL.Path == tokenPath && r.hasPrivate():
+		r.giveToken(w, q)
+		return
+	case !ok:
 		http.NotFound(w, q)
+		return
+	case !r.admits(w, q, repositoryOf(path)):
 		return
 	}
 	if path == "" {
@@ -191,13 +199,23 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
+// repositoryOf is the repository that a path below /v2/ is in, or "".
+func repositoryOf(path string) string {
+	parts := strings.Split(path, "/")
+	if len(parts) < 3 {
+		return ""
+	}
+	return strings.Join(parts[:len(parts)-2], "/")
+}
+
 // find looks up REPOSITORY/manifests/TAG-OR-DIGEST or REPOSITORY/blobs/DIGEST.
 func (r *Registry) find(path string, get bool) (b blob, digest string, ok bool) {
 	parts := strings.Split(path, "/")
-	if len(parts) < 3 {
+	repository := repositoryOf(path)
+	if repository == "" {
 		return blob{}, "", false
 	}
-	repository, kind, ref := strings.Join(parts[:len(parts)-2], "/"), parts[len(parts)-2], parts[len(parts)-1]
+	kind, ref := parts[len(parts)-2], parts[len(parts)-1]
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch kind {

@@ -180,7 +180,7 @@ func UpServe(ctx context.Context, file string) error {
 		return err
 	}
 	defer l.Close()
-	go forward(l, "unix", upSocket(req.Machine.ID))
+	go machine.Forward(l, "unix", upSocket(req.Machine.ID))
 	defer os.Remove(upSocket(req.Machine.ID))
 	res, _, _ := runMachine(ctx, req.Machine, os.Stdout)
 	if res.Verdict != labkit.Absent {
@@ -191,35 +191,6 @@ func UpServe(ctx context.Context, file string) error {
 
 // upSocket is a short path: a Unix socket's may have 107 bytes.
 func upSocket(id string) string { return filepath.Join(os.TempDir(), "holdfast-up-"+id+".sock") }
-
-func forward(l net.Listener, network, addr string) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer c.Close()
-			d, err := net.Dial(network, addr)
-			if err != nil {
-				return
-			}
-			defer d.Close()
-			half := make(chan struct{}, 2)
-			pipe := func(to, from net.Conn) {
-				_, _ = io.Copy(to, from)
-				if w, ok := to.(interface{ CloseWrite() error }); ok {
-					_ = w.CloseWrite()
-				}
-				half <- struct{}{}
-			}
-			go pipe(d, c)
-			go pipe(c, d)
-			<-half
-			<-half
-		}()
-	}
-}
 
 // lab starts the cluster and waits to be asked to end. It is in no list.
 func (up upCluster) lab() *labkit.Lab {
@@ -267,7 +238,7 @@ func (up upCluster) start(ctx context.Context, e *labkit.Env) (*node.Cluster, er
 		return nil, err
 	}
 	e.OnStop("the forwarding to the apiserver", func(context.Context) error { return l.Close() })
-	go forward(l, "tcp", strings.TrimPrefix(c.APIServer.URL, "https://"))
+	go machine.Forward(l, "tcp", strings.TrimPrefix(c.APIServer.URL, "https://"))
 	pki, err := e.GetPKI()
 	if err != nil {
 		return nil, err

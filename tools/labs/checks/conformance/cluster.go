@@ -17,7 +17,9 @@ import (
 
 type lab struct {
 	e       *labkit.Env
+	suite   *suite
 	swap    bool
+	in      process.Place // where the suite runs; nil: in the machine
 	images  registry.Registry
 	c       *node.Cluster
 	proxies []*process.Proc

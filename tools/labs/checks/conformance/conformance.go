@@ -1,9 +1,9 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package conformance is the checks conformance and conformance-swap: upstream's own
-// conformance specs on a cluster whose controller manager and kubelets are the ones
-// under test.
+// Package conformance is the checks conformance, conformance-swap and conformance-node:
+// upstream's own conformance specs on a cluster whose controller manager and kubelets
+// are the ones under test, and those of its node suite on one kubelet.
 package conformance
 
 import (
@@ -36,7 +36,7 @@ func init() {
 		Name: "conformance", Folder: "checks/conformance",
 		Summary: "upstream's own conformance specs pass on two nodes (PROFILE=short: those next to what we patch)",
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, false) },
-		Oracle:  labkit.Oracle{Text: oracle, Judge: judge},
+		Oracle:  labkit.Oracle{Text: oracle, Judge: clusterSuite.judge},
 		Needs:   needs, Packages: packages, Timeout: bound, LongOnly: true,
 	})
 	labkit.Register(labkit.Lab{
@@ -58,11 +58,6 @@ const parallel = 4
 // again is how many failed specs are run again, alone; more are not overload.
 const again = 10
 
-// passes are the names of the passes in which each spec runs once.
-func passes(p labkit.Profile) []string {
-	return labkit.Pick(p, []string{"parallel"}, []string{"parallel", "serial"})
-}
-
 // planned is what the suite says it would run, by a dry run. A name may come twice.
 type planned struct{ Specs []string }
 
@@ -81,13 +76,17 @@ type spec struct {
 
 // ran is one call of ginkgo.
 type ran struct {
-	Pass    string // one of passes, or again
+	Pass    string // of suite.passes, or passAgain
 	Exit    string // "" for status 0
 	Seconds float64
 	Specs   []spec
 }
 
-const passAgain = "again"
+const (
+	passParallel = "parallel"
+	passSerial   = "serial"
+	passAgain    = "again"
+)
 
 // swapped is the whole control plane and node side now being another build.
 type swapped struct {
@@ -102,7 +101,7 @@ type swapped struct {
 type alive struct{ Nodes int }
 
 func steps(e *labkit.Env, swap bool) []labkit.Step {
-	s := &lab{e: e, swap: swap}
+	s := &lab{e: e, suite: clusterSuite, swap: swap}
 	which := labkit.Pick(e.Profile, "those next to what we patch (specs.json)", "all")
 	first := labkit.Step{Text: fmt.Sprintf("run them, %d at a time", parallel), Do: s.parallel}
 	if swap {
@@ -115,12 +114,17 @@ func steps(e *labkit.Env, swap bool) []labkit.Step {
 		{Text: "ask the suite for its conformance specs: " + which, Do: s.plan},
 		first,
 	}
-	if len(passes(e.Profile)) > 1 {
+	if len(s.suite.passes(e.Profile)) > 1 {
 		all = append(all, labkit.Step{Text: "run the serial ones", Do: s.serial})
 	}
-	return append(all,
-		labkit.Step{Text: fmt.Sprintf("run what failed again, alone, if it is %d at most", again), Do: s.again},
-		labkit.Step{Text: "look whether all components run", Always: true, Do: s.alive})
+	return append(all, s.lastSteps()...)
+}
+
+func (s *lab) lastSteps() []labkit.Step {
+	return []labkit.Step{
+		{Text: fmt.Sprintf("run what failed again, alone, if it is %d at most", again), Do: s.again},
+		{Text: "look whether all components run", Always: true, Do: s.alive},
+	}
 }
 
 func (s *lab) alive(ctx context.Context) error {

@@ -124,7 +124,8 @@ func (m *maker) busybox(ctx context.Context) error {
 		}
 	}
 	m.busy = registry.NewLayer(files...)
-	m.add(registry.Image{Refs: []string{"busybox"}, Layers: []*registry.Layer{m.busy}, Cmd: []string{"sh"}})
+	m.add(registry.Image{Refs: []string{"busybox", "alpine:3.1", "gcr.io/google_containers/alpine-with-bash:1.0", "gcr.io/" + privateImage + ":3.1"},
+		Layers: []*registry.Layer{m.busy}, Cmd: []string{"sh"}})
 	return m.err
 }
 

@@ -17,9 +17,36 @@ import (
 )
 
 //go:embed specs.json
-var tableJSON []byte
+var clusterJSON []byte
 
-// specTable is specs.json: what is run, and what is not.
+//go:embed node-specs.json
+var nodeJSON []byte
+
+// suite is one of upstream's, with what this repository says of it.
+type suite struct {
+	binary string // of the base
+	file   string // its specTable
+	table  *specTable
+	serial bool // some of its specs run alone
+}
+
+var (
+	clusterSuite = &suite{"e2e.test", "specs.json", mustTable("specs.json", clusterJSON), true}
+	nodeSuite    = &suite{"e2e_node.test", "node-specs.json", mustTable("node-specs.json", nodeJSON), false}
+)
+
+// passes are the names of the passes in which each spec runs once.
+func (u *suite) passes(p labkit.Profile) []string {
+	if u.serial && p == labkit.Long {
+		return []string{passParallel, passSerial}
+	}
+	return []string{passParallel}
+}
+
+// focus is the regular expression of the specs of a profile.
+func (u *suite) focus(p labkit.Profile) string { return labkit.Pick(p, u.table.focus(), allSpecs) }
+
+// specTable is what is run, and what is not.
 type specTable struct {
 	// Conformance says which specs the suite has in all.
 	Conformance struct {
@@ -40,12 +67,10 @@ type specTable struct {
 	} `json:"leftOut"`
 }
 
-var table = mustTable()
-
-func mustTable() *specTable {
+func mustTable(file string, b []byte) *specTable {
 	t := &specTable{}
-	if err := strictjson.Decode(tableJSON, t); err != nil {
-		panic("conformance: specs.json: " + err.Error())
+	if err := strictjson.Decode(b, t); err != nil {
+		panic("conformance: " + file + ": " + err.Error())
 	}
 	return t
 }
@@ -93,13 +118,13 @@ func (x spec) setUp() bool { return x.Name == "BeforeSuite" || x.Name == "AfterS
 // tally is what became of the specs of one name.
 type tally struct{ planned, passed, failed, again, failedAgain, skipped int }
 
-func judge(h *history.History) labkit.Result {
-	res, _ := verdict(h)
+func (u *suite) judge(h *history.History) labkit.Result {
+	res, _ := u.verdict(h)
 	return res
 }
 
 // verdict also says whether everything was there to give it.
-func verdict(h *history.History) (labkit.Result, bool) {
+func (u *suite) verdict(h *history.History) (labkit.Result, bool) {
 	profile := labkit.Profile(h.Profile)
 	plan := history.One[planned](h)
 	history.One[alive](h)
@@ -121,7 +146,7 @@ func verdict(h *history.History) (labkit.Result, bool) {
 		at(n).planned++
 	}
 	res := labkit.Result{Verdict: labkit.Passed}
-	for _, pass := range passes(profile) {
+	for _, pass := range u.passes(profile) {
 		r, ok := runs[pass]
 		n := count(r.Specs)
 		switch {
@@ -154,11 +179,11 @@ func verdict(h *history.History) (labkit.Result, bool) {
 			t.failedAgain++
 		}
 	}
-	bad := planFaults(profile, plan.Specs)
+	bad := u.planFaults(profile, plan.Specs)
 	ok, left := 0, 0
 	for _, name := range sortedNames(tallies) {
 		t := tallies[name]
-		fault, flaky := t.fault(name)
+		fault, flaky := u.fault(name, t)
 		if fault != "" {
 			bad = append(bad, fault)
 			continue
@@ -176,7 +201,7 @@ func verdict(h *history.History) (labkit.Result, bool) {
 	res.Measure("specs passed", float64(ok), "")
 	res.Measure("specs left out", float64(left), "")
 	res.Measure("passed only when run again alone", float64(flaky), "")
-	res.Why = fmt.Sprintf("%d of %d conformance specs passed, %d of them only when run again alone; %d left out (specs.json)", ok, len(plan.Specs), flaky, left)
+	res.Why = fmt.Sprintf("%d of %d conformance specs passed, %d of them only when run again alone; %d left out (%s)", ok, len(plan.Specs), flaky, left, u.file)
 	if len(bad) > 0 {
 		res.Verdict = labkit.Failed
 		res.Why += "; " + strings.Join(bad, "\n")
@@ -184,33 +209,33 @@ func verdict(h *history.History) (labkit.Result, bool) {
 	return res, true
 }
 
-// planFaults compares the plan with specs.json.
-func planFaults(p labkit.Profile, specs []string) []string {
-	n, sum := table.want(p)
+// planFaults compares the plan with the table.
+func (u *suite) planFaults(p labkit.Profile, specs []string) []string {
+	n, sum := u.table.want(p)
 	switch {
 	case len(specs) != n:
-		return []string{fmt.Sprintf("the suite plans %d specs, specs.json has %d", len(specs), n)}
+		return []string{fmt.Sprintf("the suite plans %d specs, %s has %d", len(specs), u.file, n)}
 	case sum != "" && sumOf(specs) != sum:
-		return []string{fmt.Sprintf("the suite plans other specs than specs.json has: their sum is %s", sumOf(specs))}
+		return []string{fmt.Sprintf("the suite plans other specs than %s has: their sum is %s", u.file, sumOf(specs))}
 	}
 	return nil
 }
 
 // fault says what is wrong with the specs of a name; flaky that they passed only
 // when run again.
-func (t *tally) fault(name string) (fault string, flaky bool) {
-	reason := table.reason(name)
+func (u *suite) fault(name string, t *tally) (fault string, flaky bool) {
+	reason := u.table.reason(name)
 	switch n := t.passed + t.failed; {
 	case t.planned == 0:
 		return name + ": ran, and the suite had not planned it", false
 	case n == 0 && t.skipped == 0:
 		return name + ": planned, and it did not run", false
 	case n == 0 && reason == "":
-		return name + ": skipped itself, and specs.json has no reason", false
+		return name + ": skipped itself, and " + u.file + " has no reason", false
 	case n == 0:
 		return "", false
 	case reason != "":
-		return name + ": ran, and specs.json says that it is left out", false
+		return name + ": ran, and " + u.file + " says that it is left out", false
 	case n != t.planned:
 		return fmt.Sprintf("%s: planned %d times, ran %d times", name, t.planned, n), false
 	case t.failed == 0:
@@ -243,7 +268,7 @@ func judgeSwap(h *history.History) labkit.Result {
 	if !slices.Equal(way, []string{"ours", "stock"}) {
 		return labkit.InconclusiveBecause("the swaps were %q", way)
 	}
-	res, whole := verdict(h)
+	res, whole := clusterSuite.verdict(h)
 	if whole {
 		res.Why += "; controller manager and kubelets became ours and stock again while specs ran"
 	}

@@ -18,7 +18,7 @@ import (
 
 // names are so many specs as the short profile has.
 func names() []string {
-	n, _ := table.want(labkit.Short)
+	n, _ := clusterSuite.table.want(labkit.Short)
 	var out []string
 	for i := range n {
 		out = append(out, fmt.Sprintf("spec %02d [Conformance]", i))
@@ -91,6 +91,46 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, history.Make(begin, run(good)...), labkit.Inconclusive)
 }
 
+// TestJudgeNode: the node suite has a table of its own, and one pass in each profile.
+func TestJudgeNode(t *testing.T) {
+	l := judgetest.Lab(t, "conformance-node")
+	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
+	var some []string
+	n, _ := nodeSuite.table.want(labkit.Short)
+	for i := range n {
+		some = append(some, fmt.Sprintf("spec %02d [Conformance]", i))
+	}
+	good := func(parallel []spec) []any {
+		return []any{planned{some}, ran{Pass: passParallel, Seconds: 9, Specs: parallel}, alive{1}}
+	}
+	judgetest.Cut(t, l, history.Make(begin, good(specs(passed, some...))...))
+	judgetest.Judge(t, l, history.Make(begin, good(specs(passed, some[1:]...))...), labkit.Failed)
+	bad := specs(passed, some...)
+	bad[2].Result = failed
+	judgetest.Judge(t, l, history.Make(begin, good(bad)...), labkit.Failed)
+	// A spec may skip itself if the node's table has it, and not if that of the cluster has it.
+	left := func(name string) []any {
+		with := append([]string{name}, some[1:]...)
+		return []any{planned{with}, ran{Pass: passParallel, Specs: append(specs(skipped, name), specs(passed, some[1:]...)...)}, alive{1}}
+	}
+	judgetest.Judge(t, l, history.Make(begin, left(nodeSuite.table.LeftOut[1].Spec)...), labkit.Passed)
+	judgetest.Judge(t, l, history.Make(begin, left("spec of another suite [Conformance]")...), labkit.Failed)
+	ranIt := good(specs(passed, append([]string{nodeSuite.table.LeftOut[1].Spec}, some[1:]...)...))
+	ranIt[0] = planned{append([]string{nodeSuite.table.LeftOut[1].Spec}, some[1:]...)}
+	judgetest.Judge(t, l, history.Make(begin, ranIt...), labkit.Failed)
+	// In the long profile the names have a sum.
+	begin.Profile = "long"
+	judgetest.Judge(t, l, history.Make(begin, good(specs(passed, some...))...), labkit.Failed)
+	var all []string
+	for i := range nodeSuite.table.Conformance.Specs {
+		all = append(all, fmt.Sprintf("spec %03d [Conformance]", i))
+	}
+	other := []any{planned{all}, ran{Pass: passParallel, Specs: specs(passed, all...)}, alive{1}}
+	if res := judgetest.Judge(t, l, history.Make(begin, other...), labkit.Failed); !strings.Contains(res.Why, "node-specs.json") {
+		t.Errorf("because %s", res.Why)
+	}
+}
+
 func TestJudgeSwap(t *testing.T) {
 	l := judgetest.Lab(t, "conformance-swap")
 	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
@@ -106,32 +146,34 @@ func TestJudgeSwap(t *testing.T) {
 	}
 }
 
-// TestTable: what specs.json says can be read and used, and its slugs exist.
-func TestTable(t *testing.T) {
+// TestTables: what the tables say can be read and used, and their slugs exist.
+func TestTables(t *testing.T) {
 	all, err := slugs.Load("../../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := regexp.Compile(table.focus()); err != nil {
-		t.Error(err)
-	}
-	for _, s := range table.Short {
-		if s.Specs == 0 || len(s.Shows) == 0 {
-			t.Errorf("specs.json: %q: \"specs\" or \"shows\" is empty", s.Focus)
+	for _, u := range []*suite{clusterSuite, nodeSuite} {
+		if _, err := regexp.Compile(u.focus(labkit.Short)); err != nil {
+			t.Error(err)
 		}
-		for _, name := range s.Shows {
-			if !slices.ContainsFunc(all.Slugs, func(x *slugs.Slug) bool { return x.Name == name }) {
-				t.Errorf("specs.json: %q: there is no slug %q", s.Focus, name)
+		for _, s := range u.table.Short {
+			if s.Specs == 0 || len(s.Shows) == 0 {
+				t.Errorf("%s: %q: \"specs\" or \"shows\" is empty", u.file, s.Focus)
+			}
+			for _, name := range s.Shows {
+				if !slices.ContainsFunc(all.Slugs, func(x *slugs.Slug) bool { return x.Name == name }) {
+					t.Errorf("%s: %q: there is no slug %q", u.file, s.Focus, name)
+				}
 			}
 		}
-	}
-	for _, l := range table.LeftOut {
-		if l.Reason == "" {
-			t.Errorf("specs.json: %q is left out without a reason", l.Spec)
+		for _, l := range u.table.LeftOut {
+			if l.Reason == "" {
+				t.Errorf("%s: %q is left out without a reason", u.file, l.Spec)
+			}
 		}
-	}
-	if len(table.Conformance.SHA256) != 64 {
-		t.Errorf("specs.json: the sum of the specs is %q", table.Conformance.SHA256)
+		if len(u.table.Conformance.SHA256) != 64 || u.table.Conformance.Specs == 0 {
+			t.Errorf("%s: %d specs, their sum is %q", u.file, u.table.Conformance.Specs, u.table.Conformance.SHA256)
+		}
 	}
 }
 

@@ -15,14 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
 )
-
-// focus is the regular expression of the specs of the profile.
-func (s *lab) focus() string { return labkit.Pick(s.e.Profile, table.focus(), allSpecs) }
 
 // reports is where the JUnit files of a pass go. They are kept, whatever the answer.
 func (s *lab) reports(pass string) string {
@@ -31,8 +27,12 @@ func (s *lab) reports(pass string) string {
 
 // flags are those of the suite itself.
 func (s *lab) flags(pass string) []string {
-	return []string{"--provider=skeleton", fmt.Sprintf("--num-nodes=%d", len(s.c.Nodes)), "--kubeconfig=" + s.c.APIServer.AdminKubeconfig, "--host=" + s.c.APIServer.URL,
-		"--kubectl-path=" + s.e.Stock(base, "kubectl").Path, "--report-dir=" + s.reports(pass), "--report-prefix=" + pass + "-"}
+	reports := []string{"--report-dir=" + s.reports(pass), "--report-prefix=" + pass + "-"}
+	if s.suite == nodeSuite {
+		return append(s.nodeFlags(), reports...)
+	}
+	return append(reports, "--provider=skeleton", fmt.Sprintf("--num-nodes=%d", len(s.c.Nodes)), "--kubeconfig="+s.c.APIServer.AdminKubeconfig, "--host="+s.c.APIServer.URL,
+		"--kubectl-path="+s.e.Stock(base, "kubectl").Path)
 }
 
 // call runs a program of the suite to its end.
@@ -51,7 +51,7 @@ func (s *lab) begin(ctx context.Context, pass, path string, args ...string) (*pr
 	if err := os.MkdirAll(s.reports(pass), 0o755); err != nil {
 		return nil, err
 	}
-	return s.e.Start(ctx, process.Process{Name: "suite-" + pass, Path: path, Args: args})
+	return s.e.Start(ctx, process.Process{Name: "suite-" + pass, Path: path, Args: args, In: s.in})
 }
 
 func (s *lab) end(ctx context.Context, p *process.Proc) (exit string, err error) {
@@ -67,7 +67,7 @@ func (s *lab) end(ctx context.Context, p *process.Proc) (exit string, err error)
 }
 
 func (s *lab) plan(ctx context.Context) error {
-	exit, err := s.call(ctx, "plan", s.e.Stock(base, "e2e.test").Path, append([]string{"-ginkgo.dryRun", "-ginkgo.focus=" + s.focus()}, s.flags("plan")...)...)
+	exit, err := s.call(ctx, "plan", s.e.Stock(base, s.suite.binary).Path, append([]string{"--ginkgo.dryRun", "--ginkgo.focus=" + s.suite.focus(s.e.Profile)}, s.flags("plan")...)...)
 	if err != nil {
 		return err
 	}
@@ -95,12 +95,12 @@ func (s *lab) ginkgo(pass string, nodes int, focus, skip string) []string {
 	if skip != "" {
 		args = append(args, "-skip="+skip)
 	}
-	return append(append(args, s.e.Stock(base, "e2e.test").Path, "--"), s.flags(pass)...)
+	return append(append(args, s.e.Stock(base, s.suite.binary).Path, "--"), s.flags(pass)...)
 }
 
 func (s *lab) parallel(ctx context.Context) error {
-	const pass = "parallel"
-	p, err := s.begin(ctx, pass, s.e.Stock(base, "ginkgo").Path, s.ginkgo(pass, parallel, s.focus(), serial)...)
+	const pass = passParallel
+	p, err := s.begin(ctx, pass, s.e.Stock(base, "ginkgo").Path, s.ginkgo(pass, parallel, s.suite.focus(s.e.Profile), serial)...)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *lab) parallel(ctx context.Context) error {
 }
 
 func (s *lab) serial(ctx context.Context) error {
-	const pass = "serial"
+	const pass = passSerial
 	began := time.Now()
 	exit, err := s.call(ctx, pass, s.e.Stock(base, "ginkgo").Path, s.ginkgo(pass, 1, serial+".*"+allSpecs, "")...)
 	if err != nil {
