@@ -19,7 +19,6 @@ import (
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
-	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labs/internal/costlab"
 	"holdfast/tools/labs/internal/kubeletlab"
@@ -236,12 +235,8 @@ func (l *lab) turn(ctx context.Context, pair int, kubeletWho, managerWho string)
 // those that ran before the first turn.
 func (l *lab) atRest(ctx context.Context) error {
 	n := l.c.Nodes[0]
-	page, err := metrics.Get(ctx, n.KubeletURL+"/metrics")
-	if err != nil {
+	if err := kubeletlab.WaitSynced(ctx, n, l.pods, 30*time.Second); err != nil { // it may be slow to answer
 		return err
-	}
-	if seen, _ := page.Sum("kubelet_pod_start_latency_microseconds_count"); int(seen) < l.pods {
-		return fmt.Errorf("the kubelet has synced %d pods of %d", int(seen), l.pods)
 	}
 	now, err := kubeletlab.Take(ctx, n)
 	if err != nil {

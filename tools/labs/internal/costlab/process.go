@@ -19,6 +19,7 @@ import (
 
 	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 // Target is a process whose cost is read.
@@ -128,15 +129,21 @@ func (m *Meter) Stop() ([]map[Quantity]float64, error) {
 func (t Target) Inside(ctx context.Context, took map[Quantity]float64) error {
 	var all []float64
 	for range 5 {
-		page, err := metrics.Get(ctx, t.MetricsURL)
+		err := wait.Until(ctx, "go_goroutines of "+t.MetricsURL, 30*time.Second, func(ctx context.Context) (bool, error) {
+			page, err := metrics.Get(ctx, t.MetricsURL) // it may be slow to answer
+			if err != nil {
+				return false, err
+			}
+			n, found := page.Sum("go_goroutines")
+			if found != 1 {
+				return false, fmt.Errorf("there are %d of them", found)
+			}
+			all = append(all, n)
+			return true, nil
+		})
 		if err != nil {
 			return err
 		}
-		n, found := page.Sum("go_goroutines")
-		if found != 1 {
-			return fmt.Errorf("%s has no go_goroutines", t.MetricsURL)
-		}
-		all = append(all, n)
 		if err := pause(ctx, time.Second); err != nil {
 			return err
 		}
