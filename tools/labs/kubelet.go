@@ -6,8 +6,9 @@ package labs
 import (
 	_ "holdfast/tools/labs/checkpoint-compat"
 	_ "holdfast/tools/labs/checks/conformance"
+	_ "holdfast/tools/labs/checks/cost-at-rest"
+	_ "holdfast/tools/labs/checks/cost-at-scale"
 	_ "holdfast/tools/labs/checks/dropin-cluster"
-	_ "holdfast/tools/labs/checks/kubelet-cpu"
 	_ "holdfast/tools/labs/checks/rbd-contract"
 	_ "holdfast/tools/labs/checks/rbd-kill"
 	_ "holdfast/tools/labs/checks/rolling-updates"

@@ -1,0 +1,26 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package costatrest
+
+import (
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labs/internal/costlab"
+)
+
+var quantities = []costlab.Quantity{costlab.Start, costlab.StartCPU, costlab.CPU, costlab.RSS, costlab.Heap, costlab.Goroutines, costlab.Files, costlab.Requests}
+
+var oracle = labkit.Oracle{
+	Text:  costlab.Oracle("of each quantity the ratio ours/stock of each pair, their median and its interval"),
+	Judge: judge,
+}
+
+func judge(h *history.History) labkit.Result {
+	readings := history.Of[costlab.Reading](h)
+	ratios, err := costlab.Compare(readings, sizeOf(labkit.Profile(h.Profile)).pairs,
+		[]costlab.Component{{Name: kubelet, Quantities: quantities}, {Name: manager, Quantities: quantities}})
+	res := costlab.Judge(h.Profile, ratios, err)
+	res.Facts = append(res.Facts, costlab.Kinds(readings, kubelet), costlab.Kinds(readings, manager))
+	return res
+}

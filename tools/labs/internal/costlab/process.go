@@ -1,0 +1,203 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package costlab
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"holdfast/tools/labkit/metrics"
+	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
+)
+
+// Target is a process whose cost is read.
+type Target struct {
+	Proc *process.Proc
+	// MetricsURL has go_goroutines.
+	MetricsURL string
+	// ProfilesURL ends with /debug/pprof; TLS is the client's, for https.
+	ProfilesURL string
+	TLS         *tls.Config
+}
+
+// CPU is user and system time that the process took so far, in seconds.
+func (t Target) CPU() (float64, error) {
+	p, err := procfs.NewProc(t.Proc.Pid)
+	if err != nil {
+		return 0, err
+	}
+	stat, err := p.Stat()
+	return stat.CPUTime(), err
+}
+
+// memory is resident memory in bytes, and how many files are open.
+func (t Target) memory() (rss, files float64, err error) {
+	p, err := procfs.NewProc(t.Proc.Pid)
+	if err != nil {
+		return 0, 0, err
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	n, err := p.FileDescriptorsLen()
+	return float64(stat.ResidentMemory()), float64(n), err
+}
+
+// Meter reads what processes take from its start on.
+type Meter struct {
+	targets []Target
+	begin   []float64
+	stop    context.CancelFunc
+	done    chan struct{}
+
+	// sum is of samples of resident memory and open files; both are of the goroutine until
+	// done is closed, as is err.
+	sum     []map[Quantity]float64
+	samples float64
+	err     error
+}
+
+// StartMeter looks at the targets every two seconds.
+func StartMeter(ctx context.Context, targets ...Target) (*Meter, error) {
+	m := &Meter{targets: targets, done: make(chan struct{})}
+	for _, t := range targets {
+		cpu, err := t.CPU()
+		if err != nil {
+			return nil, err
+		}
+		m.begin, m.sum = append(m.begin, cpu), append(m.sum, map[Quantity]float64{})
+	}
+	ctx, m.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(m.done)
+		for m.err == nil {
+			if m.err = m.sample(); pause(ctx, 2*time.Second) != nil {
+				return
+			}
+		}
+	}()
+	return m, nil
+}
+
+func (m *Meter) sample() error {
+	for i, t := range m.targets {
+		rss, files, err := t.memory()
+		if err != nil {
+			return err
+		}
+		m.sum[i][RSS] += rss
+		m.sum[i][Files] += files
+	}
+	m.samples++
+	return nil
+}
+
+// Stop has what each target took: CPU, and the means of resident memory and open files.
+func (m *Meter) Stop() ([]map[Quantity]float64, error) {
+	m.stop()
+	<-m.done
+	if m.err != nil {
+		return nil, m.err
+	}
+	for i, t := range m.targets {
+		cpu, err := t.CPU()
+		if err != nil {
+			return nil, err
+		}
+		m.sum[i][CPU] = cpu - m.begin[i]
+		m.sum[i][RSS] /= m.samples
+		m.sum[i][Files] /= m.samples
+	}
+	return m.sum, nil
+}
+
+// Inside reads what only the process itself knows, into took: how many goroutines it has,
+// the median of five looks, and what its heap is after a collection.
+func (t Target) Inside(ctx context.Context, took map[Quantity]float64) error {
+	var all []float64
+	for range 5 {
+		err := wait.Until(ctx, "go_goroutines of "+t.MetricsURL, 30*time.Second, func(ctx context.Context) (bool, error) {
+			page, err := metrics.Get(ctx, t.MetricsURL) // it may be slow to answer
+			if err != nil {
+				return false, err
+			}
+			n, found := page.Sum("go_goroutines")
+			if found != 1 {
+				return false, fmt.Errorf("there are %d of them", found)
+			}
+			all = append(all, n)
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+	slices.Sort(all)
+	took[Goroutines] = all[len(all)/2]
+	heap, err := t.heap(ctx)
+	took[Heap] = heap
+	return err
+}
+
+func (t Target) heap(ctx context.Context) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	url := t.ProfilesURL + "/heap?gc=1&debug=1"
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: t.TLS, DisableKeepAlives: true}}).Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	n, err := heapAlloc(resp.Body)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", url, err)
+	}
+	return n, nil
+}
+
+// heapAlloc reads a heap profile in text form, which ends with runtime.MemStats.
+func heapAlloc(r io.Reader) (float64, error) {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 16<<20)
+	for s.Scan() {
+		if v, ok := strings.CutPrefix(s.Text(), "# HeapAlloc = "); ok {
+			return strconv.ParseFloat(v, 64)
+		}
+	}
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	return 0, fmt.Errorf("it has no line # HeapAlloc")
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
