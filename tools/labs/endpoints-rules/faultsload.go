@@ -58,10 +58,10 @@ func allTargets() []string {
 
 // flips changes the readiness of a pod of each Service, and looks when it is in the Endpoints.
 type flips struct {
-	c   *kube.Client
-	ep  *kube.Recorder
-	ips int // given so far
-	all []*flipper
+	c       *kube.Client
+	ep      *kube.Recorder
+	ips     int // given so far
+	all     []*flipper
 	patient bool // see rig
 
 	mu     sync.Mutex

@@ -34,6 +34,9 @@ const (
 	// backBound is the longest until the program serves again: the kubelet pauses for up to
 	// 40 s before a third restart, and the lab has no pod restarted more often.
 	backBound = 2 * time.Minute
+	// soonBack is the longest until a program serves that was started without an API server,
+	// after there is one: it must not depend on the kubelet's pause.
+	soonBack = 10 * time.Second
 	// unguardedFor is how long the control stops the program.
 	unguardedFor = time.Minute
 )
@@ -83,6 +86,7 @@ var podOracle = labkit.Oracle{
 		fmt.Sprintf("ours: stopped, liveness ends the program, and no write and no Endpoints of either namespace take longer than %v", anyUpdate),
 		fmt.Sprintf("ours: whatever is killed but API server and controller manager, a write takes %v at most", quick),
 		fmt.Sprintf("ours: the kubelet starts what was killed, the program serves within %v, and the API server asks it", backBound),
+		fmt.Sprintf("ours: a program that was started without an API server serves %v after there is one", soonBack),
 		fmt.Sprintf("ours: after each fault all Endpoints are as in a model within %v, and no address is misplaced", rightBound),
 		"ours: both leases keep their holder, but where the lab ends it or the API server",
 	},
@@ -250,7 +254,12 @@ func (f podFault) wrong() (wrong, unsure string) {
 	if wrong = f.filled(); wrong != "" {
 		return wrong, ""
 	}
+	if d := f.BackAfter - f.APIServerAway; f.Row == awayRow && d > soonBack {
+		return fmt.Sprintf("the program serves %v after the API server, want %v", d.Round(100*time.Millisecond), soonBack), ""
+	}
 	switch {
+	case f.Row == awayRow && f.APIServerAway == 0:
+		late = "the API server was not away: the trigger is missing"
 	case f.EndedAfter == 0:
 		late = "nothing has ended: the trigger is missing"
 	case !f.Row.keeps() && !f.Replaced:

@@ -5,6 +5,7 @@ package endpointsrules
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"syscall"
@@ -99,8 +100,12 @@ func (l *inPods) rested(ctx context.Context) error {
 	return nil
 }
 
-// newPod deletes the program's pod and waits until another one serves.
+// newPod deletes the program's pod and waits until another one serves. It must be ready before: a
+// stock kubelet that is told to delete a pod while its containers start kills them a minute later.
 func (l *inPods) newPod(ctx context.Context) error {
+	if err := l.podsReady(ctx, backBound); err != nil {
+		return err
+	}
 	was, err := l.running(ctx, serving)
 	if err != nil {
 		return err
@@ -166,6 +171,13 @@ func (l *inPods) writes(ctx context.Context, o *podFault, n int) error {
 		}
 	}
 	return nil
+}
+
+// writesUntilEnded are so many writes, while the process ends.
+func (l *inPods) writesUntilEnded(ctx context.Context, o *podFault, was instance, n int) error {
+	done := make(chan error, 1)
+	go func() { done <- l.ended(ctx, o, was) }()
+	return errors.Join(l.writes(ctx, o, n), <-done)
 }
 
 // stop stops the process of the program until somebody has ended it.
@@ -235,16 +247,16 @@ func (l *inPods) killed(ctx context.Context, o *podFault) error {
 	if err := was.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	if err := l.writes(ctx, o, 10); err != nil {
-		return err
-	}
-	if err := l.ended(ctx, o, was); err != nil {
+	if err := l.writesUntilEnded(ctx, o, was, 10); err != nil {
 		return err
 	}
 	return l.startedAgain(ctx, o, was, serving)
 }
 
 func (l *inPods) deleted(ctx context.Context, o *podFault) error {
+	if err := l.podsReady(ctx, backBound); err != nil { // see newPod
+		return err
+	}
 	was, err := l.running(ctx, serving)
 	if err != nil {
 		return err
@@ -255,10 +267,7 @@ func (l *inPods) deleted(ctx context.Context, o *podFault) error {
 	if err := l.c.Client.Delete(ctx, kube.Pods, programPods, was.pod); err != nil {
 		return err
 	}
-	if err := l.writes(ctx, o, 20); err != nil {
-		return err
-	}
-	if err := l.ended(ctx, o, was); err != nil {
+	if err := l.writesUntilEnded(ctx, o, was, 20); err != nil {
 		return err
 	}
 	return l.startedAgain(ctx, o, was, serving)
@@ -275,10 +284,7 @@ func (l *inPods) breaker(ctx context.Context, o *podFault) error {
 	if err := was.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
-	if err := l.writes(ctx, o, 10); err != nil {
-		return err
-	}
-	if err := l.ended(ctx, o, was); err != nil {
+	if err := l.writesUntilEnded(ctx, o, was, 10); err != nil {
 		return err
 	}
 	return l.startedAgain(ctx, o, was, guarding)
