@@ -90,14 +90,22 @@ func (l *inPods) observed(ctx context.Context, o *podFault) error {
 // rested gives the program a new pod when the kubelet's pause from restart to restart has become
 // long: it doubles with each.
 func (l *inPods) rested(ctx context.Context) error {
-	for _, name := range []string{serving, guarding} {
-		if now, err := l.running(ctx, name); err != nil {
-			return err
-		} else if now.restarts >= 3 {
-			return l.newPod(ctx)
+	most := 0
+	if err := wait.Until(ctx, "both containers of the program run", backBound, func(ctx context.Context) (bool, error) {
+		one, err := l.running(ctx, serving)
+		if err != nil {
+			return false, err
 		}
+		other, err := l.running(ctx, guarding)
+		most = max(one.restarts, other.restarts)
+		return err == nil, err
+	}); err != nil {
+		return err
 	}
-	return nil
+	if most < 3 {
+		return nil
+	}
+	return l.newPod(ctx)
 }
 
 // newPod deletes the program's pod and waits until another one serves. It must be ready before: a
