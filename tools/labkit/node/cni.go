@@ -16,6 +16,9 @@ const (
 	cniBinDir  = "/usr/lib/cni"
 )
 
+// dockerBridgeName is what dockerd calls its own bridge.
+const dockerBridgeName = "docker0"
+
 // dockerBridge is the address of docker's own bridge: the gateway of the pods, or
 // with CNI one that no pod uses.
 func (n *Node) dockerBridge() string {

@@ -49,6 +49,10 @@ type Config struct {
 	// the node's own. "": the machine's, which nodes then share. The node's name in the
 	// API is Name in any case.
 	Hostname string
+	// InMachine leaves the node in the machine's network namespace, as a master is: etcd, the
+	// control plane, the kubelet and pods on the host's network have one loopback. Its address
+	// is the machine's, so one node only can be so. It cannot be powered off.
+	InMachine bool
 	// Images are imported after the kit's own (PauseImage, WebImage v1 and v2).
 	Images []Image
 }
@@ -100,6 +104,9 @@ func (s *Starter) StartNode(ctx context.Context, a *kube.APIServer, c Config) (*
 	n := &Node{Name: c.Name, in: s, cfg: c, api: a, index: i, Unit: c.Unit,
 		IP: fmt.Sprintf("10.90.0.%d", 10+i), PodCIDR: fmt.Sprintf("10.91.%d.0/24", i),
 		Dir: s.Path(c.Name), cgroup: filepath.Join(machine.Cgroup(s.ID), c.Name)}
+	if c.InMachine {
+		n.IP = machine.IP
+	}
 	n.KubeletURL = "http://" + n.IP + ":10255"
 	for _, d := range []string{"docker", "kubelet", "dockershim", "manifests", "log-pods", "log-containers", "volume-plugins"} {
 		if err := os.MkdirAll(filepath.Join(n.Dir, d), 0o755); err != nil {
@@ -164,7 +171,10 @@ func (n *Node) hold(ctx context.Context) error {
 			_, err := os.Stat(spec.Ready)
 			return err
 		}}
-	p.Cloneflags = unix.CLONE_NEWNET | unix.CLONE_NEWNS
+	p.Cloneflags = unix.CLONE_NEWNS
+	if !n.cfg.InMachine {
+		p.Cloneflags |= unix.CLONE_NEWNET
+	}
 	if spec.Hostname != "" {
 		p.Cloneflags |= unix.CLONE_NEWUTS
 	}
@@ -178,6 +188,9 @@ func (n *Node) hold(ctx context.Context) error {
 
 // network connects the node to the machine's bridge.
 func (n *Node) network(ctx context.Context) error {
+	if n.cfg.InMachine {
+		return n.machineNetwork(ctx)
+	}
 	v := fmt.Sprintf("node%d", n.index)
 	pid := strconv.Itoa(n.holder.Pid)
 	for _, c := range [][]string{
@@ -203,6 +216,19 @@ func (n *Node) network(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// machineNetwork is what a node in the machine's network needs beyond it: the addresses of
+// Services must have a route before kube-proxy's rules see them, and docker's bridge goes with
+// the node.
+func (n *Node) machineNetwork(ctx context.Context) error {
+	n.in.OnStop(n.Name+" bridge of docker", func(ctx context.Context) error {
+		if err := machine.Run(ctx, "ip", "link", "del", dockerBridgeName); err != nil && !strings.Contains(err.Error(), "Cannot find device") {
+			return err
+		}
+		return nil
+	})
+	return machine.Run(ctx, "ip", "route", "add", kube.ServiceCIDR, "dev", machine.Bridge)
 }
 
 // Join is the command line that runs path inside the node.

@@ -27,6 +27,9 @@ func (n *Node) PowerOff(ctx context.Context) error {
 	if n.cfg.CgroupDriver == Systemd {
 		return fmt.Errorf("node %s: PowerOff is not made for Config.CgroupDriver %q", n.Name, Systemd)
 	}
+	if n.cfg.InMachine {
+		return fmt.Errorf("node %s: PowerOff is not made for Config.InMachine: the network is not the node's", n.Name)
+	}
 	for _, p := range []*process.Proc{n.Kubelet, n.Dockerd} {
 		if p != nil {
 			if err := p.Kill(); err != nil {

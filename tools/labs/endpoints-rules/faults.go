@@ -42,20 +42,30 @@ const (
 	kubeSystem = "kube-system"
 )
 
-// faults is the lab of a webhook that fails in all ways.
-type faults struct {
+// rig is what labs of a webhook that fails share: Services whose pods change all the time, a
+// model of their Endpoints, writes, and the leases.
+type rig struct {
 	e       *labkit.Env
 	c       *node.Cluster
 	program *program
-	kubelet *keeper // nil in the control
 	ep      *kube.Recorder
 	leases  *kube.Recorder
 	load    *flips
+	// targets are the Services whose Endpoints the lab writes.
+	targets []string
+	// patient: the API server may be away, and then a change is made when it is back.
+	patient bool
+}
+
+// faults is the lab of a webhook that fails in all ways.
+type faults struct {
+	rig
+	kubelet *keeper // nil in the control
 	front   *front
 }
 
 func faultSteps(e *labkit.Env) []labkit.Step {
-	l := &faults{e: e}
+	l := &faults{rig: rig{e: e, targets: allTargets()}}
 	all := []labkit.Step{
 		{Text: "start etcd, kube-apiserver, kube-controller-manager and kube-scheduler, all stock; watch the leases", Do: l.startCluster},
 		{Text: fmt.Sprintf("create %d Services in a namespace that opts in and %d in another one, whose pods are API objects, and change the readiness of a pod of each all the time", insides, outsides), Do: l.start},
@@ -112,7 +122,7 @@ func (l *faults) startCluster(ctx context.Context) (err error) {
 	return err
 }
 
-func (l *faults) start(ctx context.Context) (err error) {
+func (l *rig) start(ctx context.Context) (err error) {
 	if err := l.c.Client.Make(ctx, "", kube.Namespace(other)); err != nil {
 		return err
 	}
@@ -122,11 +132,11 @@ func (l *faults) start(ctx context.Context) (err error) {
 	if l.ep, err = l.c.Client.Record(ctx, kube.Endpoints, ""); err != nil {
 		return err
 	}
-	l.load = &flips{c: l.c.Client, ep: l.ep}
+	l.load = &flips{c: l.c.Client, ep: l.ep, patient: l.patient}
 	if err := l.makePods(ctx, ns, targets); err != nil {
 		return err
 	}
-	for _, name := range allTargets() {
+	for _, name := range l.targets {
 		if err := l.c.Client.Make(ctx, ns, kube.Service(name, targets, 8080)); err != nil {
 			return err
 		}
@@ -160,7 +170,7 @@ func (l *faults) start(ctx context.Context) (err error) {
 
 // makePods makes two ready pods with the label app: one whose readiness may change, and one
 // that the release platform has taken out of traffic.
-func (l *faults) makePods(ctx context.Context, in, app string) error {
+func (l *rig) makePods(ctx context.Context, in, app string) error {
 	for _, role := range []string{moving, off} {
 		p := webset.Object("none")
 		p.Name, p.Labels, p.Spec.Containers[0].Name = app+"-"+role, map[string]string{"app": app}, "web"
@@ -209,9 +219,9 @@ func (l *faults) unguarded(ctx context.Context) (err error) {
 }
 
 // settled waits until each address of the targets is where the rules want it.
-func (l *faults) settled(ctx context.Context) error {
+func (l *rig) settled(ctx context.Context) error {
 	return wait.Until(ctx, "the addresses without traffic are not ready", time.Minute, func(context.Context) (bool, error) {
-		for _, name := range allTargets() {
+		for _, name := range l.targets {
 			if strings.HasPrefix(name, largePrefix) { // they are deleted after their row
 				continue
 			}

@@ -98,7 +98,10 @@ type compared struct {
 // lease is what was seen of a lease from the start of the cluster on, and whether its holder
 // lives at the end.
 type lease struct {
-	Name       string
+	Name string
+	// Ended are the holders that the lab ended, and those that could not renew their lease
+	// because the lab kept the API server away.
+	Ended      int
 	Holders    []string
 	Renewals   int
 	LongestGap time.Duration
@@ -177,5 +180,5 @@ func (l lease) String() string {
 	return fmt.Sprintf("lease %s: %d renewals, %d holders, longest gap %v, alive at the end: %v", l.Name, l.Renewals, len(l.Holders), l.LongestGap.Round(100*time.Millisecond), l.Alive)
 }
 
-// lost: its holder ended, or another one came.
-func (l lease) lost() bool { return !l.Alive || len(l.Holders) > 1 }
+// lost: its holder ended by itself, or another one came.
+func (l lease) lost() bool { return !l.Alive || len(l.Holders) > 1+l.Ended }

@@ -43,7 +43,8 @@ const largePrefix = "large-"
 
 func largeName(n int) string { return fmt.Sprintf("%s%d", largePrefix, n) }
 
-// allTargets are the Services whose Endpoints the lab writes, until they are deleted.
+// allTargets are the Services whose Endpoints the lab of all faults writes, until they are
+// deleted.
 func allTargets() []string {
 	out := []string{probe, probe2}
 	for _, n := range sizes {
@@ -57,10 +58,11 @@ func allTargets() []string {
 
 // flips changes the readiness of a pod of each Service, and looks when it is in the Endpoints.
 type flips struct {
-	c   *kube.Client
-	ep  *kube.Recorder
-	ips int // given so far
-	all []*flipper
+	c       *kube.Client
+	ep      *kube.Recorder
+	ips     int // given so far
+	all     []*flipper
+	patient bool // see rig
 
 	mu     sync.Mutex
 	done   []flip
@@ -120,10 +122,17 @@ func (f *flips) once(ctx context.Context, x *flipper) error {
 	}()
 	r := flip{ns: x.ns, begin: time.Now()}
 	pod := x.name + "-" + moving
-	if err := webset.PublishReady(ctx, f.c, x.ns, pod, "", want); err != nil {
+	err := webset.PublishReady(ctx, f.c, x.ns, pod, "", want)
+	if err != nil && f.patient {
+		err = wait.Until(ctx, "readiness of "+pod+" is published", givenUp, func(ctx context.Context) (bool, error) {
+			err := webset.PublishReady(ctx, f.c, x.ns, pod, "", want)
+			return err == nil, err
+		})
+	}
+	if err != nil {
 		return err
 	}
-	_, err := f.ep.Wait(ctx, givenUp, pod+" in the Endpoints", func(ev kube.RecordedEvent) bool {
+	_, err = f.ep.Wait(ctx, givenUp, pod+" in the Endpoints", func(ev kube.RecordedEvent) bool {
 		return !ev.Time.Before(r.begin) && ev.Object.GetName() == x.name && ev.Object.GetNamespace() == x.ns &&
 			slices.Contains(kubeletlab.ReadyPods(ev.Object), pod) == want
 	})
@@ -152,10 +161,14 @@ func (f *flips) pause(ctx context.Context) error {
 // drain waits until the changes that were begun are through, and goes on.
 func (f *flips) drain(ctx context.Context) error {
 	err := f.pause(ctx)
+	f.resume()
+	return err
+}
+
+func (f *flips) resume() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.paused = false
-	return err
 }
 
 // since are the changes that ended after begin, by namespace.
@@ -197,7 +210,7 @@ func placesOf(o *kube.Object) places {
 	return p
 }
 
-func (l *faults) seen(in, name string) places { return placesOf(l.ep.Latest(in, name)) }
+func (l *rig) seen(in, name string) places { return placesOf(l.ep.Latest(in, name)) }
 
 // service is where the pods of a Service should be.
 type service struct {
@@ -206,7 +219,7 @@ type service struct {
 }
 
 // model is what the Endpoints should be, with the rules in force or not.
-func (l *faults) model(rules bool) []service {
+func (l *rig) model(rules bool) []service {
 	var out []service
 	place := func(in, name, app string, ready bool) {
 		var lists [2][]string // ready ones, others
@@ -223,7 +236,7 @@ func (l *faults) model(rules bool) []service {
 	for _, x := range l.load.all {
 		place(x.ns, x.name, x.name, x.ready)
 	}
-	for _, name := range allTargets() {
+	for _, name := range l.targets {
 		if !rules || !strings.HasPrefix(name, largePrefix) { // these are deleted
 			place(ns, name, targets, true)
 		}
@@ -232,10 +245,20 @@ func (l *faults) model(rules bool) []service {
 }
 
 // compare: with the webhook in force and nothing changing any more, all is as in the model.
-func (l *faults) compare(ctx context.Context) error {
+func (l *rig) compare(ctx context.Context) error {
 	if err := l.load.pause(ctx); err != nil {
 		return err
 	}
+	o, err := l.compared(ctx)
+	if err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+// compared waits until all is as in the model, and says what is not. The load must be paused.
+func (l *rig) compared(ctx context.Context) (compared, error) {
 	var o compared
 	begin := time.Now()
 	err := wait.Until(ctx, "all Endpoints are as in the model", rightBound, func(ctx context.Context) (bool, error) {
@@ -258,19 +281,18 @@ func (l *faults) compare(ctx context.Context) error {
 		o.Asked = n > 0
 		return o.Asked && o.Misplaced == 0, nil
 	})
-	if ctx.Err() != nil {
-		return err
-	}
 	o.After = time.Since(begin)
-	l.e.Record(o)
-	return nil
+	if ctx.Err() != nil {
+		return o, err
+	}
+	return o, nil // what is wrong is for the oracle
 }
 
 // call writes Endpoints of a target with all addresses ready, and says what the API server
 // made of it and how long that took.
-func (l *faults) call(ctx context.Context, name string) call { return l.callWith(ctx, name, 2) }
+func (l *rig) call(ctx context.Context, name string) call { return l.callWith(ctx, name, 2) }
 
-func (l *faults) callWith(ctx context.Context, name string, n int) call {
+func (l *rig) callWith(ctx context.Context, name string, n int) call {
 	out := call{Name: name, Addresses: n}
 	body, err := l.body(ctx, n)
 	if err != nil {
@@ -308,7 +330,7 @@ func (l *faults) callWith(ctx context.Context, name string, n int) call {
 }
 
 // body is a merge patch with n ready addresses: those of the targets' pods, and made-up ones.
-func (l *faults) body(ctx context.Context, n int) ([]byte, error) {
+func (l *rig) body(ctx context.Context, n int) ([]byte, error) {
 	type m = map[string]any
 	var list []m
 	for _, role := range []string{moving, off} {
@@ -329,7 +351,7 @@ func (l *faults) body(ctx context.Context, n int) ([]byte, error) {
 
 // right waits until the stored Endpoints are as the rules want, and says how long that took;
 // 0 if it was not in time.
-func (l *faults) right(ctx context.Context, name string, n int) time.Duration {
+func (l *rig) right(ctx context.Context, name string, n int) time.Duration {
 	begin := time.Now()
 	err := wait.Until(ctx, "the Endpoints are right", rightBound, func(context.Context) (bool, error) {
 		o := l.ep.Latest(ns, name)
@@ -347,9 +369,13 @@ func (l *faults) right(ctx context.Context, name string, n int) time.Duration {
 
 // readLeases reads what was seen of the leases of controller manager and scheduler.
 func (l *faults) readLeases(context.Context) error {
-	alive := map[string]bool{"kube-controller-manager": l.c.ControllerManager.Alive(), "kube-scheduler": l.c.Scheduler.Alive()}
-	for _, name := range leaseNames {
-		o := lease{Name: name, Alive: alive[name]}
+	return l.leasesOf(lease{Name: leaseNames[0], Alive: l.c.ControllerManager.Alive()}, lease{Name: leaseNames[1], Alive: l.c.Scheduler.Alive()})
+}
+
+// leasesOf adds to these what was seen of them, and records them.
+func (l *rig) leasesOf(all ...lease) error {
+	for _, o := range all {
+		name := o.Name
 		var last time.Time
 		for _, ev := range l.leases.Of(kubeSystem, name) {
 			var r struct {

@@ -105,7 +105,7 @@ func (l *faults) recovered(ctx context.Context, o *fault) error {
 }
 
 // healthy waits until the program is ready.
-func (l *faults) healthy(ctx context.Context) error {
+func (l *rig) healthy(ctx context.Context) error {
 	return wait.Until(ctx, "endpoints-rules is ready", time.Minute, func(ctx context.Context) (bool, error) {
 		page, err := l.program.metrics(ctx)
 		if err != nil {

@@ -152,14 +152,14 @@ func (f fault) wrong() (wrong, unsure string) {
 		switch {
 		case s.Lost > 0:
 			return fmt.Sprintf("%d changes in namespace %s are not in the Endpoints after %v", s.Lost, s.Namespace, givenUp), ""
-		case s.Slowest > anyUpdate && f.Row != droppedRow:
+		case s.Slowest > anyUpdate && !f.Row.slow():
 			return fmt.Sprintf("Endpoints of namespace %s followed after %v, want %v", s.Namespace, s.Slowest.Round(100*time.Millisecond), anyUpdate), ""
 		case s.Updates == 0:
 			return "", "nothing changed in namespace " + s.Namespace
 		}
 	}
 	switch f.Row {
-	case stoppedRow:
+	case stoppedRow, earlyRow:
 		switch {
 		case f.EndedAfter == 0:
 			return "liveness did not end the program within a minute", ""

@@ -50,43 +50,75 @@ type program struct {
 	run, guard *process.Proc
 }
 
+// write has the program write its manifests, and reads what the lab needs of them.
+func write(ctx context.Context, e *labkit.Env, c *node.Cluster, image, ruleSet string, more ...string) (*program, error) {
+	p := &program{e: e, c: c, dir: e.Path("manifests"), listen: address}
+	if _, err := os.Stat(binary(e)); err != nil {
+		return nil, exit.Preconditionf("%v: run make endpoints-rules", err)
+	}
+	args := append([]string{"manifests", "--image=" + image, "--rule-set=" + ruleSet, "--output=" + p.dir}, more...)
+	if out, err := exec.CommandContext(ctx, binary(e), args...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("endpoints-rules manifests: %w\n%s", err, out)
+	}
+	for n, into := range map[string]*[]byte{programFile: &p.pod, webhookFile: &p.webhook} {
+		var err error
+		if *into, err = os.ReadFile(p.file(n)); err != nil {
+			return nil, err
+		}
+	}
+	text, err := os.ReadFile(p.file("40-certificate.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.certificate(text); err != nil {
+		return nil, err
+	}
+	ca, err := os.ReadFile(p.file("ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the manifests' ca.crt has no certificate")
+	}
+	p.tls = &tls.Config{RootCAs: pool}
+	return p, nil
+}
+
+// binary is the program.
+func binary(e *labkit.Env) string {
+	return filepath.Join(e.Root, "_output", "bin", "endpoints-rules")
+}
+
+// Files of the manifests.
+const (
+	programFile   = "50-program.yaml"
+	webhookFile   = "60-webhook.yaml"
+	kustomizeFile = "kustomization.yaml"
+)
+
 // prepare applies what the program writes for itself, but for the DaemonSet and the webhook
 // configuration, and has the namespaces opt in.
 func prepare(ctx context.Context, e *labkit.Env, c *node.Cluster, ruleSet string, namespaces ...string) (*program, error) {
-	file := filepath.Join(e.Root, "_output", "bin", "endpoints-rules")
-	if _, err := os.Stat(file); err != nil {
-		return nil, exit.Preconditionf("%v: run make endpoints-rules", err)
+	p, err := write(ctx, e, c, "none", ruleSet)
+	if err != nil {
+		return nil, err
 	}
-	p := &program{e: e, c: c, dir: e.Path("manifests"), listen: address}
-	if out, err := exec.CommandContext(ctx, file, "manifests", "--image=none", "--rule-set="+ruleSet, "--output="+p.dir).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("endpoints-rules manifests: %w\n%s", err, out)
-	}
-	files, err := os.ReadDir(p.dir) // in the order to apply them in
+	files, err := filepath.Glob(p.file("*.yaml")) // in the order to apply them in
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range files {
-		n := f.Name()
-		text, err := os.ReadFile(filepath.Join(p.dir, n))
+		switch filepath.Base(f) {
+		case kustomizeFile, programFile, webhookFile:
+			continue
+		}
+		text, err := os.ReadFile(f)
 		if err != nil {
 			return nil, err
 		}
-		switch n {
-		case "kustomization.yaml":
-			continue
-		case "50-program.yaml":
-			p.pod = text
-			continue
-		case "60-webhook.yaml":
-			p.webhook = text
-			continue
-		case "40-certificate.yaml":
-			if err := p.certificate(text); err != nil {
-				return nil, err
-			}
-		}
 		if _, err := c.Client.CreateYAML(ctx, ns, string(text)); err != nil {
-			return nil, fmt.Errorf("%s: %w", n, err)
+			return nil, fmt.Errorf("%s: %w", f, err)
 		}
 	}
 	for _, name := range namespaces {
@@ -102,17 +134,8 @@ func prepare(ctx context.Context, e *labkit.Env, c *node.Cluster, ruleSet string
 	if err != nil {
 		return nil, err
 	}
-	ca, err := os.ReadFile(p.file("ca.crt"))
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("the manifests' ca.crt has no certificate")
-	}
-	p.tls = &tls.Config{RootCAs: pool}
-	p.spec = p.process("endpoints-rules", file, conf)
-	p.breaker = process.Process{Name: "breaker", Path: file, Args: []string{"breaker", "--kubeconfig=" + conf, "--id=" + breakerID,
+	p.spec = p.process("endpoints-rules", binary(e), conf)
+	p.breaker = process.Process{Name: "breaker", Path: binary(e), Args: []string{"breaker", "--kubeconfig=" + conf, "--id=" + breakerID,
 		"--url=https://" + address + "/healthz", "--ca-file=" + p.file("ca.crt")}}
 	return p, nil
 }

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -20,8 +19,12 @@ import (
 	"holdfast/webhook/internal/serve"
 )
 
-// lookAtHooks is how often the webhook configuration is read.
-const lookAtHooks = 2 * time.Second
+const (
+	// lookAtHooks is how often the webhook configuration is read.
+	lookAtHooks = 2 * time.Second
+	// serverEvery is how often an API server is looked for that is away.
+	serverEvery = time.Second
+)
 
 func serveCommand() *cobra.Command {
 	var kubeconfig, file, configMap, cert, key, listen, namespace, configuration, level string
@@ -62,34 +65,46 @@ func serveCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			version, err := client.Discovery().ServerVersion()
-			if err != nil {
-				return fmt.Errorf("the API server's version: %w", err)
-			}
-			if err := cluster.CheckVersion(version.GitVersion); err != nil {
-				return err
-			}
-			log.Info("start", "apiserver", version.GitVersion)
 			if namespace == "" {
 				namespace = os.Getenv("POD_NAMESPACE")
 			}
 			store := cluster.New(cluster.Config{Client: client, Log: log, Namespace: namespace, Debounce: debounce})
 			source.Use = store.SetRules
 			metrics := serve.NewMetrics(store, source)
-			ctx, cancel := context.WithCancel(cmd.Context())
-			defer cancel()
-			if err := source.Start(ctx, client); err != nil {
-				return err
-			}
-			if err := store.Start(ctx); err != nil {
-				return err
+			ctx, cancel := context.WithCancelCause(cmd.Context())
+			defer cancel(nil)
+			if file != "" {
+				if err := source.Start(ctx, client); err != nil {
+					return err
+				}
 			}
 			hooks, err := dynamic.NewForConfig(conf)
 			if err != nil {
 				return err
 			}
 			go breaker.Watch(ctx, hooks, configuration, lookAtHooks, log, metrics.Configured)
-			return serve.Listen(ctx, listen, pair, serve.Handler(store, metrics, log), log)
+			// It listens before there is an API server: a program that ends is started again
+			// only after a pause that grows to five minutes. What it watches begins afterwards,
+			// as a watch that fails is tried again after a pause that grows, too.
+			go func() {
+				err := cluster.WaitForServer(ctx, client.Discovery(), serverEvery, log)
+				if err == nil && file == "" {
+					err = source.Start(ctx, client)
+				}
+				if err == nil {
+					err = store.Start(ctx)
+				}
+				if err != nil {
+					cancel(err)
+				}
+			}()
+			if err := serve.Listen(ctx, listen, pair, serve.Handler(store, metrics, log), log); err != nil {
+				return err
+			}
+			if cmd.Context().Err() != nil {
+				return nil // it was asked to end
+			}
+			return context.Cause(ctx)
 		},
 	}
 	f := cmd.Flags()

@@ -4,10 +4,14 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strconv"
+	"time"
 
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/features"
 )
 
@@ -32,6 +36,31 @@ func CheckVersion(version string) error {
 		return fmt.Errorf("the API server is %s: its watches send old resourceVersions (kubernetes#58547), and clients then restart from the past and lose objects: upgrade it to v1.9.3 or later", version)
 	}
 	return nil
+}
+
+// WaitForServer asks the API server for its version, every so often until it answers, and is
+// an error if the program does not work with that release.
+func WaitForServer(ctx context.Context, d discovery.ServerVersionInterface, every time.Duration, log *slog.Logger) error {
+	said := ""
+	for {
+		version, err := d.ServerVersion()
+		if err == nil {
+			if err := CheckVersion(version.GitVersion); err != nil {
+				return err
+			}
+			log.Info("start", "apiserver", version.GitVersion)
+			return nil
+		}
+		if text := err.Error(); text != said {
+			log.Warn("waiting for the API server", "error", text)
+			said = text
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(every):
+		}
+	}
 }
 
 // gates are client-go's feature gates without one.

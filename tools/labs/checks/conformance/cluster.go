@@ -96,21 +96,8 @@ func (s *lab) network(ctx context.Context) error {
 	if _, err := s.c.Client.CreateYAML(ctx, "kube-system", fmt.Sprintf(dnsObjects, kube.DNSIP, machine.IP)); err != nil {
 		return err
 	}
-	pki, err := s.e.GetPKI()
-	if err != nil {
-		return err
-	}
-	conf, err := pki.Kubeconfig("kube-proxy", s.c.APIServer.URL, "system:kube-proxy")
-	if err != nil {
-		return err
-	}
 	for _, n := range s.c.Nodes {
-		p, err := s.e.Start(ctx, process.Process{Name: n.Name + "-kube-proxy", Path: s.e.Stock(base, "kube-proxy").Path, In: n,
-			Args: []string{"--kubeconfig=" + conf, "--hostname-override=" + n.Name, "--proxy-mode=iptables", "--cluster-cidr=10.91.0.0/16",
-				// Settings of the whole kernel, which a network namespace cannot change.
-				"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",
-				"--healthz-bind-address=0.0.0.0", "--logtostderr=true", "--v=2"},
-			HealthURL: "http://" + n.IP + ":10256/healthz"})
+		p, err := n.StartProxy(ctx, s.e.Stock(base, "kube-proxy"))
 		if err != nil {
 			return err
 		}
