@@ -24,6 +24,8 @@
 //	/set?ready=false&live=false   change the answers
 //	/exit?code=3 exit
 //	/bytes?n=10&chunked=true&code=500   so many bytes, with their number or in chunks
+//	/starts      the file LABPOD_STARTS, to which each start has added a line before it
+//	             served: "VERSION LABPOD_ID\n", written through to the disk
 //
 // As /bin/tar it is what kubectl cp runs in a container, too: "tar cf - FILE" and
 // "tar xf - [-C DIR]", for one file.
@@ -131,6 +133,16 @@ func fill(name string, n int) error {
 	return errors.Join(err, f.Close())
 }
 
+// addLine adds a line to a file and has it on the disk.
+func addLine(name, line string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 // pause is process 1 of a pod that may share its PID namespace.
 func pause() {
 	sigs := make(chan os.Signal, 8)
@@ -204,6 +216,12 @@ func serve() error {
 	exitCode, _ := strconv.Atoi(os.Getenv("LABPOD_EXIT_CODE"))
 	version := os.Getenv("LABPOD_VERSION")
 	host, _ := os.Hostname()
+	starts := os.Getenv("LABPOD_STARTS")
+	if starts != "" {
+		if err := addLine(starts, version+" "+os.Getenv("LABPOD_ID")); err != nil {
+			return err
+		}
+	}
 
 	var ready, live atomic.Bool
 	live.Store(true)
@@ -258,6 +276,14 @@ func serve() error {
 		}
 	})
 	mux.HandleFunc("/bytes", bytesOf)
+	mux.HandleFunc("/starts", func(w http.ResponseWriter, r *http.Request) {
+		b, err := os.ReadFile(starts)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write(b)
+	})
 	mux.HandleFunc("/exit", func(w http.ResponseWriter, r *http.Request) {
 		code, _ := strconv.Atoi(r.FormValue("code"))
 		time.AfterFunc(50*time.Millisecond, func() { os.Exit(code) })

@@ -1,19 +1,20 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollingupdates is the check rolling-updates: every way in which a client of
-// 1.9 rolls out and rolls back works, under load, in every variant.
+// Package rollingupdates has the checks rolling-updates and rolling-updates-rbd: every way in
+// which a client of 1.9 rolls out and rolls back works in every variant, under load, and with
+// volumes.
 package rollingupdates
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
@@ -325,20 +326,12 @@ func (l *lab) patch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A merge patch replaces the list of containers as a whole.
-	containers := slices.Clone(kube.Slice(d, "spec", "template", "spec", "containers"))
-	containers[0].(map[string]any)["image"] = node.WebImage("v2")
-	whole := &kube.Object{Object: map[string]any{"kind": "x", "spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}}}
-	merge, err := whole.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	for _, p := range []struct{ name, kind, body, version string }{
-		{strategic, "application/strategic-merge-patch+json", fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":%q}]}}}}`, node.WebImage("v1")), "v1"},
-		{mergePatch, "application/merge-patch+json", strings.Replace(string(merge), `"kind":"x",`, "", 1), "v2"},
-		{jsonPatch, "application/json-patch+json", fmt.Sprintf(`[{"op":"test","path":"/spec/template/spec/containers/0/name","value":"web"},{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, node.WebImage("v1")), "v1"},
-	} {
-		if err := l.ask(ctx, p.name, http.MethodPatch, path, p.kind, p.body); err != nil {
+	for _, p := range []struct{ name, version string }{{strategic, "v1"}, {mergePatch, "v2"}, {jsonPatch, "v1"}} {
+		kind, body, err := imagePatch(p.name, d, node.WebImage(p.version))
+		if err != nil {
+			return err
+		}
+		if err := l.ask(ctx, p.name, http.MethodPatch, path, kind, body); err != nil {
 			return err
 		}
 		if err := l.serves(ctx, p.version); err != nil {
@@ -346,6 +339,24 @@ func (l *lab) patch(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// imagePatch is the patch of that name, with its content type, that gives the container web
+// of an object's template an image.
+func imagePatch(name string, o *kube.Object, image string) (kind, body string, err error) {
+	switch name {
+	case strategic:
+		return "application/strategic-merge-patch+json", fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"web","image":%q}]}}}}`, image), nil
+	case jsonPatch:
+		return "application/json-patch+json", fmt.Sprintf(`[{"op":"test","path":"/spec/template/spec/containers/0/name","value":"web"},{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image), nil
+	case mergePatch:
+		// It replaces the list of containers as a whole.
+		containers := kube.Slice(o.DeepCopy(), "spec", "template", "spec", "containers")
+		containers[0].(map[string]any)["image"] = image
+		b, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}})
+		return "application/merge-patch+json", string(b), err
+	}
+	return "", "", fmt.Errorf("no patch %q", name)
 }
 
 func (l *lab) undo(ctx context.Context) error {

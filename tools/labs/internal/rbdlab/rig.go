@@ -48,8 +48,12 @@ type Config struct {
 	Nodes []NodeConfig
 	// ControllerManager is stock of Base by default. Its rbd is the computer's.
 	ControllerManager *kube.ControllerManagerConfig
+	// APIServer is stock of Base by default.
+	APIServer kube.Program
 	// APIServerGates are feature gates of the API server.
 	APIServerGates map[string]bool
+	// Scheduler is none by default: the pods name their nodes.
+	Scheduler *kube.SchedulerConfig
 }
 
 // NodeConfig is a node with its own host name.
@@ -118,7 +122,10 @@ func Start(ctx context.Context, e *labkit.Env, c Config) (*Rig, error) {
 		return nil, err
 	}
 	e.OnStop("loop devices", func(ctx context.Context) error { return freeLoops(ctx, e.Path("rbdshim", "*")) }) // after the nodes
-	cc := node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: e.Stock(Base, "kube-apiserver").WithGates(c.APIServerGates)}, ControllerManager: c.ControllerManager}
+	if c.APIServer.Path == "" {
+		c.APIServer = e.Stock(Base, "kube-apiserver")
+	}
+	cc := node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: c.APIServer.WithGates(c.APIServerGates)}, ControllerManager: c.ControllerManager, Scheduler: c.Scheduler}
 	if cc.ControllerManager == nil {
 		cc.ControllerManager = &kube.ControllerManagerConfig{Program: e.Stock(Base, "kube-controller-manager")}
 	}
