@@ -13,6 +13,7 @@ import (
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/registry"
+	"holdfast/tools/labkit/sweep"
 )
 
 type lab struct {
@@ -103,7 +104,7 @@ func (s *lab) network(ctx context.Context) error {
 		return err
 	}
 	for _, n := range s.c.Nodes {
-		p, err := s.e.Start(ctx, process.Process{Name: n.Name + "-kube-proxy", Path: s.e.Stock(base, "kube-proxy").Path, In: n,
+		p, err := s.e.Start(ctx, process.Process{Name: n.Name + "-kube-proxy", Component: sweep.KubeProxy, Path: s.e.Stock(base, "kube-proxy").Path, In: n,
 			Args: []string{"--kubeconfig=" + conf, "--hostname-override=" + n.Name, "--proxy-mode=iptables", "--cluster-cidr=10.91.0.0/16",
 				// Settings of the whole kernel, which a network namespace cannot change.
 				"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",

@@ -137,7 +137,7 @@ func (l *lab) measure(ctx context.Context, who string) error {
 	if _, err := kubeletlab.WaitStable(ctx, n, 30*time.Second, 5*time.Minute); err != nil {
 		return err
 	}
-	before, err := cpuTime(n.Kubelet.Pid)
+	before, err := cpuTime(n.Kubelet.PID())
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (l *lab) measure(ctx context.Context, who string) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	after, err := cpuTime(n.Kubelet.Pid)
+	after, err := cpuTime(n.Kubelet.PID())
 	if err != nil {
 		return err
 	}
