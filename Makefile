@@ -9,6 +9,7 @@ PATCH   ?=
 MINUS   ?=
 SUITE   ?=
 LAB     ?=
+SEEDS   ?=
 STOCK   ?=
 SUMS    ?=
 DB      ?=
@@ -23,14 +24,14 @@ L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
-	hash-oracle flags dropin differences security vulncheck measure-build labs lab outcomes proof binaries up down patches-check patches-extract patches-normalise discard-edits clean
+	hash-oracle flags dropin differences security vulncheck measure-build labs lab outcomes proof sweep binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE"
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE"
 
 kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (docs/patches/patch-errors.md); MINUS=slug
 	@$(H) build $(if $(MINUS),--minus $(MINUS)) kube-apiserver
@@ -123,6 +124,9 @@ outcomes: tools ## record the labs' last outcomes in outcomes.json, README's tra
 
 proof: tools kubectl-holdfast endpoints-rules ## run each lab also without its slug, as far as that is not done; writes _output/proof/proof.html (long)
 	@$(L) proof --profile $(PROFILE) --seed $(SEED)
+
+sweep: tools kubectl-holdfast endpoints-rules ## run labs while a component is killed at a random point: never a wrong verdict (LAB=name SEEDS=5; long)
+	@$(L) sweep $(LAB) --profile $(PROFILE) $(if $(SEEDS),--seeds $(SEEDS))
 
 up: tools ## start a cluster of our binaries to try things on; prints its kubeconfig
 	@$(L) up

@@ -10,6 +10,7 @@ import (
 
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/sweep"
 )
 
 // Env is one variant's run: its chance, its binaries and, by what it embeds, its
@@ -22,6 +23,8 @@ type Env struct {
 	Seed    uint64
 	// Rand is seeded by Seed, the same in every variant.
 	Rand *rand.Rand
+	// Sweep kills components meanwhile; nil in a run without.
+	Sweep *sweep.Sweep
 	// Bins finds the programs.
 	Bins *Binaries
 }

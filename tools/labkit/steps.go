@@ -56,6 +56,9 @@ func (l *Lab) Drive(ctx context.Context, e *Env) (Result, error) {
 			continue
 		}
 		e.Step("%d of %d: %s", i+1, len(steps), s.Text)
+		if i > 0 || len(steps) == 1 {
+			e.Sweep.Begin(ctx) // the first step sets up
+		}
 		err := s.Do(ctx)
 		if errors.Is(err, Enough) && ctx.Err() == nil {
 			e.Step("enough is recorded")
@@ -68,6 +71,7 @@ func (l *Lab) Drive(ctx context.Context, e *Env) (Result, error) {
 			return Result{}, err
 		}
 	}
+	e.Sweep.End(ctx)
 	if err := e.History().End(); err != nil {
 		return Result{}, err
 	}

@@ -104,7 +104,7 @@ func labCmd() *cobra.Command {
 	f.StringArrayVar(&o.Bins, "bin", nil, "base/variant=directory or base/variant/name=file; else _output/bin/<base>/<variant>/<name>")
 	f.DurationVar(&o.Timeout, "timeout", 0, "time limit of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
-	c.AddCommand(suiteCmd(), outcomesCmd(), proofCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
+	c.AddCommand(suiteCmd(), outcomesCmd(), proofCmd(), sweepCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
 	return c
 }
 

@@ -451,7 +451,7 @@ const kit = "holdfast/tools/labkit"
 
 // kitLayers are the packages of the kit, by their path below tools/: one may import
 // those that stand before it.
-var kitLayers = []string{"labkit/wait", "labkit/metrics", "labkit/history", "labkit/journal", "labkit/process", "labkit/machine", "labkit/registry", "labkit/vmagent", "labkit/kube", "labkit/node",
+var kitLayers = []string{"labkit/wait", "labkit/metrics", "labkit/history", "labkit/journal", "labkit/process", "labkit/sweep", "labkit/machine", "labkit/registry", "labkit/vmagent", "labkit/kube", "labkit/node",
 	"labkit/load", "labkit", "labkit/judgetest", "labkit/run"}
 
 // layerFaults finds imports of a package of the kit by one that stands before it in

@@ -8,10 +8,12 @@ package judgetest
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/sweep"
 )
 
 // Lab is the registered lab of that name.
@@ -37,14 +39,16 @@ func Judge(t *testing.T, l *labkit.Lab, h *history.History, want labkit.Verdict)
 // Cut has the lab judge a history that it calls absent (a check: passed), cut off. As the file of a run
 // that was killed: every part of it must be inconclusive. And as if less had been
 // observed: without its last lines, and without each single line, but with its end.
-// That must be neither, unless spare says so of the kinds of lines that are gone.
+// That must be neither, unless spare says so of the kinds of lines that are gone. The lines of a
+// sweep must not move the verdict.
 func Cut(t *testing.T, l *labkit.Lab, h *history.History, spare ...string) {
 	t.Helper()
 	good := labkit.Absent
 	if l.Check() {
 		good = labkit.Passed
 	}
-	Judge(t, l, h, good)
+	told := Judge(t, l, h, good)
+	unmoved(t, l, h, told)
 	var text []byte
 	for _, line := range h.Lines {
 		b, err := json.Marshal(line)
@@ -81,6 +85,20 @@ func Cut(t *testing.T, l *labkit.Lab, h *history.History, spare ...string) {
 	for i := range body {
 		check("without the last observations", body[:i], body[i:])
 		check("without one observation", append(append([]history.Line{}, body[:i]...), body[i+1:]...), body[i:i+1])
+	}
+}
+
+// unmoved has the lab judge the history with the lines of a sweep in it, which no oracle heeds.
+func unmoved(t *testing.T, l *labkit.Lab, h *history.History, told labkit.Result) {
+	t.Helper()
+	marks := history.Make(h.Begin, sweep.Marks()...).Lines
+	marks = marks[1 : len(marks)-1]
+	body := h.Lines[1 : len(h.Lines)-1]
+	for _, at := range []int{0, len(body) / 2, len(body)} {
+		with := slices.Concat(body[:at], marks, body[at:])
+		if res := l.Judge(again(t, h, with)); res.Verdict != told.Verdict || res.Why != told.Why {
+			t.Errorf("%s: with the lines of a sweep: %s because %s; was %s because %s", l.Name, res.Verdict, res.Why, told.Verdict, told.Why)
+		}
 	}
 }
 

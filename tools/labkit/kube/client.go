@@ -66,6 +66,8 @@ type Client struct {
 	HTTP *http.Client
 	// URL is the apiserver's.
 	URL string
+	// etcd is where a Recorder asks what it may have missed; "" for nowhere.
+	etcd string
 }
 
 // NewClient makes a client for a, without client-side rate limiting.
@@ -76,7 +78,15 @@ func NewClient(a *APIServer) (*Client, error) {
 		base := strings.TrimSuffix(a.AdminKubeconfig, ".conf")
 		cfg.TLSClientConfig = rest.TLSClientConfig{CAFile: filepath.Join(pki, "ca.crt"), CertFile: base + ".crt", KeyFile: base + ".key"}
 	}
-	return NewClientForConfig(cfg)
+	if a.Proc != nil {
+		disturbed := a.Supervisor().Disturbed
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &patient{next, disturbed} })
+	}
+	c, err := NewClientForConfig(cfg)
+	if err == nil {
+		c.etcd = a.etcd
+	}
+	return c, err
 }
 
 // NewClientForConfig makes a client for any configuration.

@@ -72,8 +72,11 @@ func fakeServer(t *testing.T, events chan string) (*Client, *atomic.Int32) {
 			lists.Add(1)
 			io.WriteString(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[{"metadata":{"name":"old","namespace":"ns","resourceVersion":"3"}}]}`)
 		default:
-			if r.URL.Query().Get("resourceVersion") != "5" {
-				t.Errorf("watch from %q", r.URL.Query().Get("resourceVersion"))
+			if from := r.URL.Query().Get("resourceVersion"); from == "6" {
+				io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Gone","message":"too old resource version"}}`+"\n")
+				return
+			} else if from != "5" {
+				t.Errorf("watch from %q", from)
 			}
 			w.(http.Flusher).Flush()
 			for {
@@ -121,7 +124,7 @@ func TestRecorder(t *testing.T) {
 	if _, err := rec.Wait(context.Background(), 200*time.Millisecond, "a miracle", func(RecordedEvent) bool { return false }); err == nil || err.Error() != "a miracle: not within 200ms" {
 		t.Errorf("got %v", err)
 	}
-	close(events) // the watch is lost: a gap, and the list again
+	close(events) // the watch is lost, and the server has forgotten: a gap, and the list again
 	if err := wait.Until(context.Background(), "a gap", 5*time.Second, func(context.Context) (bool, error) { return rec.Gaps() > 0 && lists.Load() > 1, nil }); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/sweep"
 )
 
 // Addresses of the cluster's Services.
@@ -85,7 +86,7 @@ func (s *Starter) StartEtcd(ctx context.Context, c EtcdConfig) (*Etcd, error) {
 	if c.V2 {
 		args = append(args, "--enable-v2=true")
 	}
-	et.Proc, err = s.Start(ctx, process.Process{Name: c.Name, Path: "/usr/bin/etcd", Args: append(args, c.ExtraArgs...), HealthURL: url + "/health"})
+	et.Proc, err = s.Start(ctx, process.Process{Name: c.Name, Component: sweep.Etcd, Path: "/usr/bin/etcd", Args: append(args, c.ExtraArgs...), HealthURL: url + "/health"})
 	return et, err
 }
 
@@ -117,6 +118,8 @@ type APIServer struct {
 	AdminKubeconfig string
 	// TLS is the admin's client configuration (nil for 1.2).
 	TLS *tls.Config
+
+	etcd string // its URL, "" if it is used by the v2 API
 }
 
 // admission is kubeadm's list for that minor release, plus the two webhook
@@ -198,6 +201,7 @@ func (s *Starter) StartAPIServer(ctx context.Context, et *Etcd, c APIServerConfi
 		if a.TLS, err = pki.TLS(admin); err != nil {
 			return nil, err
 		}
+		a.etcd = et.URL
 		args = append(args, "--storage-backend=etcd3",
 			"--bind-address=0.0.0.0", fmt.Sprintf("--secure-port=%d", port), "--insecure-port=0",
 			"--tls-cert-file="+serving.CertFile, "--tls-private-key-file="+serving.KeyFile, "--client-ca-file="+pki.CAFile,
@@ -220,7 +224,7 @@ func (s *Starter) StartAPIServer(ctx context.Context, et *Etcd, c APIServerConfi
 		}
 	}
 	args = append(args, c.Program.GateArgs()...)
-	a.Proc, err = s.Start(ctx, process.Process{Name: c.Name, Path: c.Program.Path, Args: append(args, c.ExtraArgs...),
+	a.Proc, err = s.Start(ctx, process.Process{Name: c.Name, Component: sweep.APIServer, Path: c.Program.Path, Args: append(args, c.ExtraArgs...),
 		HealthURL: a.URL + "/healthz", HealthTLS: a.TLS, StartTimeout: 2 * time.Minute, StopTimeout: 20 * time.Second})
 	return a, err
 }
@@ -280,7 +284,7 @@ func (s *Starter) StartControllerManager(ctx context.Context, a *APIServer, c Co
 			"--cluster-signing-cert-file="+pki.CAFile, "--cluster-signing-key-file="+pki.CAKeyFile)
 	}
 	args = append(args, c.Program.GateArgs()...)
-	m.Proc, err = s.Start(ctx, process.Process{Name: c.Name, Path: c.Program.Path, Args: append(args, c.ExtraArgs...), Env: c.Env, HealthURL: m.URL + "/healthz"})
+	m.Proc, err = s.Start(ctx, process.Process{Name: c.Name, Component: sweep.ControllerManager, Path: c.Program.Path, Args: append(args, c.ExtraArgs...), Env: c.Env, HealthURL: m.URL + "/healthz"})
 	return m, err
 }
 
@@ -315,5 +319,5 @@ func (s *Starter) StartScheduler(ctx context.Context, a *APIServer, c SchedulerC
 		args = append(args, "--kubeconfig="+conf)
 	}
 	args = append(args, c.Program.GateArgs()...)
-	return s.Start(ctx, process.Process{Name: c.Name, Path: c.Program.Path, Args: append(args, c.ExtraArgs...), HealthURL: fmt.Sprintf("http://127.0.0.1:%d/healthz", port)})
+	return s.Start(ctx, process.Process{Name: c.Name, Component: sweep.Scheduler, Path: c.Program.Path, Args: append(args, c.ExtraArgs...), HealthURL: fmt.Sprintf("http://127.0.0.1:%d/healthz", port)})
 }

@@ -6,10 +6,13 @@ package kube
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -29,14 +32,23 @@ type Recorder struct {
 	changed chan struct{} // closed and replaced at every event
 	cancel  context.CancelFunc
 	done    chan struct{}
+
+	c  *Client
+	r  GVR
+	ns string
+	// last is the resourceVersion up to which everything is in events; of the one
+	// goroutine that watches.
+	last string
 }
 
 // Record lists r in ns ("" = everywhere), then watches until ctx ends or Stop.
-// When it returns the watch stands, so that nothing later is missed.
+// When it returns the watch stands, so that nothing later is missed. A watch that ends is
+// taken up where it ended; only if the server has forgotten what came then, and etcd cannot
+// tell either, there is a GAP.
 func (c *Client) Record(ctx context.Context, r GVR, ns string) (*Recorder, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	rec := &Recorder{changed: make(chan struct{}), cancel: cancel, done: make(chan struct{})}
-	w, err := rec.listWatch(ctx, c, r, ns)
+	rec := &Recorder{changed: make(chan struct{}), cancel: cancel, done: make(chan struct{}), c: c, r: r, ns: ns}
+	w, err := rec.listWatch(ctx)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("record %s: %w", r.Resource, err)
@@ -44,18 +56,21 @@ func (c *Client) Record(ctx context.Context, r GVR, ns string) (*Recorder, error
 	go func() {
 		defer close(rec.done)
 		for ctx.Err() == nil {
-			if w != nil {
-				rec.drain(ctx, w)
+			began := time.Now()
+			gone := rec.drain(ctx, w)
+			if time.Since(began) < recordPause { // a server that ends each watch at once
+				pause(ctx)
 			}
-			if ctx.Err() != nil {
-				return
-			}
-			rec.add(RecordedEvent{Time: time.Now(), Type: "GAP"})
-			if w, err = rec.listWatch(ctx, c, r, ns); err != nil {
-				w = nil
-				select {
-				case <-ctx.Done():
-				case <-time.After(200 * time.Millisecond):
+			for w = nil; ctx.Err() == nil && w == nil; {
+				if gone {
+					w, err = rec.catchUp(ctx)
+				} else {
+					w, err = rec.watch(ctx, rec.last)
+					gone = apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
+				}
+				if err != nil {
+					w = nil
+					pause(ctx)
 				}
 			}
 		}
@@ -63,34 +78,92 @@ func (c *Client) Record(ctx context.Context, r GVR, ns string) (*Recorder, error
 	return rec, nil
 }
 
-func (rec *Recorder) listWatch(ctx context.Context, c *Client, r GVR, ns string) (watch.Interface, error) {
-	l, err := c.in(r, ns).List(ctx, metav1.ListOptions{})
+// recordPause is between two tries of a Recorder to watch.
+const recordPause = 200 * time.Millisecond
+
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(recordPause):
+	}
+}
+
+func (rec *Recorder) watch(ctx context.Context, from string) (watch.Interface, error) {
+	return rec.c.in(rec.r, rec.ns).Watch(ctx, metav1.ListOptions{ResourceVersion: from})
+}
+
+func (rec *Recorder) listWatch(ctx context.Context) (watch.Interface, error) {
+	l, err := rec.c.in(rec.r, rec.ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	w, err := c.in(r, ns).Watch(ctx, metav1.ListOptions{ResourceVersion: l.GetResourceVersion()})
+	w, err := rec.watch(ctx, l.GetResourceVersion())
 	if err != nil {
 		return nil, err
 	}
+	rec.listed(l)
+	return w, nil
+}
+
+func (rec *Recorder) listed(l *unstructured.UnstructuredList) {
 	now := time.Now()
 	for i := range l.Items {
 		rec.add(RecordedEvent{Time: now, Type: "LISTED", Object: &l.Items[i]})
 	}
+	rec.last = l.GetResourceVersion()
+}
+
+// catchUp lists and watches anew, after a watch whose continuation the server has forgotten.
+// What came between is told by etcd; if it cannot tell there is a GAP.
+func (rec *Recorder) catchUp(ctx context.Context) (watch.Interface, error) {
+	l, err := rec.c.in(rec.r, rec.ns).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	w, err := rec.watch(ctx, l.GetResourceVersion())
+	if err != nil {
+		return nil, err
+	}
+	missed, err := rec.missed(ctx, l)
+	if err != nil {
+		rec.add(RecordedEvent{Time: time.Now(), Type: gap})
+		rec.listed(l)
+		return w, nil
+	}
+	for _, ev := range missed {
+		rec.add(ev)
+	}
+	rec.last = l.GetResourceVersion()
 	return w, nil
 }
 
-func (rec *Recorder) drain(ctx context.Context, w watch.Interface) {
+// gap is the type of an event that says that others may be missing.
+const gap = "GAP"
+
+// drain takes what w sends until it ends, and says whether the server has forgotten what
+// comes next.
+func (rec *Recorder) drain(ctx context.Context, w watch.Interface) (gone bool) {
 	defer w.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return false
 		case ev, ok := <-w.ResultChan():
 			if !ok {
-				return
+				return false
 			}
 			o, _ := ev.Object.(*Object)
+			if ev.Type == watch.Error {
+				// Whatever it is, the next watch must not begin with it again.
+				if o == nil || Int(o, "code") != http.StatusGone {
+					rec.add(RecordedEvent{Time: time.Now(), Type: string(ev.Type), Object: o})
+				}
+				return true
+			}
 			rec.add(RecordedEvent{Time: time.Now(), Type: string(ev.Type), Object: o})
+			if o != nil {
+				rec.last = o.GetResourceVersion()
+			}
 		}
 	}
 }
@@ -135,7 +208,7 @@ func (rec *Recorder) Latest(ns, name string) *Object {
 func (rec *Recorder) Gaps() int {
 	n := 0
 	for _, ev := range rec.Events() {
-		if ev.Type == "GAP" {
+		if ev.Type == gap {
 			n++
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/sweep"
 )
 
 // KubeletProgram is what runs or ran last as the kubelet.
@@ -80,7 +81,7 @@ func (n *Node) StartKubelet(ctx context.Context, p kube.Program, extra ...string
 		args = append(args, n.cniArgs()...)
 	}
 	args = append(append(args, p.GateArgs()...), n.cfg.KubeletArgs...)
-	n.Kubelet, err = n.in.Start(ctx, process.Process{Name: n.Name + "-kubelet", Path: p.Path, Args: append(args, extra...), In: n,
+	n.Kubelet, err = n.in.Start(ctx, process.Process{Name: n.Name + "-kubelet", Component: sweep.Kubelet, Path: p.Path, Args: append(args, extra...), In: n,
 		HealthURL: "http://" + n.IP + ":10248/healthz"})
 	if err == nil {
 		n.started = p

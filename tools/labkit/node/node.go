@@ -22,6 +22,7 @@ import (
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/sweep"
 	"holdfast/tools/labkit/wait"
 )
 
@@ -265,8 +266,6 @@ func (n *Node) StartDocker(ctx context.Context) error {
 	if n.Dockerd != nil && n.Dockerd.Alive() {
 		return fmt.Errorf("node %s: dockerd runs already", n.Name)
 	}
-	// A killed dockerd leaves its pid file and then refuses to start.
-	_ = os.Remove(fmt.Sprintf("/proc/%d/root/run/docker.pid", n.holder.Pid))
 	driver, err := n.cfg.cgroupDriver()
 	if err != nil {
 		return err
@@ -277,7 +276,12 @@ func (n *Node) StartDocker(ctx context.Context) error {
 	if !machine.HasAllCapabilities() {
 		args = append(args, "--add-runtime=clamp="+ToolPath(n.in.Root, "runcclamp"), "--default-runtime=clamp")
 	}
-	n.Dockerd, err = n.in.Start(ctx, process.Process{Name: n.Name + "-dockerd", Path: "/usr/sbin/dockerd", Args: append(args, n.cfg.DockerArgs...), In: n,
+	n.Dockerd, err = n.in.Start(ctx, process.Process{Name: n.Name + "-dockerd", Component: sweep.Dockerd, Path: "/usr/sbin/dockerd", Args: append(args, n.cfg.DockerArgs...), In: n,
+		Before: func() error {
+			// A killed dockerd leaves its pid file and then refuses to start.
+			_ = os.Remove(fmt.Sprintf("/proc/%d/root/run/docker.pid", n.holder.Pid))
+			return nil
+		},
 		KeepGroup: true, // containers outlive dockerd, as with live-restore they should
 		Health:    n.Docker.Ping, StopTimeout: 30 * time.Second})
 	if err != nil {

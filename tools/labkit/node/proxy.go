@@ -9,6 +9,7 @@ import (
 
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/sweep"
 )
 
 // podNetwork has every node's PodCIDR.
@@ -28,7 +29,7 @@ func (n *Node) StartProxy(ctx context.Context, p kube.Program) (*process.Proc, e
 	if err != nil {
 		return nil, err
 	}
-	return n.in.Start(ctx, process.Process{Name: n.Name + "-kube-proxy", Path: p.Path, In: n,
+	return n.in.Start(ctx, process.Process{Name: n.Name + "-kube-proxy", Component: sweep.KubeProxy, Path: p.Path, In: n,
 		Args: append([]string{"--kubeconfig=" + conf, "--hostname-override=" + n.Name, "--proxy-mode=iptables", "--cluster-cidr=" + podNetwork,
 			// Settings of the whole kernel, which a network namespace cannot change.
 			"--conntrack-max-per-core=0", "--conntrack-tcp-timeout-established=0", "--conntrack-tcp-timeout-close-wait=0",

@@ -44,6 +44,11 @@ type Process struct {
 	Cloneflags uintptr
 	// KeepGroup leaves other members of the process group alone at Stop.
 	KeepGroup bool
+	// Component is what it is of a cluster: etcd, kubelet and so on; "" for what is the
+	// lab's own. A sweep kills components only.
+	Component string
+	// Before is called before each start, also of one that a sweep killed. It may be nil.
+	Before func() error
 }
 
 // Place is where a process can run: a node, say.
@@ -54,21 +59,30 @@ type Place interface {
 	PIDNamespace() string
 }
 
-// Proc is a started Process.
+// Proc is a started Process. One that a sweep killed is the same Proc when it is back.
 type Proc struct {
 	Spec    Process
-	Pid     int
+	Pid     int // of the first start; see PID
 	LogPath string
-	Started time.Time
+	Started time.Time // first
 
+	in   *Supervisor
 	done chan struct{}
 	err  error // valid once done is closed
+	life
 }
 
-// Done is closed when the process has ended.
+// PID is that of the process now; 0 while a sweep has it down.
+func (p *Proc) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pid
+}
+
+// Done is closed when the process has ended and does not come back by itself.
 func (p *Proc) Done() <-chan struct{} { return p.done }
 
-// Alive says whether the process still runs.
+// Alive says whether the process still runs, or comes back by itself.
 func (p *Proc) Alive() bool {
 	select {
 	case <-p.done:
@@ -97,13 +111,15 @@ func (p *Proc) Err() error {
 	return p.err
 }
 
-// Signal sends sig to the process alone. Nothing happens if it has ended.
+// Signal sends sig to the process alone. Nothing happens if it has ended. If a sweep has it
+// down, it gets sig when it is back; but of one that must end it is the end.
 func (p *Proc) Signal(sig syscall.Signal) error {
-	if !p.Alive() {
-		return nil
+	pid, err := p.claim(sig)
+	if pid == 0 || err != nil {
+		return err
 	}
-	if err := syscall.Kill(p.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("%s (pid %d): send %v: %w", p.Spec.Name, p.Pid, sig, err)
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s (pid %d): send %v: %w", p.Spec.Name, pid, sig, err)
 	}
 	return nil
 }
@@ -117,7 +133,7 @@ func (p *Proc) Kill() error {
 	case <-p.done:
 		return nil
 	case <-time.After(10 * time.Second):
-		return fmt.Errorf("%s (pid %d): still there 10 s after SIGKILL", p.Spec.Name, p.Pid)
+		return fmt.Errorf("%s (pid %d): still there 10 s after SIGKILL", p.Spec.Name, p.PID())
 	}
 }
 
@@ -127,6 +143,10 @@ func (p *Proc) Kill() error {
 // the need for SIGKILL is.
 func (p *Proc) Stop() error {
 	var late error
+	p.mu.Lock()
+	p.end() // whatever its stop signal is
+	pid := p.pid
+	p.mu.Unlock()
 	if p.Alive() {
 		if err := p.Signal(p.Spec.StopSignal); err != nil {
 			return err
@@ -134,14 +154,14 @@ func (p *Proc) Stop() error {
 		select {
 		case <-p.done:
 		case <-time.After(p.Spec.StopTimeout):
-			late = fmt.Errorf("%s (pid %d): did not stop within %v of %v, killed; log: %s", p.Spec.Name, p.Pid, p.Spec.StopTimeout, p.Spec.StopSignal, p.LogPath)
+			late = fmt.Errorf("%s (pid %d): did not stop within %v of %v, killed; log: %s", p.Spec.Name, p.PID(), p.Spec.StopTimeout, p.Spec.StopSignal, p.LogPath)
 			if err := p.Kill(); err != nil {
 				return err
 			}
 		}
 	}
-	if !p.Spec.KeepGroup {
-		_ = syscall.Kill(-p.Pid, syscall.SIGKILL) // ESRCH: the group is empty, as it should be
+	if !p.Spec.KeepGroup && pid != 0 {
+		_ = syscall.Kill(-pid, syscall.SIGKILL) // ESRCH: the group is empty, as it should be
 	}
 	return late
 }

@@ -29,6 +29,10 @@ type Supervisor struct {
 	undo    []undo
 	stopped bool
 	counts  map[string]int
+	// See life.go.
+	components []*Proc
+	down       int
+	calm       time.Time
 }
 
 type undo struct {
@@ -151,14 +155,44 @@ func (s *Supervisor) Start(ctx context.Context, p Process) (*Proc, error) {
 	}
 	s.mu.Lock()
 	stopped := s.stopped
-	s.counts[p.Name]++
-	n := s.counts[p.Name]
 	s.mu.Unlock()
 	if stopped {
 		return nil, fmt.Errorf("start %s: the run is being stopped", p.Name)
 	}
+	proc := &Proc{Spec: p, LogPath: filepath.Join(s.Dir, p.Name+".log"), Started: time.Now(), in: s, done: make(chan struct{}), life: life{halt: make(chan struct{})}}
+	cmd, err := s.spawn(proc)
+	if err != nil {
+		return nil, err
+	}
+	proc.Pid = cmd.Process.Pid
+	proc.pid = proc.Pid
+	go proc.reap(cmd)
+	if p.Component != "" {
+		s.mu.Lock()
+		s.components = append(s.components, proc)
+		s.mu.Unlock()
+	}
+	s.OnStop(p.Name, func(context.Context) error { return proc.Stop() })
 
-	proc := &Proc{Spec: p, LogPath: filepath.Join(s.Dir, p.Name+".log"), done: make(chan struct{})}
+	if err := proc.waitHealthy(ctx); err != nil {
+		_ = proc.Stop()
+		return nil, fmt.Errorf("%w\n  last lines of %s:\n%s", err, proc.LogPath, Indent(proc.LogTail(15)))
+	}
+	return proc, nil
+}
+
+// spawn starts the program of proc.
+func (s *Supervisor) spawn(proc *Proc) (*exec.Cmd, error) {
+	p := proc.Spec
+	s.mu.Lock()
+	s.counts[p.Name]++
+	n := s.counts[p.Name]
+	s.mu.Unlock()
+	if p.Before != nil {
+		if err := p.Before(); err != nil {
+			return nil, fmt.Errorf("start %s: %w", p.Name, err)
+		}
+	}
 	log, err := os.OpenFile(proc.LogPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
@@ -175,7 +209,6 @@ func (s *Supervisor) Start(ctx context.Context, p Process) (*Proc, error) {
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.Dir, "LC_ALL=C", Marker + "=" + s.ID}, p.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: p.Cloneflags}
-	proc.Started = time.Now()
 	if pidNS != "" {
 		// From there Go takes the parent for dead already. The end of the
 		// namespace's process 1, which has the signal, ends this one too.
@@ -184,22 +217,7 @@ func (s *Supervisor) Start(ctx context.Context, p Process) (*Proc, error) {
 	if err := StartCmd(cmd, pidNS); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
-	proc.Pid = cmd.Process.Pid
-	go func() {
-		proc.err = cmd.Wait()
-		if l, err := os.OpenFile(proc.LogPath, os.O_WRONLY|os.O_APPEND, 0); err == nil {
-			fmt.Fprintf(l, "--- end of %s (pid %d) at %s: %v\n", p.Name, proc.Pid, time.Now().UTC().Format(time.RFC3339Nano), cmd.ProcessState)
-			l.Close()
-		}
-		close(proc.done)
-	}()
-	s.OnStop(p.Name, func(context.Context) error { return proc.Stop() })
-
-	if err := proc.waitHealthy(ctx); err != nil {
-		_ = proc.Stop()
-		return nil, fmt.Errorf("%w\n  last lines of %s:\n%s", err, proc.LogPath, Indent(proc.LogTail(15)))
-	}
-	return proc, nil
+	return cmd, nil
 }
 
 // Self is this program; os.Executable is a constant path after start.

@@ -25,6 +25,7 @@ import (
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/sweep"
 )
 
 // InnerCommand is the hidden command that runs one variant inside its machine;
@@ -59,8 +60,11 @@ func Inner(file string) error {
 
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
-	res := runVariant(ctx, e, req)
-	b, err = json.MarshalIndent(response{res, append(res.Numbers, j.Numbers()...), time.Since(j.Began)}, "", "  ")
+	if req.Sweep != nil {
+		e.Sweep = sweep.New(req.Sweep.Kills, sup, j)
+	}
+	res, judged := runVariant(ctx, e, req)
+	b, err = json.MarshalIndent(response{res, append(res.Numbers, j.Numbers()...), time.Since(j.Began), judged, e.Sweep.End(ctx)}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -80,8 +84,8 @@ func (r request) lab() (*labkit.Lab, error) {
 	return l, nil
 }
 
-// runVariant is Lab.Drive with everything around it.
-func runVariant(signalled context.Context, e *labkit.Env, req request) (res labkit.Result) {
+// runVariant is Lab.Drive with everything around it. judged is the verdict before that.
+func runVariant(signalled context.Context, e *labkit.Env, req request) (res labkit.Result, judged labkit.Verdict) {
 	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's bound of %v is over", req.Timeout))
 	defer cancel()
 	res = guard(ctx, e.Lab, func() (labkit.Result, error) {
@@ -91,6 +95,8 @@ func runVariant(signalled context.Context, e *labkit.Env, req request) (res labk
 		sayVersions(ctx, e)
 		return e.Lab.Drive(ctx, e)
 	})
+	judged = res.Verdict
+	e.Sweep.End(ctx) // before anything is stopped
 	if signalled.Err() != nil && req.Up == nil {
 		res = labkit.InconclusiveBecause("interrupted")
 	}
@@ -118,7 +124,7 @@ func runVariant(signalled context.Context, e *labkit.Env, req request) (res labk
 	} else {
 		e.Step("stopped; no process, mount, network device or cgroup is left")
 	}
-	return res
+	return res, judged
 }
 
 // sayVersions prints what the programs under test call themselves, so that a

@@ -10,7 +10,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -26,7 +24,6 @@ import (
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/labkit"
-	"holdfast/tools/labkit/journal"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
 )
@@ -62,25 +59,6 @@ type Failed struct {
 
 func (f *Failed) Error() string {
 	return "not as expected:\n  " + strings.Join(f.why, "\n  ")
-}
-
-// request is what the machine's runner is told, response what it answers.
-type request struct {
-	Lab, ID, Dir, Root string
-	Gates, Slugs       []string   // of the lab
-	Up                 *upCluster `json:",omitempty"` // of the lab up
-	Variant            labkit.Variant
-	Profile            labkit.Profile
-	Seed               uint64
-	Keep               bool
-	Timeout            time.Duration
-	Bins               *labkit.Binaries
-}
-
-type response struct {
-	Result  labkit.Result
-	Numbers []journal.Number
-	Took    time.Duration
 }
 
 // Labs runs each lab in all its variants and prints plan, steps and
@@ -257,21 +235,9 @@ func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string
 		}
 		req := request{Lab: l.Name, Gates: l.Gates(), Slugs: l.Slugs(), ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 			Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins}
-		began := time.Now()
-		res, numbers, cpu := runMachine(ctx, req, o.Out)
-		out := Outcome{Lab: l.Name, Variant: v, Profile: o.Profile, Seed: o.Seed, Commit: commit, Began: began.UTC().Truncate(time.Second),
-			Seconds: time.Since(began).Round(100 * time.Millisecond).Seconds(), CPUSeconds: cpu.Round(100 * time.Millisecond).Seconds(), Expected: l.Expected(v),
-			Verdict: res.Verdict, Why: res.Why, Facts: res.Facts, Numbers: numbers}
-		if r, err := filepath.Rel(root, req.Dir); err == nil {
-			out.Artefacts = r
-		}
-		if out.AsExpected() && !o.Keep {
-			if err := os.RemoveAll(req.Dir); err != nil {
-				return nil, err
-			}
-			out.Artefacts = ""
-		} else if !o.Keep {
-			dropBulk(req.Dir)
+		out, _ := runVariantOf(ctx, l, req, commit, o.Out)
+		if err := tidy(&out, req); err != nil {
+			return nil, err
 		}
 		outs = append(outs, out)
 	}
@@ -300,17 +266,6 @@ func printPlan(w io.Writer, l *labkit.Lab, vs []labkit.Variant, o Options) {
 	}
 }
 
-// dropBulk removes what is large and says little: image layers and etcd's
-// preallocated files (the API's content is in the dump).
-func dropBulk(dir string) {
-	for _, pattern := range []string{"*/docker", "*.data"} {
-		ds, _ := filepath.Glob(filepath.Join(dir, pattern))
-		for _, d := range ds {
-			_ = os.RemoveAll(d)
-		}
-	}
-}
-
 func printTable(w io.Writer, l *labkit.Lab, outs []Outcome) {
 	fmt.Fprintf(w, "verdict of %s:\n", l.Name)
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
@@ -334,64 +289,4 @@ func printTable(w io.Writer, l *labkit.Lab, outs []Outcome) {
 			fmt.Fprintf(w, "  %s: artefacts in %s\n", o.Variant, o.Artefacts)
 		}
 	}
-}
-
-// runMachine starts a machine for one variant, waits, and checks from the
-// outside that nothing is left. Whatever goes wrong is Inconclusive. The time is that of the
-// processors, of all that ran in the machine.
-func runMachine(ctx context.Context, req request, out io.Writer) (labkit.Result, []journal.Number, time.Duration) {
-	b, err := json.Marshal(req)
-	if err != nil {
-		return labkit.InconclusiveBecause("%v", err), nil, 0
-	}
-	if err := os.MkdirAll(req.Dir, 0o755); err != nil {
-		return labkit.InconclusiveBecause("%v", err), nil, 0
-	}
-	file := filepath.Join(req.Dir, "request.json")
-	if err := os.WriteFile(file, b, 0o644); err != nil {
-		return labkit.InconclusiveBecause("%v", err), nil, 0
-	}
-	cmd := machine.Command(req.ID, InnerCommand, file)
-	cmd.Stdout, cmd.Stderr = out, out
-	if err := process.StartCmd(cmd, ""); err != nil {
-		return labkit.InconclusiveBecause("make the machine's namespaces: %v", err), nil, 0
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	// The machine bounds itself; this is for a machine that hangs.
-	hang := time.NewTimer(req.Timeout + 3*time.Minute)
-	defer hang.Stop()
-	var ended error
-	interrupted := ctx.Done()
-wait:
-	for {
-		select {
-		case ended = <-done:
-			break wait
-		case <-interrupted:
-			interrupted = nil
-			_ = cmd.Process.Signal(syscall.SIGTERM)
-			hang.Reset(2 * time.Minute)
-		case <-hang.C:
-			_ = cmd.Process.Kill()
-		}
-	}
-	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	var numbers []journal.Number
-	res := labkit.InconclusiveBecause("the lab's process ended without an answer: %s", process.DescribeExit(ended))
-	if b, err := os.ReadFile(filepath.Join(req.Dir, "result.json")); err == nil {
-		var r response
-		if err := json.Unmarshal(b, &r); err != nil {
-			return labkit.InconclusiveBecause("result.json: %v", err), nil, 0
-		}
-		res, numbers = r.Result, r.Numbers
-	}
-	// A machine that could not clean up took its namespaces with it, but not
-	// its cgroups. That they were left is in its answer.
-	_ = machine.RemoveCgroups(context.Background(), machine.Cgroup(req.ID))
-	if leaks := machine.Leaks(context.Background(), req.Dir, req.ID); len(leaks) > 0 {
-		res = labkit.Result{Verdict: labkit.Inconclusive, Facts: res.Facts,
-			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", machine.Few(leaks), res.Verdict, res.Why)}
-	}
-	return res, numbers, cpu
 }

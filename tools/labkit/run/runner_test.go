@@ -63,6 +63,7 @@ var testLabs = map[string]func(context.Context, *labkit.Env) (labkit.Result, err
 		e.OnDump(func(_ context.Context, dir string) error { return os.WriteFile(filepath.Join(dir, "x"), nil, 0o644) })
 		return labkit.ReproducedBecause("it happened"), nil
 	},
+	"t-swept": sweptLab, "t-fooled": fooledLab,
 }
 
 // told is what the one step of such a lab answers.

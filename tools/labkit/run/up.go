@@ -182,9 +182,9 @@ func UpServe(ctx context.Context, file string) error {
 	defer l.Close()
 	go machine.Forward(l, "unix", upSocket(req.Machine.ID))
 	defer os.Remove(upSocket(req.Machine.ID))
-	res, _, _ := runMachine(ctx, req.Machine, os.Stdout)
-	if res.Verdict != labkit.Absent {
-		return fmt.Errorf("%s", res.Why)
+	res, _ := runMachine(ctx, req.Machine, os.Stdout)
+	if res.Result.Verdict != labkit.Absent {
+		return fmt.Errorf("%s", res.Result.Why)
 	}
 	return nil
 }

@@ -251,7 +251,7 @@ func (l *crowded) memory(context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := procfs.NewProc(l.program.run.Pid)
+	p, err := procfs.NewProc(l.program.run.PID())
 	if err != nil {
 		return err
 	}

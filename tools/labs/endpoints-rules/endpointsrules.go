@@ -298,13 +298,13 @@ func (l *lab) settled(ctx context.Context, number int) error {
 
 // stop: a program that hangs is taken out of the configuration by the breaker.
 func (l *lab) stop(ctx context.Context) error {
-	if err := syscall.Kill(l.program.run.Pid, syscall.SIGSTOP); err != nil {
+	if err := l.program.run.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	var o hung
 	var err error
 	o.EmptyAfter, err = l.program.webhooks(ctx, 0, tripped)
-	if kerr := syscall.Kill(l.program.run.Pid, syscall.SIGCONT); kerr != nil {
+	if kerr := l.program.run.Signal(syscall.SIGCONT); kerr != nil {
 		return kerr
 	}
 	if err == nil {

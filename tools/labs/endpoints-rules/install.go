@@ -23,6 +23,7 @@ import (
 	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/sweep"
 	"holdfast/tools/labkit/wait"
 )
 
@@ -135,14 +136,14 @@ func prepare(ctx context.Context, e *labkit.Env, c *node.Cluster, ruleSet string
 		return nil, err
 	}
 	p.spec = p.process("endpoints-rules", binary(e), conf)
-	p.breaker = process.Process{Name: "breaker", Path: binary(e), Args: []string{"breaker", "--kubeconfig=" + conf, "--id=" + breakerID,
+	p.breaker = process.Process{Name: "breaker", Component: sweep.Breaker, Path: binary(e), Args: []string{"breaker", "--kubeconfig=" + conf, "--id=" + breakerID,
 		"--url=https://" + address + "/healthz", "--ca-file=" + p.file("ca.crt")}}
 	return p, nil
 }
 
 // process is the program with a kubeconfig.
 func (p *program) process(name, file, conf string) process.Process {
-	return process.Process{Name: name, Path: file, HealthURL: "https://" + p.listen + "/readyz", HealthTLS: p.tls,
+	return process.Process{Name: name, Component: sweep.Webhook, Path: file, HealthURL: "https://" + p.listen + "/readyz", HealthTLS: p.tls,
 		Args: []string{"serve", "--kubeconfig=" + conf, "--namespace=endpoints-rules", "--rules-configmap=endpoints-rules/endpoints-rules", "--listen=" + p.listen,
 			"--tls-cert-file=" + p.file("tls.crt"), "--tls-private-key-file=" + p.file("tls.key"), "--log-level=debug"}}
 }

@@ -110,8 +110,8 @@ func (g *logLinks) start(ctx context.Context) (string, error) {
 	}
 	// glog points to its newest log.
 	log, err := os.Readlink(filepath.Join(g.dir, "kube-controller-manager.INFO"))
-	if err == nil && !strings.HasSuffix(log, fmt.Sprintf(".%d", g.manager.Pid)) {
-		err = fmt.Errorf("the newest log is %s, the process is %d", log, g.manager.Pid)
+	if err == nil && !strings.HasSuffix(log, fmt.Sprintf(".%d", g.manager.PID())) {
+		err = fmt.Errorf("the newest log is %s, the process is %d", log, g.manager.PID())
 	}
 	return log, err
 }
@@ -123,7 +123,7 @@ func (g *logLinks) plant(context.Context) error {
 	g.planted = map[string]bool{}
 	now := time.Now()
 	for t := now; t.Before(now.Add(linksFor)); t = t.Add(time.Second) {
-		for pid := g.manager.Pid + 1; pid <= g.manager.Pid+linkPids; pid++ {
+		for pid := g.manager.PID() + 1; pid <= g.manager.PID()+linkPids; pid++ {
 			name := fmt.Sprintf("%s%s.%d", g.prefix, t.Format("20060102-150405"), pid)
 			link := filepath.Join(g.dir, name)
 			if err := os.Symlink(g.victim, link); err != nil {

@@ -163,7 +163,7 @@ func (l *lab) restart(ctx context.Context) error {
 
 // peak is the kubelet's largest resident memory in bytes, since the last reset.
 func (l *lab) peak(reset bool) (int, error) {
-	proc := fmt.Sprintf("/proc/%d/", l.node.Kubelet.Pid)
+	proc := fmt.Sprintf("/proc/%d/", l.node.Kubelet.PID())
 	if reset {
 		// proc(5): 5 resets the peak to what is resident now.
 		if err := os.WriteFile(proc+"clear_refs", []byte("5\n"), 0o200); err != nil {

@@ -271,7 +271,7 @@ const ephemeral = 32768
 // ports are those on which the processes listen.
 func (l *lab) ports(context.Context) (dropin.Run, error) {
 	var out dropin.Run
-	for component, pid := range map[string]int{dropin.Manager: l.cm.Pid, dropin.Kubelet: l.n.Kubelet.Pid} {
+	for component, pid := range map[string]int{dropin.Manager: l.cm.PID(), dropin.Kubelet: l.n.Kubelet.PID()} {
 		own, err := sockets(pid)
 		if err != nil {
 			return nil, err

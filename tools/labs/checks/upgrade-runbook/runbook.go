@@ -315,7 +315,7 @@ func (r *runbook) systemctl(ctx context.Context, verb string) (string, error) {
 	case "show":
 		pid := 0
 		if k := r.node.Kubelet; k != nil && k.Alive() {
-			pid = k.Pid
+			pid = k.PID()
 		}
 		return fmt.Sprintf("MainPID=%d\n", pid), nil
 	}

@@ -1,0 +1,199 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sweeps
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"holdfast/tools/internal/proof"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
+	"holdfast/tools/labkit/sweep"
+)
+
+// attempts is how often a run is repeated, with another point, until its kill meets a
+// component that runs; and a run without a kill until it is right.
+const attempts = 3
+
+// Options say what Run runs.
+type Options struct {
+	Root    string
+	Labs    []string
+	Only    []labkit.Variant // nil: all that a lab has
+	Profile labkit.Profile
+	Seeds   uint64 // 1 to that
+	Kill    string // a component, Each, or "" for one by chance
+	Kills   int    // in each run
+	AtOnce  int
+	// Repeat runs again what is there and is not right.
+	Repeat bool
+	Out    io.Writer
+	// Key is what a run is made from.
+	Key func(proof.Cell) (string, error)
+	// Lab runs a variant, nil for run.Sweep.
+	Lab func(ctx context.Context, name string, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error)
+}
+
+// Asked says whether a row is one of those that o asks for.
+func (o Options) Asked(r *Row) bool {
+	if !slices.Contains(o.Labs, r.Lab) || r.Profile != o.Profile || len(o.Only) > 0 && !slices.Contains(o.Only, r.Variant) {
+		return false
+	}
+	if r.Kills == 0 {
+		return true
+	}
+	return r.Kills == o.Kills && r.Seed <= o.Seeds && (r.Kill == o.Kill || o.Kill == Each && r.Kill != "")
+}
+
+// Run runs what is due, and stores each row as soon as it is there. Rows that are not right
+// are no error here.
+func Run(ctx context.Context, rows *Rows, o Options) error {
+	var packages []string
+	type job struct {
+		lab     string
+		variant labkit.Variant
+	}
+	var jobs []job
+	for _, name := range o.Labs {
+		l, err := labkit.Find(name)
+		if err != nil {
+			return err
+		}
+		packages = append(packages, l.Packages...)
+		for _, v := range l.Runs() {
+			if len(o.Only) == 0 || slices.Contains(o.Only, v) {
+				jobs = append(jobs, job{name, v})
+			}
+		}
+	}
+	if o.Lab == nil {
+		o.Lab = func(ctx context.Context, name string, v labkit.Variant, kills []sweep.Kill, ro run.Options) (*run.Swept, error) {
+			return run.Sweep(ctx, o.Root, name, v, kills, ro)
+		}
+		// Here and not by the labs, which would do it side by side.
+		if err := run.InstallPackages(ctx, append(slices.Clone(run.DebianPackages), packages...), o.Out); err != nil {
+			return err
+		}
+	}
+	o.Out = &locked{w: o.Out}
+	var mu sync.Mutex
+	keyOf := o.Key
+	o.Key = func(c proof.Cell) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return keyOf(c)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(o.AtOnce)
+	for _, j := range jobs {
+		g.Go(func() error { return o.variant(ctx, rows, j.lab, j.variant) })
+	}
+	return g.Wait()
+}
+
+// locked writes whole texts of several goroutines.
+type locked struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+// variant runs a variant of a lab, first without a kill.
+func (o Options) variant(ctx context.Context, rows *Rows, lab string, v labkit.Variant) error {
+	key, err := o.Key(proof.Cell{Lab: lab, Variant: v, Profile: o.Profile, Seed: 1})
+	if err != nil {
+		return err
+	}
+	id := ID{Lab: lab, Variant: v, Profile: o.Profile, Seed: 1}
+	plain := rows.Find(id)
+	for n := 1; n <= attempts && (plain == nil || plain.Key != key || plain.State() != Right); n++ {
+		if plain, err = o.one(ctx, id, key, nil); err != nil {
+			return err
+		}
+		plain.Attempts = n
+		if err := rows.Put(plain); err != nil {
+			return err
+		}
+	}
+	if plain.State() != Right {
+		return nil // Faults has it
+	}
+	for seed := uint64(1); seed <= o.Seeds; seed++ {
+		kinds := []string{o.Kill}
+		if o.Kill == Each {
+			kinds = Kinds(plain)
+		}
+		for _, kind := range kinds {
+			if err := o.sweep(ctx, rows, plain, ID{Lab: lab, Variant: v, Profile: o.Profile, Seed: seed, Kill: kind, Kills: o.Kills}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Kinds are the components that a run had, each once, in their order.
+func Kinds(plain *Row) []string {
+	var kinds []string
+	for _, s := range plain.Report.Seen {
+		if !slices.Contains(kinds, s.Component) {
+			kinds = append(kinds, s.Component)
+		}
+	}
+	return kinds
+}
+
+// sweep runs one row, if it is due.
+func (o Options) sweep(ctx context.Context, rows *Rows, plain *Row, id ID) error {
+	key, err := o.Key(proof.Cell{Lab: id.Lab, Variant: id.Variant, Profile: id.Profile, Seed: id.Seed})
+	if err != nil {
+		return err
+	}
+	if r := rows.Find(id); r != nil && r.Key == key && (r.State() == Right || !o.Repeat) {
+		return nil
+	}
+	for n := 1; n <= attempts; n++ {
+		kills := sweep.Plan(sweep.Chance{Of: fmt.Sprintf("%s (%s)", id.Lab, id.Variant), Seed: id.Seed, Attempt: n}, id.Kills, id.Kill, plain.Report.Seen, plain.Report.Window)
+		if len(kills) == 0 {
+			return nil // it has no such component
+		}
+		r, err := o.one(ctx, id, key, kills)
+		if err != nil {
+			return err
+		}
+		r.Attempts = n
+		if err := rows.Put(r); err != nil {
+			return err
+		}
+		fmt.Fprintf(o.Out, "sweep: %s (%s) seed %d: %s: killed %s\n\n", id.Lab, id.Variant, id.Seed, r.State(), r.Killed())
+		if r.State() != NotMet {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (o Options) one(ctx context.Context, id ID, key string, kills []sweep.Kill) (*Row, error) {
+	var log bytes.Buffer
+	s, err := o.Lab(ctx, id.Lab, id.Variant, kills, run.Options{Profile: id.Profile, Seed: id.Seed, Root: o.Root, Out: &log})
+	_, _ = o.Out.Write(log.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("lab %s (%s): %w", id.Lab, id.Variant, err)
+	}
+	out := s.Outcome
+	return &Row{ID: id, Key: key, Commit: out.Commit, Began: out.Began, Seconds: out.Seconds, Verdict: out.Verdict, Expected: out.Expected,
+		Why: out.Why, Judged: s.Judged, Again: s.Again, Artefacts: out.Artefacts, Report: s.Report}, nil
+}

@@ -1,0 +1,167 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sweeps runs labs while components are killed at random points, and keeps and
+// shows what they answered: right or inconclusive, never wrong.
+package sweeps
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/strictjson"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/sweep"
+)
+
+// File is where the rows are kept, below the root.
+const File = "_output/sweep/sweep.json"
+
+// Each as what is to be killed: each kind of component in a run of its own.
+const Each = "each"
+
+// ID names a run of a sweep.
+type ID struct {
+	Lab     string         `json:"lab"`
+	Variant labkit.Variant `json:"variant"`
+	Profile labkit.Profile `json:"profile"`
+	Seed    uint64         `json:"seed"`
+	// Kill is the component that was asked for, "" for one by chance; Kills is how many.
+	Kill  string `json:"kill,omitempty"`
+	Kills int    `json:"kills"`
+}
+
+// Row is a run: without a kill (ID.Kills is 0), or of a sweep.
+type Row struct {
+	ID
+	// Key is of what the run was made from, see proof.Keys.
+	Key     string    `json:"key"`
+	Commit  string    `json:"commit,omitempty"`
+	Began   time.Time `json:"began"`
+	Seconds float64   `json:"seconds"`
+	// Attempts is how often it was run until the kill met a component that ran.
+	Attempts int            `json:"attempts"`
+	Verdict  labkit.Verdict `json:"verdict"`
+	Expected labkit.Verdict `json:"expected"`
+	Why      string         `json:"why"`
+	// Judged is the verdict of the history, Again that of the saved file judged again.
+	Judged    labkit.Verdict `json:"judged"`
+	Again     labkit.Verdict `json:"again"`
+	Artefacts string         `json:"artefacts,omitempty"`
+	// Report has the kills that were done, and of a run without a kill the components.
+	Report sweep.Report `json:"report"`
+}
+
+// States of a row.
+const (
+	Right        = "right"
+	Inconclusive = "inconclusive"
+	Wrong        = "wrong"
+	NotMet       = "not met"          // the run was over before the kill, or had the component stopped
+	Unlike       = "judged otherwise" // the saved history gives another verdict
+)
+
+// State is what is to be said of a row in one word.
+func (r *Row) State() string {
+	switch {
+	case r.Judged != r.Again:
+		return Unlike
+	case r.Verdict == r.Expected && r.Kills > 0 && len(r.Report.Done) == 0:
+		return NotMet
+	case r.Verdict == r.Expected:
+		return Right
+	case r.Verdict == labkit.Inconclusive:
+		return Inconclusive
+	}
+	return Wrong
+}
+
+// Killed says what was killed and when.
+func (r *Row) Killed() string {
+	var out []string
+	for _, d := range r.Report.Done {
+		out = append(out, fmt.Sprintf("%s at %.1f s", d.Process, d.Killed))
+	}
+	return strings.Join(out, ", ")
+}
+
+// line is the first of why.
+func (r *Row) line() string {
+	l, _, _ := strings.Cut(r.Why, "\n")
+	return l
+}
+
+// Rows are all that are known. They may be used by several goroutines.
+type Rows struct {
+	Root string
+
+	mu   sync.Mutex
+	rows []*Row
+}
+
+// Load reads the file below root; without it there are none.
+func Load(root string) (*Rows, error) {
+	r := &Rows{Root: root}
+	raw, err := os.ReadFile(filepath.Join(root, File))
+	if os.IsNotExist(err) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := strictjson.Decode(raw, &r.rows); err != nil {
+		return nil, exit.Preconditionf("%s: %v: remove it, and the runs are repeated", File, err)
+	}
+	return r, nil
+}
+
+// Find is the row of that ID, nil if there is none.
+func (r *Rows) Find(id ID) *Row {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, row := range r.rows {
+		if row.ID == id {
+			return row
+		}
+	}
+	return nil
+}
+
+// All are sorted by lab, variant, kill and seed.
+func (r *Rows) All() []*Row {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.rows)
+}
+
+// Put replaces the row of the same ID, and writes the file.
+func (r *Rows) Put(row *Row) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows = append(slices.DeleteFunc(r.rows, func(o *Row) bool { return o.ID == row.ID }), row)
+	slices.SortFunc(r.rows, func(a, b *Row) int { return strings.Compare(a.order(), b.order()) })
+	raw, err := json.MarshalIndent(r.rows, "", "  ")
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.Root, File)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	// A sweep that is cut off must not leave half a file.
+	if err := os.WriteFile(file+".new", append(raw, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+func (i ID) order() string {
+	return fmt.Sprintf("%s\x00%s\x00%s\x00%d\x00%s\x00%06d", i.Lab, i.Variant, i.Profile, i.Kills, i.Kill, i.Seed)
+}

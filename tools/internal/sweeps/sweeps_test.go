@@ -1,0 +1,221 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package sweeps
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"holdfast/tools/internal/proof"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/run"
+	"holdfast/tools/labkit/sweep"
+)
+
+func init() {
+	for _, n := range []string{"alpha", "beta"} {
+		labkit.Register(labkit.Lab{Name: n, Summary: "s", Steps: func(*labkit.Env) []labkit.Step { return nil },
+			Oracle: labkit.Oracle{Text: []string{"o"}, Judge: func(*history.History) labkit.Result { return labkit.Result{} }}})
+	}
+}
+
+// rig is labs that only say that they run.
+type rig struct {
+	mu   sync.Mutex
+	ran  []string
+	rows *Rows
+	o    Options
+	// answer is that of a run with kills; by default all is right.
+	answer func(name string, v labkit.Variant, kills []sweep.Kill, seed uint64) *run.Swept
+}
+
+func right(v labkit.Variant) *run.Swept {
+	e := labkit.DefaultExpect[v]
+	return &run.Swept{Outcome: run.Outcome{Verdict: e, Expected: e, Why: "so"}, Judged: e, Again: e}
+}
+
+func newRig(t *testing.T) *rig {
+	r := &rig{rows: &Rows{Root: t.TempDir()}}
+	r.o = Options{Root: r.rows.Root, Labs: []string{"alpha", "beta"}, Profile: labkit.Short, Seeds: 2, Kills: 1, AtOnce: 2, Out: io.Discard,
+		Key: func(c proof.Cell) (string, error) { return "key", nil },
+		Lab: func(_ context.Context, name string, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			var what []string
+			for _, k := range kills {
+				what = append(what, k.Process)
+			}
+			r.ran = append(r.ran, fmt.Sprintf("%s %s %d %v", name, v, o.Seed, what))
+			s := right(v)
+			if r.answer != nil {
+				if got := r.answer(name, v, kills, o.Seed); got != nil {
+					s = got
+				}
+			}
+			s.Report = sweep.Report{Seen: []sweep.Seen{{Component: sweep.Etcd, Process: "etcd"}, {Component: sweep.Kubelet, Process: "node1-kubelet"}}, Window: 10, Done: s.Report.Done}
+			if len(kills) > 0 && s.Report.Done == nil {
+				s.Report.Done = []sweep.Done{{Kill: kills[0], Killed: kills[0].At}}
+			}
+			return s, nil
+		}}
+	return r
+}
+
+func (r *rig) run(t *testing.T) {
+	t.Helper()
+	r.ran = nil
+	if err := Run(t.Context(), r.rows, r.o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) asked() []*Row {
+	return slices.DeleteFunc(r.rows.All(), func(row *Row) bool { return !r.o.Asked(row) })
+}
+
+// TestRun: each variant runs without a kill, then with one for each seed; both components are
+// met; nothing is repeated until the key is another.
+func TestRun(t *testing.T) {
+	r := newRig(t)
+	r.run(t)
+	if len(r.ran) != 2*2*3 {
+		t.Errorf("%q", r.ran)
+	}
+	of := map[string][]string{}
+	for _, s := range r.ran {
+		f := strings.Fields(s)
+		of[f[0]+f[1]] = append(of[f[0]+f[1]], f[3])
+	}
+	for k, got := range of {
+		slices.Sort(got[1:])
+		if strings.Join(got, " ") != "[] [etcd] [node1-kubelet]" {
+			t.Errorf("%s: %v", k, got)
+		}
+	}
+	if f := Faults(r.asked()); len(f) != 0 {
+		t.Error(f)
+	}
+	again, err := Load(r.o.Root)
+	if err != nil || len(again.All()) != 12 {
+		t.Fatal(len(again.All()), err)
+	}
+	r.rows = again
+	if r.run(t); len(r.ran) != 0 {
+		t.Errorf("repeated: %q", r.ran)
+	}
+	r.o.Seeds = 3
+	if r.run(t); len(r.ran) != 4 {
+		t.Errorf("a further seed: %q", r.ran)
+	}
+	r.o.Key = func(c proof.Cell) (string, error) { return "other", nil }
+	if r.run(t); len(r.ran) != 16 {
+		t.Errorf("another key: %q", r.ran)
+	}
+	r.o.Kill, r.o.Only, r.o.Labs = Each, []labkit.Variant{labkit.Ours}, []string{"beta"}
+	if r.run(t); len(r.ran) != 6 || len(r.asked()) != 7 {
+		t.Errorf("each: %q, %d rows", r.ran, len(r.asked()))
+	}
+	if err := os.WriteFile(filepath.Join(r.o.Root, File), []byte(`[{"lab": 1`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(r.o.Root); err == nil || !strings.Contains(err.Error(), File) {
+		t.Errorf("half a file: %v", err)
+	}
+}
+
+// TestWrong: each way in which a sweep does not pass is told.
+func TestWrong(t *testing.T) {
+	r := newRig(t)
+	r.o.Labs = []string{"alpha"}
+	met := 0
+	r.answer = func(name string, v labkit.Variant, kills []sweep.Kill, seed uint64) *run.Swept {
+		s := right(v)
+		switch {
+		case len(kills) == 0:
+			return nil
+		case v == labkit.Stock && seed == 1:
+			s.Outcome.Verdict, s.Judged, s.Again, s.Outcome.Why = labkit.Absent, labkit.Absent, labkit.Absent, "not seen\nat all"
+		case v == labkit.Stock:
+			s.Outcome.Verdict, s.Judged, s.Again, s.Outcome.Why = labkit.Inconclusive, labkit.Inconclusive, labkit.Inconclusive, "a gap | here"
+		case seed == 1:
+			s.Again = labkit.Reproduced
+		default:
+			met++
+			s.Report.Done = []sweep.Done{}
+		}
+		return s
+	}
+	r.run(t)
+	if met != attempts {
+		t.Errorf("a kill that meets nothing was tried %d times", met)
+	}
+	faults := strings.Join(Faults(r.asked()), "\n")
+	for _, want := range []string{"alpha (stock), seed 1, killed ", ": absent, must be reproduced: not seen\n", "alpha (ours), seed 1: judged absent, and the saved history reproduced",
+		"1 of 3 runs are inconclusive, more than 1 in 20"} {
+		if !strings.Contains(faults, want) {
+			t.Errorf("no %q in\n%s", want, faults)
+		}
+	}
+	var text, page bytes.Buffer
+	if err := errors.Join(Print(&text, r.asked()), WriteMarkdown(&page, r.rows.All(), time.Date(2018, 1, 2, 0, 0, 0, 0, time.UTC))); err != nil {
+		t.Fatal(err)
+	}
+	if want := "4 runs with a kill: 0 right, 1 inconclusive, 1 wrong, 1 not met, 1 judged otherwise"; !strings.Contains(text.String(), want) {
+		t.Errorf("no %q in\n%s", want, &text)
+	}
+	for _, want := range []string{"Written 2018-01-02. Of 3 runs with a kill -9: 0 right, 1 inconclusive, 1 wrong.", "| alpha | short | 2, by chance | 3 | 0 | 1 | 2 | 1 |",
+		"## Wrong\n", ": not seen |", `inconclusive: a gap \| here |`, "## Judged otherwise\n", "* unknown: 6 runs"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("no %q in\n%s", want, &page)
+		}
+	}
+	// What is not right is run again only when asked for.
+	if r.run(t); len(r.ran) != 0 {
+		t.Errorf("%q", r.ran)
+	}
+	r.answer, r.o.Repeat = nil, true
+	if r.run(t); len(r.ran) != 4 || len(Faults(r.asked())) != 0 {
+		t.Errorf("%q %v", r.ran, Faults(r.asked()))
+	}
+	if err := WriteMarkdown(io.Discard, nil, time.Now()); err == nil {
+		t.Error("a page of nothing")
+	}
+}
+
+// TestPlainWrong: a lab that is not right without a kill is not swept, and named.
+func TestPlainWrong(t *testing.T) {
+	r := newRig(t)
+	r.o.Labs, r.o.Only = []string{"alpha"}, []labkit.Variant{labkit.Ours}
+	r.answer = func(_ string, v labkit.Variant, _ []sweep.Kill, _ uint64) *run.Swept {
+		s := right(v)
+		s.Outcome.Verdict, s.Outcome.Why = labkit.Inconclusive, "left behind"
+		return s
+	}
+	r.run(t)
+	if f := Faults(r.asked()); len(r.ran) != attempts || len(f) != 1 || f[0] != "alpha (ours) without a kill: inconclusive, must be absent: left behind" {
+		t.Errorf("%q %q", r.ran, f)
+	}
+}
+
+// TestRunError: a lab that cannot be run ends the sweep.
+func TestRunError(t *testing.T) {
+	r := newRig(t)
+	r.o.Lab = func(context.Context, string, labkit.Variant, []sweep.Kill, run.Options) (*run.Swept, error) {
+		return nil, errors.New("no etcd")
+	}
+	if err := Run(t.Context(), r.rows, r.o); err == nil || !strings.Contains(err.Error(), "no etcd") {
+		t.Error(err)
+	}
+}

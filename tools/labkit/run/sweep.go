@@ -1,0 +1,90 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"holdfast/tools/internal/exit"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/sweep"
+)
+
+// Swept is what a run of a sweep answered.
+type Swept struct {
+	Outcome Outcome
+	Report  sweep.Report
+	// Judged is the verdict of the run's history, Again that of the same file judged again
+	// by this process. Outcome.Verdict differs from Judged if the run was not clean.
+	Judged, Again labkit.Verdict
+}
+
+// Sweep runs one variant of a lab in a sweep, which does these kills; without any it only
+// looks for how long the run is and which components it has. The history is judged again
+// before it is removed. The checkout's table is in use. The outcome is not kept as one of
+// the lab.
+func Sweep(ctx context.Context, root, name string, v labkit.Variant, kills []sweep.Kill, o Options) (*Swept, error) {
+	l, err := labkit.Find(name)
+	if err != nil {
+		return nil, exit.Usagef("%v", err)
+	}
+	bins, err := labkit.NewBinaries(root, o.Bins)
+	if err != nil {
+		return nil, exit.Usagef("%v", err)
+	}
+	needs, err := NeedsOf([]string{name}, []labkit.Variant{v})
+	if err != nil {
+		return nil, exit.Usagef("%v", err)
+	}
+	if err := prepare(ctx, root, bins, needs, l.Packages, o.Out); err != nil {
+		return nil, err
+	}
+	if l.Kernel {
+		if err := fetchKernel(ctx, root, o.Out); err != nil {
+			return nil, err
+		}
+	}
+	id, err := newID()
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(o.Out, "sweep of lab %s (%s), profile %s, seed %d", name, v, o.Profile, o.Seed)
+	for _, k := range kills {
+		fmt.Fprintf(o.Out, "; kill -9 of %s", k)
+	}
+	fmt.Fprintln(o.Out)
+	dir := filepath.Join(root, "_output", "lab", name, fmt.Sprintf("%s-sweep-seed%d-%s", time.Now().UTC().Format("20060102-150405"), o.Seed, id))
+	timeout := o.Timeout
+	if timeout == 0 {
+		timeout = l.Bound(o.Profile)
+	}
+	req := request{Lab: name, Gates: l.Gates(), Slugs: l.Slugs(), ID: id, Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
+		Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins, Sweep: &sweepPlan{kills}}
+	out, res := runVariantOf(ctx, l, req, commitOf(root, len(bins.Rules) > 0), o.Out)
+	if ctx.Err() != nil {
+		return nil, errors.Join(context.Cause(ctx), os.RemoveAll(dir))
+	}
+	s := &Swept{Judged: res.Judged, Again: labkit.Inconclusive}
+	if res.Sweep != nil {
+		s.Report = *res.Sweep
+	}
+	if h, err := labkit.ReadHistory(filepath.Join(req.Dir, history.File)); err == nil {
+		s.Again = l.Judge(h).Verdict
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	if err := tidy(&out, req); err != nil {
+		return nil, err
+	}
+	_ = os.Remove(dir) // if it is empty
+	s.Outcome = out
+	printTable(o.Out, l, []Outcome{out})
+	return s, nil
+}
