@@ -219,3 +219,10 @@ func TestRunError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A page of the repository names no folder of one computer.
+func TestCell(t *testing.T) {
+	if got, want := cell("it ended; log /some/where/_output/lab/x.log | see"), `it ended; log _output/lab/x.log \| see`; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

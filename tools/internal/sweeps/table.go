@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -151,8 +152,12 @@ func seeds(rows []*Row, r *Row) string {
 	return fmt.Sprintf("%d, %s", most, kill)
 }
 
+// folder is where a checkout is, as far as to its _output.
+var folder = regexp.MustCompile(`/[^ "]*/_output/`)
+
 // cell is a text that does not end a cell of a table, without what is of one computer.
 func cell(s string) string {
+	s = folder.ReplaceAllString(s, "_output/")
 	if len(s) > 300 {
 		s = s[:300] + "…"
 	}
