@@ -12,6 +12,7 @@
 //	/labpod fill FILE BYTES   append so many zeroes to a file, then wait for ever
 //	/labpod print BYTES       print so many bytes
 //	/labpod echo              copy standard input to standard output
+//	/labpod forward FROM TO   pass TCP connections on, from one address to the other
 //	/labpod guestbook         the web page of the guestbook example
 //
 // serve listens on LABPOD_LISTEN (default ":8080", a comma-separated list) and
@@ -69,7 +70,7 @@ func main() {
 
 func command(args []string) error {
 	if len(args) == 0 {
-		return errors.New("want serve, sleep, exit, probe, write, fill, print, echo or guestbook")
+		return errors.New("want serve, sleep, exit, probe, write, fill, print, echo, forward or guestbook")
 	}
 	arg := func(i int) string {
 		if i < len(args) {
@@ -107,6 +108,8 @@ func command(args []string) error {
 	case "echo":
 		_, err := io.Copy(os.Stdout, os.Stdin)
 		return err
+	case "forward":
+		return forward(arg(1), arg(2))
 	case "print":
 		n, err := strconv.Atoi(arg(1))
 		if err != nil {

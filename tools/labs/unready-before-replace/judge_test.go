@@ -64,6 +64,13 @@ func made(p labkit.Profile, change judgetest.Change) *history.History {
 		}
 	}
 	all = append(all, alone{33 * time.Second, true, 1})
+	if p == labkit.Long {
+		for name, rounds := range followedCases {
+			for r := range rounds {
+				all = append(all, followed{name, r, "old", at(1.2), true, []podEvent{{at(1), false, "old"}, {at(2), false, "new"}, {at(5), true, "new"}}})
+			}
+		}
+	}
 	return history.Make(history.Begin{Lab: "unready-before-replace", Variant: string(labkit.Ours), Profile: string(p)}, change.Of(all)...)
 }
 
@@ -96,6 +103,19 @@ func TestJudge(t *testing.T) {
 		"it did not wait for the API server": judgetest.As(alone{9 * time.Second, true, 1}),
 		"the static pod is not ready":        judgetest.As(alone{33 * time.Second, false, 1}),
 		"the metric has no timeout":          judgetest.As(alone{33 * time.Second, true, 0}),
+	})
+	// What only the long profile has.
+	long := func(c judgetest.Change) *history.History { return made(labkit.Long, c) }
+	judgetest.Judged(t, l, labkit.Reproduced, long, map[string]judgetest.Change{
+		"killed-after is not ready with a new": inFollowed(killedAfter, func(f *followed) { f.Replaced = false }),
+		"way was never seen not ready":         inFollowed(way, func(f *followed) { f.Events = f.Events[2:] }),
+		"same-image was not ready 4s after":    inFollowed(sameImage, func(f *followed) { f.Killed = at(-3) }),
+		"killed-in-end was ready again":        inFollowed(killedInEnd, func(f *followed) { f.Events = append(f.Events, podEvent{at(6), true, "old"}) }),
+	})
+	judgetest.Judged(t, l, labkit.Inconclusive, long, map[string]judgetest.Change{
+		"case way: seen 0 times, want 2":  judgetest.Without(func(f followed) bool { return f.Case == way }),
+		"killed-soon was not ready 500ms": inFollowed(killedSoon, func(f *followed) { f.Killed = at(0.5) }),
+		"same-image: docker's stream has": inFollowed(sameImage, func(f *followed) { f.Killed = time.Time{} }),
 	})
 	// A round that cannot tell hides no other round's loss, and no case's.
 	unseen := inRound("", func(r *round) { r.Pods = r.Pods[1:] })
@@ -151,4 +171,8 @@ func inCase(name string, w what, f func(*saw)) judgetest.Change {
 // inStory puts an event before the last.
 func inStory(name string, ev podEvent) judgetest.Change {
 	return judgetest.Where(func(s story) bool { return s.Case == name }, func(s *story) { s.Events = slices.Insert(s.Events, len(s.Events)-1, ev) })
+}
+
+func inFollowed(name string, f func(*followed)) judgetest.Change {
+	return judgetest.Where(func(o followed) bool { return o.Case == name }, f)
 }

@@ -41,7 +41,7 @@ func init() {
 		Steps:   steps,
 		Oracle:  oracle,
 		Timeout: func(p labkit.Profile) time.Duration {
-			return labkit.Pick(p, 10*time.Minute, 40*time.Minute)
+			return labkit.Pick(p, 10*time.Minute, 50*time.Minute)
 		},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -85,6 +85,9 @@ func steps(e *labkit.Env) []labkit.Step {
 		all = append(all,
 			labkit.Step{Text: "the stock kubelet takes over while a pod waits", Do: l.toStock},
 			labkit.Step{Text: "change a static pod, which has a uid of its own, while the API server is stopped", Do: l.away})
+		if e.Profile == labkit.Long {
+			all = append(all, l.followSteps()...)
+		}
 	}
 	return append(all, labkit.Step{Text: "look whether etcd and kube-apiserver run, and no stream of events was lost", Always: true, Do: l.intact})
 }
