@@ -140,7 +140,7 @@ func showSweep(rows *sweeps.Rows, o sweeps.Options, list, write bool) error {
 		return err
 	}
 	if write {
-		page := func(w io.Writer) error { return sweeps.WriteMarkdown(w, rows.All(), time.Now().UTC()) }
+		page := func(w io.Writer) error { return sweeps.WriteMarkdown(w, o.Root, rows.All(), time.Now().UTC()) }
 		if err := writeFile(filepath.Join(o.Root, sweeps.MarkdownFile), page); err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -80,8 +79,8 @@ func Print(w io.Writer, rows []*Row) error {
 	return t.Flush()
 }
 
-// WriteMarkdown writes the page of the repository.
-func WriteMarkdown(w io.Writer, rows []*Row, made time.Time) error {
+// WriteMarkdown writes the page of the repository. root is the checkout, whose path is left out.
+func WriteMarkdown(w io.Writer, root string, rows []*Row, made time.Time) error {
 	c := counted(rows)
 	if c.all() == 0 {
 		return fmt.Errorf("no lab was swept: run lab sweep first")
@@ -129,7 +128,7 @@ func WriteMarkdown(w io.Writer, rows []*Row, made time.Time) error {
 		fmt.Fprintf(&b, "\n## %s\n\n| lab | variant | seed | killed | why |\n|---|---|---|---|---|\n", part.title)
 		for _, r := range rows {
 			if r.Kills > 0 && r.State() == part.state {
-				fmt.Fprintf(&b, "| %s | %s | %d | %s | %s: %s |\n", r.Lab, r.Variant, r.Seed, r.Killed(), r.Verdict, cell(r.line()))
+				fmt.Fprintf(&b, "| %s | %s | %d | %s | %s: %s |\n", r.Lab, r.Variant, r.Seed, r.Killed(), r.Verdict, cell(strings.ReplaceAll(r.line(), root+"/", "")))
 			}
 		}
 	}
@@ -152,12 +151,8 @@ func seeds(rows []*Row, r *Row) string {
 	return fmt.Sprintf("%d, %s", most, kill)
 }
 
-// folder is where a checkout is, as far as to its _output.
-var folder = regexp.MustCompile(`/[^ "]*/_output/`)
-
-// cell is a text that does not end a cell of a table, without what is of one computer.
+// cell is a text that does not end a cell of a table.
 func cell(s string) string {
-	s = folder.ReplaceAllString(s, "_output/")
 	if len(s) > 300 {
 		s = s[:300] + "…"
 	}

@@ -317,7 +317,10 @@ func (l *lab) trigger(ctx context.Context) (sent, last int, err error) {
 		return 0, 0, err
 	}
 	for _, ev := range l.svcs.Events() {
-		if rv, _ := strconv.Atoi(ev.Object.GetResourceVersion()); ev.Type == "ADDED" && rv > last {
+		if ev.Type != "ADDED" { // a gap has no object
+			continue
+		}
+		if rv, _ := strconv.Atoi(ev.Object.GetResourceVersion()); rv > last {
 			last = rv
 		}
 	}
