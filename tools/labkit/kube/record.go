@@ -92,12 +92,18 @@ func (rec *Recorder) watch(ctx context.Context, from string) (watch.Interface, e
 	return rec.c.in(rec.r, rec.ns).Watch(ctx, metav1.ListOptions{ResourceVersion: from})
 }
 
-func (rec *Recorder) listWatch(ctx context.Context) (watch.Interface, error) {
+// anew lists, and watches from that list on.
+func (rec *Recorder) anew(ctx context.Context) (*unstructured.UnstructuredList, watch.Interface, error) {
 	l, err := rec.c.in(rec.r, rec.ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	w, err := rec.watch(ctx, l.GetResourceVersion())
+	return l, w, err
+}
+
+func (rec *Recorder) listWatch(ctx context.Context) (watch.Interface, error) {
+	l, w, err := rec.anew(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -116,11 +122,7 @@ func (rec *Recorder) listed(l *unstructured.UnstructuredList) {
 // catchUp lists and watches anew, after a watch whose continuation the server has forgotten.
 // What came between is told by etcd; if it cannot tell there is a GAP.
 func (rec *Recorder) catchUp(ctx context.Context) (watch.Interface, error) {
-	l, err := rec.c.in(rec.r, rec.ns).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	w, err := rec.watch(ctx, l.GetResourceVersion())
+	l, w, err := rec.anew(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -95,6 +95,19 @@ type compared struct {
 	Misplaced float64
 }
 
+// wrong says what is not as the model has it.
+func (c compared) wrong() string {
+	switch {
+	case len(c.Wrong) > 0:
+		return fmt.Sprintf("%d of %d Services differ from the model at the end, first: %s", len(c.Wrong), c.Services, c.Wrong[0])
+	case !c.Asked:
+		return "endpoints-rules does not say how many addresses are misplaced"
+	case c.Misplaced > 0:
+		return fmt.Sprintf("%v addresses are misplaced at the end", c.Misplaced)
+	}
+	return ""
+}
+
 // lease is what was seen of a lease from the start of the cluster on, and whether its holder
 // lives at the end.
 type lease struct {

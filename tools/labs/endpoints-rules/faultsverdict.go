@@ -116,12 +116,8 @@ func faultVerdict(h *history.History, rows []fault, leases []lease) labkit.Resul
 		return labkit.ReproducedBecause("%d certificates were seen, want %d", r.Certificates, certificates)
 	case z.Wrong != "":
 		return labkit.ReproducedBecause("a made-up review: %s", z.Wrong)
-	case len(end.Wrong) > 0:
-		return labkit.ReproducedBecause("%d of %d Services differ from the model at the end, first: %s", len(end.Wrong), end.Services, end.Wrong[0])
-	case !end.Asked:
-		return labkit.ReproducedBecause("endpoints-rules does not say how many addresses are misplaced")
-	case end.Misplaced > 0:
-		return labkit.ReproducedBecause("%v addresses are misplaced at the end", end.Misplaced)
+	case end.wrong() != "":
+		return labkit.ReproducedBecause("%s", end.wrong())
 	case busy != "":
 		return labkit.InconclusiveBecause("%s", busy)
 	case z.Reviews == 0 || z.Allowed == 0 || end.Services == 0 || r.Handshakes == 0:

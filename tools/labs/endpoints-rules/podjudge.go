@@ -194,12 +194,8 @@ func podVerdict(h *history.History, rows []podFault, leases []lease) labkit.Resu
 	}
 	end := history.One[compared](h)
 	switch {
-	case len(end.Wrong) > 0:
-		return labkit.ReproducedBecause("%d of %d Services differ from the model at the end, first: %s", len(end.Wrong), end.Services, end.Wrong[0])
-	case !end.Asked:
-		return labkit.ReproducedBecause("endpoints-rules does not say how many addresses are misplaced")
-	case end.Misplaced > 0:
-		return labkit.ReproducedBecause("%v addresses are misplaced at the end", end.Misplaced)
+	case end.wrong() != "":
+		return labkit.ReproducedBecause("%s", end.wrong())
 	case busy != "":
 		return labkit.InconclusiveBecause("%s", busy)
 	case end.Services == 0:

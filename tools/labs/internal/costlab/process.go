@@ -34,7 +34,7 @@ type Target struct {
 
 // CPU is user and system time that the process took so far, in seconds.
 func (t Target) CPU() (float64, error) {
-	p, err := procfs.NewProc(t.Proc.Pid)
+	p, err := procfs.NewProc(t.Proc.PID())
 	if err != nil {
 		return 0, err
 	}
@@ -44,7 +44,7 @@ func (t Target) CPU() (float64, error) {
 
 // memory is resident memory in bytes, and how many files are open.
 func (t Target) memory() (rss, files float64, err error) {
-	p, err := procfs.NewProc(t.Proc.Pid)
+	p, err := procfs.NewProc(t.Proc.PID())
 	if err != nil {
 		return 0, 0, err
 	}
