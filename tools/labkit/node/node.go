@@ -328,12 +328,25 @@ func (n *Node) importImages(ctx context.Context) error {
 	pod := ToolPath(n.in.Root, "labpod")
 	ims := []Image{{Ref: PauseImage, Program: pod, Path: "/pause"}}
 	for _, tag := range []string{"v1", "v2"} {
-		ims = append(ims, Image{Ref: WebImage(tag), Program: pod, Path: "/labpod", Args: []string{"serve"}, Env: []string{"LABPOD_VERSION=" + tag}})
+		ims = append(ims, n.web(tag))
 	}
 	for _, im := range append(ims, n.cfg.Images...) {
 		if err := n.Docker.Import(ctx, im); err != nil {
 			return fmt.Errorf("node %s: %w", n.Name, err)
 		}
+	}
+	return nil
+}
+
+func (n *Node) web(tag string) Image {
+	return Image{Ref: WebImage(tag), Program: ToolPath(n.in.Root, "labpod"), Path: "/labpod", Args: []string{"serve"}, Env: []string{"LABPOD_VERSION=" + tag}}
+}
+
+// ImportWeb imports WebImage(tag), which is another image than that of any other tag. The kit
+// itself imports v1 and v2.
+func (n *Node) ImportWeb(ctx context.Context, tag string) error {
+	if err := n.Docker.Import(ctx, n.web(tag)); err != nil {
+		return fmt.Errorf("node %s: %w", n.Name, err)
 	}
 	return nil
 }

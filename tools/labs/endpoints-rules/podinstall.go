@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"sigs.k8s.io/yaml"
 
 	"holdfast/tools/labkit/kube"
@@ -129,6 +130,23 @@ func (i instance) signal(sig syscall.Signal) error {
 		return fmt.Errorf("send %v to process %d of pod %s: %w", sig, i.pid, i.pod, err)
 	}
 	return nil
+}
+
+// stopped waits until no thread of the process runs any more: a signal that was sent is not
+// there yet.
+func (i instance) stopped(ctx context.Context) error {
+	return wait.Every(ctx, fmt.Sprintf("all threads of process %d are stopped", i.pid), 10*time.Millisecond, 5*time.Second, func(context.Context) (bool, error) {
+		threads, err := procfs.AllThreads(i.pid)
+		if err != nil {
+			return false, err
+		}
+		for _, t := range threads {
+			if s, err := t.Stat(); err != nil || s.State != "T" {
+				return false, errors.Join(err, fmt.Errorf("thread %d has the state %q", t.PID, s.State))
+			}
+		}
+		return len(threads) > 0, nil
+	})
 }
 
 // gone says whether the process has ended.

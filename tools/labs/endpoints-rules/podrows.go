@@ -200,6 +200,9 @@ func (l *inPods) stop(ctx context.Context, o *podFault, within time.Duration) er
 	if err := was.signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
+	if err := was.stopped(ctx); err != nil {
+		return err
+	}
 	o.Age = l.began.Sub(was.started)
 	calls := make(chan call, 2)
 	for _, name := range []string{probe, probe2} {

@@ -27,9 +27,8 @@ type Running struct {
 	// Pods has every version of the pods.
 	Pods *kube.Recorder
 	// Action is docker's event of a container whose time At tells.
-	Action string
-	// Image is that of all pods now.
-	Image string
+	Action  string
+	changes int // of all images, begun so far
 
 	mu   sync.Mutex
 	at   map[string]time.Time // by container ID
@@ -95,7 +94,6 @@ func (r *Running) Create(ctx context.Context, c *kube.Client, random *rand.Rand)
 	if r.Pods, err = c.Record(ctx, kube.Pods, NS); err != nil {
 		return err
 	}
-	r.Image = node.WebImage("v1")
 	r.Set, err = Create(ctx, c, func(i int) *corev1.Pod {
 		p := Slow("", r.Nodes[i%len(r.Nodes)].Name, random.IntN(9))
 		if i%4 < 2 {
@@ -109,9 +107,17 @@ func (r *Running) Create(ctx context.Context, c *kube.Client, random *rand.Rand)
 	return r.WaitReady(ctx, Pods, 3*time.Minute)
 }
 
-// Quiet waits until the limiters of the kubelets' requests have filled up, and what still
-// happens from before is over. It returns the containers by the names of their pods.
+// Quiet brings the nodes the image of the next Change. Then it waits until the limiters of the
+// kubelets' requests have filled up, and what still happens from before is over. It returns the
+// containers by the names of their pods.
 func (r *Running) Quiet(ctx context.Context) (map[string]string, error) {
+	if tag := r.next(); tag != "v2" { // the kit's
+		for _, n := range r.Nodes {
+			if err := n.ImportWeb(ctx, tag); err != nil {
+				return nil, err
+			}
+		}
+	}
 	begin, sent := time.Now(), make([]requests, len(r.Nodes))
 	if err := wait.Until(ctx, "nothing happens to pods for 5 s and the kubelets have requests to spare", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		var busy []error
@@ -146,16 +152,23 @@ func (r *Running) Quiet(ctx context.Context) (map[string]string, error) {
 	return containers, nil
 }
 
-// Change changes all images to the other one of two, each when after lets it.
+// next is the tag of the next Change: v2, v3 and so on. The kubelet's pause before it starts a
+// container again doubles with each one of the same image (getStableKey in pkg/kubelet/kuberuntime
+// of 1.9), so no image comes back.
+func (r *Running) next() string { return fmt.Sprintf("v%d", r.changes+2) }
+
+// Change changes all images to one that none of the pods has had, each when after lets it. Quiet
+// must come before it.
 func (r *Running) Change(ctx context.Context, after func(i int) time.Duration) error {
-	r.Image = node.WebImage(map[bool]string{true: "v2", false: "v1"}[r.Image == node.WebImage("v1")])
+	image := node.WebImage(r.next())
+	r.changes++
 	errs := make(chan error, Pods)
 	for i := range Pods {
 		pause := after(i)
 		go func() {
 			err := Pause(ctx, pause)
 			if err == nil {
-				err = r.SetImage(ctx, Name(i), r.Image)
+				err = r.SetImage(ctx, Name(i), image)
 			}
 			errs <- err
 		}()
