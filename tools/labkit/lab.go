@@ -158,8 +158,9 @@ type Lab struct {
 	Steps func(e *Env) []Step
 	// Oracle judges what the steps recorded.
 	Oracle Oracle
-	// Needs are the binaries, checked before anything starts.
-	Needs []Binary
+	// Needs are the binaries, checked before anything starts. Those of LongNeeds only the long
+	// profile runs: make test does not build them.
+	Needs, LongNeeds []Binary
 	// Expect overrides what a variant must answer (see DefaultExpect).
 	Expect map[Variant]Verdict
 	// Variants overrides which variants are run and in what order. One that
@@ -248,6 +249,14 @@ func (l *Lab) Runs() []Variant {
 // SuiteRuns lists the variants in which make test runs the lab.
 func (l *Lab) SuiteRuns() []Variant {
 	return slices.DeleteFunc(l.Runs(), func(v Variant) bool { return slices.Contains(l.LeftOut, v) })
+}
+
+// NeedsIn are the binaries that a profile runs.
+func (l *Lab) NeedsIn(p Profile) []Binary {
+	if p == Long {
+		return slices.Concat(l.Needs, l.LongNeeds)
+	}
+	return l.Needs
 }
 
 // Bound is that of one variant's run.

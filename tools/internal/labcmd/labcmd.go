@@ -81,7 +81,7 @@ func labCmd() *cobra.Command {
 				}
 				o.Only = append(o.Only, v)
 			}
-			needs, err := run.NeedsOf(args, o.Only)
+			needs, err := run.NeedsOf(args, o.Profile, o.Only)
 			if err != nil {
 				return exit.Usagef("%v", err)
 			}
@@ -178,7 +178,7 @@ func needsCmd() *cobra.Command {
 			if err := useTable(c); err != nil {
 				return err
 			}
-			needs, err := run.NeedsOf(run.SuiteNames(), nil)
+			needs, err := run.NeedsOf(run.SuiteNames(), labkit.Short, nil)
 			if err != nil {
 				return err
 			}

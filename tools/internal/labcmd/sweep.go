@@ -115,7 +115,7 @@ func runSweep(ctx context.Context, c *cobra.Command, rows *sweeps.Rows, o sweeps
 		if len(only) == 0 {
 			continue
 		}
-		of, err := run.NeedsOf([]string{name}, only)
+		of, err := run.NeedsOf([]string{name}, o.Profile, only)
 		if err != nil {
 			return err
 		}

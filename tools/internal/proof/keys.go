@@ -75,7 +75,7 @@ func (k *Keys) Key(c Cell) (string, error) {
 	}
 	d := digest.New()
 	d.Line("%s %s %s %d %q", c.Lab, c.Variant, c.Profile, c.Seed, l.Gates())
-	for _, need := range l.Needs {
+	for _, need := range l.NeedsIn(c.Profile) {
 		need = need.For(c.Variant)
 		key, err := k.binary(need)
 		if err != nil {

@@ -59,7 +59,7 @@ func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) err
 			return err
 		}
 	}
-	store := Store{o.Root}
+	store := Store{Root: o.Root}
 	var mu sync.Mutex
 	var cleaned error
 	done, stop := 0, false
@@ -78,7 +78,7 @@ func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) err
 				group, names = append(group, c), append(names, c.Lab)
 			}
 		}
-		needs, err := run.NeedsOf(names, []labkit.Variant{v})
+		needs, err := run.NeedsOf(names, group[0].Profile, []labkit.Variant{v})
 		if stopped() {
 			break
 		}

@@ -130,7 +130,7 @@ func runVariant(signalled context.Context, e *labkit.Env, req request) (res labk
 // sayVersions prints what the programs under test call themselves, so that a
 // report shows what it is about.
 func sayVersions(ctx context.Context, e *labkit.Env) {
-	for _, b := range e.Lab.Needs {
+	for _, b := range e.Lab.NeedsIn(e.Profile) {
 		if b.Variant != labkit.UnderTest {
 			continue
 		}

@@ -10,10 +10,10 @@ import (
 	"holdfast/tools/labkit"
 )
 
-// NeedsOf lists the binaries that the named labs run in the given variants
+// NeedsOf lists the binaries that the named labs run in a profile and the given variants
 // (nil: all of a lab's), each once, sorted. A variant that a lab cannot be run in
 // is an error.
-func NeedsOf(names []string, only []labkit.Variant) ([]labkit.Binary, error) {
+func NeedsOf(names []string, p labkit.Profile, only []labkit.Variant) ([]labkit.Binary, error) {
 	seen := map[labkit.Binary]bool{}
 	for _, name := range names {
 		l, err := labkit.Find(name)
@@ -28,7 +28,7 @@ func NeedsOf(names []string, only []labkit.Variant) ([]labkit.Binary, error) {
 			if l.Expected(v) == "" {
 				return nil, fmt.Errorf("lab %s has no variant %q: it has %s and \"%s -SLUG\"", name, v, words(l.Runs()), labkit.Ours)
 			}
-			for _, b := range l.Needs {
+			for _, b := range l.NeedsIn(p) {
 				seen[b.For(v)] = true
 			}
 		}

@@ -123,7 +123,7 @@ func runLabs(ctx context.Context, root string, names []string, o Options) ([]Out
 			}
 		}
 		for _, v := range vs {
-			for _, b := range l.Needs {
+			for _, b := range l.NeedsIn(o.Profile) {
 				needs = append(needs, b.For(v))
 			}
 		}

@@ -39,7 +39,7 @@ func Sweep(ctx context.Context, root, name string, v labkit.Variant, kills []swe
 	if err != nil {
 		return nil, exit.Usagef("%v", err)
 	}
-	needs, err := NeedsOf([]string{name}, []labkit.Variant{v})
+	needs, err := NeedsOf([]string{name}, o.Profile, []labkit.Variant{v})
 	if err != nil {
 		return nil, exit.Usagef("%v", err)
 	}

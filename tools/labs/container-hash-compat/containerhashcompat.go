@@ -35,10 +35,10 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.StockBinary("v1.7.0", "kubelet"),
-			labkit.StockBinary("v1.8.15", "kubelet"),
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
+		LongNeeds: []labkit.Binary{labkit.StockBinary("v1.8.15", "kubelet")},
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 15*time.Minute, 40*time.Minute)
 		},

@@ -84,11 +84,11 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.StockBinary("v1.7.0", "kubelet"),
-			labkit.StockBinary("v1.8.15", "kubelet"),
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-		Packages: []string{"containernetworking-plugins"},
+		LongNeeds: []labkit.Binary{labkit.StockBinary("v1.8.15", "kubelet")},
+		Packages:  []string{"containernetworking-plugins"},
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 12*time.Minute, 60*time.Minute)
 		},

@@ -40,10 +40,10 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.StockBinary(old, "kubelet"),
-			labkit.StockBinary("v1.8.15", "kubelet"),
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
+		LongNeeds: []labkit.Binary{labkit.StockBinary("v1.8.15", "kubelet")},
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 10*time.Minute, 30*time.Minute)
 		},
