@@ -10,6 +10,7 @@ import (
 
 	"holdfast/tools/labkit/journal"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 // Kinds are the components that a lab has without the kit's help, too: names for
@@ -70,6 +71,7 @@ type Sweep struct {
 	began  time.Time // zero before Begin
 	cancel context.CancelFunc
 	ended  chan struct{}
+	kills  int     // begun so far
 	report *Report // after End
 	done   []Done
 }
@@ -132,6 +134,9 @@ func (s *Sweep) kill(ctx context.Context, k Kill) {
 			return
 		}
 	}
+	s.mu.Lock()
+	s.kills++
+	s.mu.Unlock()
 	d := Done{Kill: k, Killed: s.now()}
 	s.j.Step("sweep: kill -9 of %s", k.Process)
 	s.j.Record(sweepKilled{Component: k.Component, Process: k.Process, At: d.Killed})
@@ -149,6 +154,36 @@ func (s *Sweep) kill(ctx context.Context, k Kill) {
 	s.mu.Lock()
 	s.done = append(s.done, d)
 	s.mu.Unlock()
+}
+
+// measurements is how often Undisturbed measures at most.
+const measurements = 4
+
+// Undisturbed runs a measurement that the end of a component spoils, as it does the difference of
+// two counts of a process. If one was killed meanwhile, it is run again when all are back, four
+// times in all. f must record nothing. Without a sweep it is f.
+func (s *Sweep) Undisturbed(ctx context.Context, f func() error) error {
+	if s == nil {
+		return f()
+	}
+	for try := 1; ; try++ {
+		kills := s.killed()
+		err := f()
+		if s.killed() == kills && !s.sup.Disturbed() || try == measurements || ctx.Err() != nil {
+			return err
+		}
+		s.j.Step("sweep: a component was killed meanwhile: measure again")
+		if err := wait.Until(ctx, "no component is away", time.Minute, func(context.Context) (bool, error) { return !s.sup.Disturbed(), nil }); err != nil {
+			return err
+		}
+	}
+}
+
+// killed is how many components were so far.
+func (s *Sweep) killed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kills
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -5,6 +5,7 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -155,12 +156,49 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// TestUndisturbed: what a kill fell into is measured again, what none did only once.
+func TestUndisturbed(t *testing.T) {
+	r := newRig(t)
+	p := r.start(t, "etcd", Etcd)
+	s := New([]Kill{{Etcd, "etcd", 0.1, 0.2}}, r.Supervisor, r.Journal)
+	s.Begin(context.Background())
+	spoiled, times := errors.New("spoiled"), 0
+	measure := func() error {
+		times++
+		was := p.PID()
+		time.Sleep(300 * time.Millisecond)
+		if p.PID() != was {
+			return spoiled
+		}
+		return nil
+	}
+	if err := s.Undisturbed(context.Background(), measure); err != nil || times != 2 {
+		t.Errorf("%d times, %v", times, err)
+	}
+	if err := s.Undisturbed(context.Background(), measure); err != nil || times != 3 {
+		t.Errorf("without a kill %d times, %v", times-2, err)
+	}
+	if err := s.Undisturbed(context.Background(), func() error { return spoiled }); err != spoiled {
+		t.Errorf("an error of its own: %v", err)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	times = 0
+	if err := s.Undisturbed(ended, func() error { times++; return spoiled }); err != spoiled || times != 1 {
+		t.Errorf("when the run has ended: %d times, %v", times, err)
+	}
+	s.End(context.Background())
+}
+
 // TestNoSweep: a run without one is as it was.
 func TestNoSweep(t *testing.T) {
 	var s *Sweep
 	s.Begin(context.Background())
 	if s.End(context.Background()) != nil {
 		t.Error("a report of nothing")
+	}
+	if err := s.Undisturbed(context.Background(), func() error { return io.EOF }); err != io.EOF {
+		t.Error(err)
 	}
 	if rep := New(nil, nil, nil).End(context.Background()); rep == nil || len(rep.Done) != 0 || rep.Window != 0 {
 		t.Errorf("%+v", rep)

@@ -153,7 +153,11 @@ func (l *lab) with(period string) func(context.Context) error {
 
 func (l *lab) batches(ctx context.Context, period string) error {
 	for round := range rounds(l.e.Profile) {
-		b, err := l.batch(ctx)
+		var b batch
+		err := l.e.Sweep.Undisturbed(ctx, func() (err error) {
+			b, err = l.batch(ctx)
+			return err
+		})
 		if err != nil {
 			return err
 		}

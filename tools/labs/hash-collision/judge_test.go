@@ -9,6 +9,7 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/judgetest"
+	"holdfast/tools/labkit/kube"
 )
 
 // made is a history of the lab, with the i-th observation another one.
@@ -61,6 +62,20 @@ func TestJudgeConflicts(t *testing.T) {
 	judgetest.Judge(t, l, made(l, good, 0, touched{99, 1, 0}), labkit.Inconclusive)
 	judgetest.Judge(t, l, made(l, good, 0, touched{100, 0, 0}), labkit.Inconclusive)
 	judgetest.Judge(t, l, made(l, good, 1, foreignMet{Kind: "DaemonSet", Own: 1}), labkit.Inconclusive)
+}
+
+// A StatefulSet that got another template on the way has revisions of both.
+func TestMostOfOne(t *testing.T) {
+	var revs []kube.Object
+	for _, image := range []string{"a", "b", "a", "c", "a"} {
+		revs = append(revs, kube.Object{Object: map[string]any{"data": map[string]any{"image": image}}})
+	}
+	if n := mostOfOne(revs); n != 3 {
+		t.Errorf("%d", n)
+	}
+	if n := mostOfOne(nil); n != 0 {
+		t.Errorf("%d of nothing", n)
+	}
 }
 
 func TestJudgeEqualLabel(t *testing.T) {

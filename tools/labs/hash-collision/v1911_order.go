@@ -247,24 +247,14 @@ func (c *stableOrder) sync(ctx context.Context) error {
 		return err
 	}
 	began, podsBegan := len(sets.Events()), len(c.pods.Events())
-	before, err := c.worked(ctx)
-	if err != nil {
+	o := synced{}
+	if err := c.Sweep.Undisturbed(ctx, func() (err error) {
+		o.Syncs, err = c.touchAll(ctx)
+		return err
+	}); err != nil {
 		return err
 	}
-	for i := 0; i < touches; i++ {
-		if err := c.touch(ctx, kube.StatefulSets, "db", 1000+i); err != nil {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond) // so that the controller's queue does not merge two touches; no oracle
-	}
-	if err := c.settle(ctx, "db", 1); err != nil {
-		return err
-	}
-	after, err := c.worked(ctx)
-	if err != nil {
-		return err
-	}
-	o := synced{Syncs: int(after - before), Gaps: sets.Gaps() + c.pods.Gaps()}
+	o.Gaps = sets.Gaps() + c.pods.Gaps()
 	for _, ev := range sets.Events()[began:] {
 		if ev.Object != nil {
 			o.Updates = append(o.Updates, kube.String(ev.Object, "status", "updateRevision"))
@@ -277,6 +267,25 @@ func (c *stableOrder) sync(ctx context.Context) error {
 	}
 	c.Env.Record(o)
 	return nil
+}
+
+// touchAll changes the StatefulSet, and says how often it was synced then.
+func (c *stableOrder) touchAll(ctx context.Context) (int, error) {
+	before, err := c.worked(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for i := 0; i < touches; i++ {
+		if err := c.touch(ctx, kube.StatefulSets, "db", 1000+i); err != nil {
+			return 0, err
+		}
+		time.Sleep(50 * time.Millisecond) // so that the controller's queue does not merge two touches; no oracle
+	}
+	if err := c.settle(ctx, "db", 1); err != nil {
+		return 0, err
+	}
+	after, err := c.worked(ctx)
+	return int(after - before), err
 }
 
 // worked is how many syncs of StatefulSets the controller manager has ended.

@@ -5,6 +5,7 @@ package hashcollision
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -137,11 +138,18 @@ func (c *forcedConflicts) touchSet(ctx context.Context) error {
 	}
 	want, i := conflicts(c.Profile), 0
 	if err := wait.Until(ctx, fmt.Sprintf("%d conflicts", want), 3*time.Minute, func(ctx context.Context) (bool, error) {
+		began := time.Now()
 		for before := c.conflicted(); c.conflicted() == before && ctx.Err() == nil; {
 			if err := c.touch(ctx, kube.StatefulSets, "db", i); err != nil {
 				return false, err
 			}
-			i++
+			if i++; time.Since(began) < cacheKnows {
+				continue
+			}
+			if err := c.setImage(ctx, fmt.Sprintf("v1.0.%d", i)); err != nil {
+				return false, err
+			}
+			began = time.Now()
 		}
 		return c.conflicted() >= want, nil
 	}); err != nil {
@@ -155,8 +163,36 @@ func (c *forcedConflicts) touchSet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.Env.Record(touched{c.conflicted(), len(revs), kube.Int(live, "status", "collisionCount")})
+	c.Env.Record(touched{c.conflicted(), mostOfOne(revs), kube.Int(live, "status", "collisionCount")})
 	return nil
+}
+
+// cacheKnows is how long no creation of a revision meets AlreadyExists before the StatefulSet gets
+// another template: a controller manager that was started again has listed the revision.
+const cacheKnows = 10 * time.Second
+
+func (c *forcedConflicts) setImage(ctx context.Context, tag string) error {
+	o, err := c.workload("StatefulSet", "db", tag)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": kube.Field(o, "spec", "template")}})
+	if err != nil {
+		return err
+	}
+	_, err = c.PatchMerge(ctx, kube.StatefulSets, ns, "db", string(patch))
+	return err
+}
+
+// mostOfOne is how many of the revisions are of one template, at most.
+func mostOfOne(revs []kube.Object) int {
+	of, most := map[string]int{}, 0
+	for i := range revs {
+		data := fmt.Sprint(kube.Field(&revs[i], "data"))
+		of[data]++
+		most = max(most, of[data])
+	}
+	return most
 }
 
 func (c *forcedConflicts) letThrough(ctx context.Context) error {
