@@ -6,8 +6,6 @@ package labcmd
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,6 +14,7 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/outcomes"
+	"holdfast/tools/internal/proof"
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/trackrecord"
 	"holdfast/tools/labkit"
@@ -166,22 +165,14 @@ func writeRecord(root, profile string, names []string, all bool, fresh []outcome
 			return err
 		}
 	}
-	file := filepath.Join(root, trackrecord.Page)
-	page, err := os.ReadFile(file)
+	proved, err := proof.LoadRecord(root)
 	if err != nil {
 		return err
 	}
-	updated, err := trackrecord.Update(string(page), table, record, trackrecord.Find)
-	if err != nil {
+	if err := writeTrackRecord(root, table, record, proved); err != nil {
 		return err
 	}
-	if err := record.Save(root); err != nil {
-		return err
-	}
-	if updated == string(page) {
-		return nil
-	}
-	return os.WriteFile(file, []byte(updated), 0o644)
+	return record.Save(root)
 }
 
 // releaseOf is the release of the base whose slugs a lab shows; a check's is that

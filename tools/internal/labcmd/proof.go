@@ -6,6 +6,7 @@ package labcmd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,8 +18,10 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/proof"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/trackrecord"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
 )
@@ -33,8 +36,8 @@ func proofCmd() *cobra.Command {
 		Use: "proof [SLUG...]", Short: "Run each lab on stock, ours, ours without its slug and ours with its gates off, as far as that is not done",
 		Long: `Run the matrix of slugs and variants, and write _output/proof/proof.json and proof.html.
 
-A run is repeated only if its binaries, its lab or the kit have changed since, or if it could not
-tell. So the command can be interrupted, and goes on where it was. Exit status 1: an answer is not
+A run is repeated only if its binaries, its lab or the kit have changed since the last one, here or
+in matrix.json, or if it could not tell. So the command can be interrupted, and goes on where it was. Exit status 1: an answer is not
 right, or is missing.`,
 		Example: `  lab proof
   lab proof hash-collision rbd-detach
@@ -81,7 +84,7 @@ right, or is missing.`,
 	c.Flags().Uint64Var(&seed, "seed", 1, "seed of all random choices of the labs")
 	c.Flags().IntVar(&atOnce, "at-once", 2, "how many labs run side by side")
 	c.Flags().BoolVar(&list, "list", false, "list the runs and what is due, and run nothing")
-	c.Flags().BoolVar(&write, "write", false, "then also write "+proof.MarkdownFile)
+	c.Flags().BoolVar(&write, "write", false, "then also write "+proof.RecordFile+", "+proof.MarkdownFile+" and "+trackrecord.Page+"'s track record")
 	return c
 }
 
@@ -97,11 +100,15 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []
 			return err
 		}
 	}
-	store := proof.Store{Root: root}
+	record, err := proof.LoadRecord(root)
+	if err != nil {
+		return err
+	}
+	store := proof.Store{Root: root, Record: record}
 	var due []proof.Cell
 	cells := proof.Cells(asked)
 	for _, cell := range cells {
-		r, err := store.Load(cell)
+		r, err := store.Best(cell, keys[cell])
 		if err != nil {
 			return err
 		}
@@ -128,15 +135,17 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []
 		return err
 	}
 	pages := map[string]func(io.Writer) error{"_output/proof/proof.json": m.WriteJSON, "_output/proof/proof.html": m.WriteHTML}
-	if write {
-		pages[proof.MarkdownFile] = m.WriteMarkdown
-	}
 	for name, write := range pages {
 		if err := writeFile(filepath.Join(root, name), write); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(o.Out, "proof: _output/proof/proof.html\n")
+	if write {
+		if err := writeProof(root, rows, m, record, o.Out); err != nil {
+			return errors.Join(ran, err)
+		}
+	}
 	if ran != nil {
 		return ran
 	}
@@ -148,6 +157,42 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []
 		return exit.Preconditionf("not all runs answered as they must:\n  %s", strings.Join(faults, "\n  "))
 	}
 	return nil
+}
+
+// writeProof takes the matrix into the record, and writes the pages that are made of it.
+func writeProof(root string, rows []proof.Row, m *proof.Matrix, record *proof.Record, out io.Writer) error {
+	for _, why := range record.Take(m) {
+		fmt.Fprintf(out, "proof: not recorded: %s\n", why)
+	}
+	if err := record.Save(root); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(root, proof.MarkdownFile), record.Matrix(rows).WriteMarkdown); err != nil {
+		return err
+	}
+	known, err := outcomes.Load(root)
+	if err != nil {
+		return err
+	}
+	table, err := slugs.Load(root)
+	if err != nil {
+		return err
+	}
+	return writeTrackRecord(root, table, known, record)
+}
+
+// writeTrackRecord brings README's table up to date.
+func writeTrackRecord(root string, table *slugs.Table, known *outcomes.Record, proved *proof.Record) error {
+	file := filepath.Join(root, trackrecord.Page)
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	updated, err := trackrecord.Update(string(page), table, known, proved.Without, trackrecord.Find)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(updated), 0o644)
 }
 
 // sourceKey asks the holdfast command, which knows the trees.

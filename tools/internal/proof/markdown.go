@@ -45,8 +45,8 @@ func (m *Matrix) WriteMarkdown(w io.Writer) error {
 		states = append(states, fmt.Sprintf("%d %s", counts[s], s))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The proof matrix\n\n`lab proof --write` writes this page; [labs](labs.md#proof) explains the columns.\n\n")
-	fmt.Fprintf(&b, "Written %s. Profile %s, seed %d. Of %d runs: %s.\n\n", m.Made.Format("2006-01-02"), first.Outcome.Profile, first.Outcome.Seed, len(runs), strings.Join(states, ", "))
+	fmt.Fprintf(&b, "# The proof matrix\n\n`lab proof --write` writes this page from [matrix.json](../../matrix.json), which has the commit of\neach run in full; [labs](labs.md#proof) explains the columns.\n\n")
+	fmt.Fprintf(&b, "Last change %s. Profile %s, seed %d. Of %d runs: %s.\n\n", m.Made.Format("2006-01-02"), first.Outcome.Profile, first.Outcome.Seed, len(runs), strings.Join(states, ", "))
 	fmt.Fprintf(&b, "A letter is the commit of a run:\n\n")
 	for _, l := range legend {
 		fmt.Fprintf(&b, "* %s\n", l)

@@ -45,7 +45,7 @@ func Rows(table *slugs.Table, only []string, profile labkit.Profile, seed uint64
 			continue
 		}
 		for _, f := range s.Forms {
-			if inProduct(s) && len(f.Labs) == 0 {
+			if s.InProduct() && len(f.Labs) == 0 {
 				rows = append(rows, Row{Slug: s.Name, Base: f.Bases[0]})
 			}
 			for _, name := range slices.Sorted(maps.Keys(f.Labs)) {
@@ -65,7 +65,7 @@ func Rows(table *slugs.Table, only []string, profile labkit.Profile, seed uint64
 				if slices.Contains(runs, labkit.GateOff) && len(f.Labs[name]) > 0 {
 					row.GateOff = cell(labkit.GateOff)
 				}
-				if row.Ours != nil && inProduct(s) && !shownAlone(f, l) {
+				if row.Ours != nil && s.InProduct() && !shownAlone(f, l) {
 					row.Minus = cell(base.Ours.Without(s.Name))
 				}
 				rows = append(rows, row)
@@ -73,12 +73,6 @@ func Rows(table *slugs.Table, only []string, profile labkit.Profile, seed uint64
 		}
 	}
 	return rows, nil
-}
-
-// inProduct says whether ours differs from stock by the slug: one of the toolchain
-// is in both, a tool in neither.
-func inProduct(s *slugs.Slug) bool {
-	return slices.Contains([]slugs.Kind{slugs.Fix, slugs.Backport, slugs.Security}, s.Kind)
 }
 
 // shownAlone says whether l shows several slugs and another lab of the form one.

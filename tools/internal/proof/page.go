@@ -6,6 +6,7 @@ package proof
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -78,27 +79,33 @@ func (a *Answer) Commit() string {
 	return hash[:min(12, len(hash))] + dirty
 }
 
-// Show puts the stored results into rows.
+// Show puts the stored results into rows, or the recorded ones where those are of what is there
+// now and the stored ones are not.
 func Show(rows []Row, keys map[Cell]string, store Store) (*Matrix, error) {
 	m := &Matrix{Made: time.Now().UTC().Truncate(time.Second)}
+	var bad error
 	for _, r := range rows {
-		s := Shown{Slug: r.Slug, Base: r.Base, Lab: r.Lab}
-		for _, x := range []struct {
-			from *Cell
-			to   **Answer
-		}{{r.Stock, &s.Stock}, {r.Ours, &s.Ours}, {r.Minus, &s.Minus}, {r.GateOff, &s.GateOff}} {
-			if x.from == nil {
-				continue
-			}
-			res, err := store.Load(*x.from)
-			if err != nil {
-				return nil, err
-			}
-			*x.to = &Answer{Cell: *x.from, Result: res, Stale: res != nil && res.Key != keys[*x.from]}
-		}
-		m.Rows = append(m.Rows, s)
+		m.Rows = append(m.Rows, r.show(func(c Cell) *Answer {
+			res, err := store.Best(c, keys[c])
+			bad = errors.Join(bad, err)
+			return &Answer{Cell: c, Result: res, Stale: res != nil && res.Key != keys[c]}
+		}))
 	}
-	return m, nil
+	return m, bad
+}
+
+// show puts answers of the cells that there are into the row.
+func (r Row) show(answer func(Cell) *Answer) Shown {
+	s := Shown{Slug: r.Slug, Base: r.Base, Lab: r.Lab}
+	for _, x := range []struct {
+		from *Cell
+		to   **Answer
+	}{{r.Stock, &s.Stock}, {r.Ours, &s.Ours}, {r.Minus, &s.Minus}, {r.GateOff, &s.GateOff}} {
+		if x.from != nil {
+			*x.to = answer(*x.from)
+		}
+	}
+	return s
 }
 
 // Counts counts the cells of the matrix by State, each once.

@@ -107,7 +107,7 @@ func TestDue(t *testing.T) {
 
 // Answers of a suite count as runs of the matrix only if their code is that of the commit.
 func TestNote(t *testing.T) {
-	store := Store{t.TempDir()}
+	store := Store{Root: t.TempDir()}
 	key := func(c Cell) (string, error) { return "key of " + c.Lab, nil }
 	out := func(lab, commit string, v labkit.Verdict) run.Outcome {
 		return run.Outcome{Lab: lab, Variant: labkit.Ours, Profile: labkit.Short, Seed: 1, Commit: commit, Verdict: v, Expected: labkit.Absent}
@@ -132,7 +132,7 @@ func TestNote(t *testing.T) {
 }
 
 func TestStoreAndPage(t *testing.T) {
-	store := Store{t.TempDir()}
+	store := Store{Root: t.TempDir()}
 	all := rows(t)
 	keys := map[Cell]string{}
 	put := func(c *Cell, key string, verdict, expected labkit.Verdict) {

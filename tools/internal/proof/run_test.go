@@ -33,7 +33,7 @@ var minusAlpha = base.Ours.Without("alpha")
 
 func newRig(t *testing.T) *rig {
 	table(t)
-	r := &rig{T: t, store: Store{t.TempDir()}, keys: map[Cell]string{}}
+	r := &rig{T: t, store: Store{Root: t.TempDir()}, keys: map[Cell]string{}}
 	for _, v := range []labkit.Variant{minusAlpha, labkit.Stock} {
 		for _, l := range []string{"alpha", "both"} {
 			c := Cell{l, v, labkit.Short, 1}
@@ -99,10 +99,13 @@ func TestRunOverlaps(t *testing.T) {
 // A lab that cannot run ends the rest before it begins, and is named; a wrong answer does not.
 func TestRunStops(t *testing.T) {
 	r := newRig(t)
+	second := make(chan struct{})
 	err := r.run(t.Context(), func(c Cell) error {
 		if c == r.cells[0] {
+			<-second
 			return errors.New("no dockerd")
 		}
+		close(second)
 		time.Sleep(50 * time.Millisecond)
 		return nil
 	})

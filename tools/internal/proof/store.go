@@ -23,7 +23,11 @@ type Result struct {
 }
 
 // Store keeps results below a checkout, a file for each cell.
-type Store struct{ Root string }
+type Store struct {
+	Root string
+	// Record has those of other checkouts; nil for none.
+	Record *Record
+}
 
 func (s Store) file(c Cell) string {
 	return filepath.Join(s.Root, "_output", "proof", "cells", c.Lab, fmt.Sprintf("%s-%s-seed%d.json", c.Variant.Dir(), c.Profile, c.Seed))
@@ -41,6 +45,19 @@ func (s Store) Load(c Cell) (*Result, error) {
 	r := &Result{}
 	if err := strictjson.Decode(raw, r); err != nil {
 		return nil, exit.Preconditionf("%s: %v: remove it, and the run is repeated", s.file(c), err)
+	}
+	return r, nil
+}
+
+// Best is the last result of a cell here, or the recorded one if only that is of what is there
+// now, or if there is no other.
+func (s Store) Best(c Cell, key string) (*Result, error) {
+	r, err := s.Load(c)
+	if err != nil || s.Record == nil || !Due(r, key) {
+		return r, err
+	}
+	if known := s.Record.Result(c); known != nil && (r == nil || !Due(known, key)) {
+		return known, nil
 	}
 	return r, nil
 }

@@ -4,50 +4,82 @@
 package rules
 
 import (
+	"bytes"
 	"fmt"
-	"slices"
-	"strings"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"holdfast/tools/internal/proof"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit"
 )
 
-// matrixFile is written by `lab proof --write` (package proof, which links the labs).
-const matrixFile = "docs/design/proof.md"
-
-// TestMatrix: the proof matrix has each slug with a lab, and no run that is missing or wrong.
-// How old its runs are is not looked at: a run takes longer than a commit.
+// TestMatrix: the record of the proof matrix has each run of it, answered as it must, and the page
+// is made of it. How old its runs are is not looked at: a run takes longer than a commit.
 func TestMatrix(t *testing.T) {
 	r := checkout(t)
 	table, err := slugs.Load(r.root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, s := range table.Slugs {
-		if slices.ContainsFunc(s.Forms, func(f *slugs.Form) bool { return len(f.Labs) > 0 }) {
-			names = append(names, s.Name)
-		}
+	if err := labkit.UseTable(table); err != nil {
+		t.Fatal(err)
 	}
-	report(t, matrixFaults(string(r.files[matrixFile]), names))
+	rows, err := proof.Rows(table, nil, labkit.Short, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := proof.LoadRecord(r.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := record.Matrix(rows)
+	report(t, matrixFaults(m, record))
+	var page bytes.Buffer
+	if err := m.WriteMarkdown(&page); err != nil {
+		t.Fatal(err)
+	}
+	switch had := string(r.files[proof.MarkdownFile]); {
+	case had == page.String():
+	case *update:
+		if err := os.WriteFile(filepath.Join(r.root, proof.MarkdownFile), page.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is not what %s gives: run %s. Lines that differ:\n%s", proof.MarkdownFile, proof.RecordFile, proof.RecordCommand, otherLines(had, page.String()))
+	}
 }
 
-func matrixFaults(page string, names []string) []string {
+// matrixFaults lists runs of the matrix that are not recorded, or did not answer as they must, and
+// recorded ones that are no part of it.
+func matrixFaults(m *proof.Matrix, record *proof.Record) []string {
 	var bad []string
-	for _, n := range names {
-		if !strings.Contains(page, "\n| "+n+" | ") {
-			bad = append(bad, fmt.Sprintf("%s has no row of %s: run lab proof --write", matrixFile, n))
+	cells := map[proof.Cell]bool{}
+	for _, row := range m.Rows {
+		for _, a := range row.Answers() {
+			if state := a.State(); state != "right" && !cells[a.Cell] {
+				bad = append(bad, fmt.Sprintf("%s: lab %s (%s) is %s: run %s", proof.RecordFile, a.Cell.Lab, a.Cell.Variant, state, proof.RecordCommand))
+			}
+			cells[a.Cell] = true
 		}
 	}
-	for _, word := range []string{"not run", "(wrong)", "inconclusive", "(stale)"} {
-		if strings.Contains(page, word) {
-			bad = append(bad, fmt.Sprintf("%s has a run that is %s: run lab proof --write", matrixFile, strings.Trim(word, "()")))
+	for _, x := range record.Runs {
+		if !cells[x.Cell] {
+			bad = append(bad, fmt.Sprintf("%s: lab %s (%s) is no run of the matrix: run %s", proof.RecordFile, x.Lab, x.Variant, proof.RecordCommand))
 		}
 	}
 	return bad
 }
 
 func TestFindsMatrixFaults(t *testing.T) {
-	found(t, matrixFaults("\n| one | lab | reproduced a | absent (wrong) a |", []string{"one", "two"}),
-		"docs/design/proof.md has no row of two", "a run that is wrong")
+	cell := func(lab string) *proof.Cell {
+		return &proof.Cell{Lab: lab, Variant: labkit.Ours, Profile: labkit.Short, Seed: 1}
+	}
+	run := func(lab string, v labkit.Verdict) proof.Recorded {
+		return proof.Recorded{Cell: *cell(lab), Verdict: v, Expected: labkit.Absent}
+	}
+	record := &proof.Record{Runs: []proof.Recorded{run("right", labkit.Absent), run("wrong", labkit.Reproduced), run("open", labkit.Inconclusive), run("gone", labkit.Absent)}}
+	m := record.Matrix([]proof.Row{{Ours: cell("right")}, {Ours: cell("wrong")}, {Ours: cell("open")}, {Ours: cell("missing")}, {Ours: cell("missing")}})
+	found(t, matrixFaults(m, record), "lab wrong (ours) is wrong", "lab open (ours) is inconclusive", "lab missing (ours) is not run", "lab gone (ours) is no run of the matrix")
 }

@@ -15,15 +15,16 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/outcomes"
+	"holdfast/tools/internal/proof"
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/trackrecord"
 	"holdfast/tools/labkit"
 )
 
-var update = flag.Bool("update", false, "rewrite README's track record")
+var update = flag.Bool("update", false, "rewrite README's track record and the page of the proof matrix")
 
-// TestTrackRecord: README's table is what slugs.json and the record of the labs'
-// last outcomes give. That the labs still answer so is shown by make test.
+// TestTrackRecord: README's table is what slugs.json, the record of the labs'
+// last outcomes and that of the proof matrix give. That the labs still answer so is shown by make test.
 func TestTrackRecord(t *testing.T) {
 	r := checkout(t)
 	table, err := slugs.Load(r.root)
@@ -34,8 +35,12 @@ func TestTrackRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	proved, err := proof.LoadRecord(r.root)
+	if err != nil {
+		t.Fatal(err)
+	}
 	page := string(r.files[trackrecord.Page])
-	want, err := trackrecord.Update(page, table, record, trackrecord.Find)
+	want, err := trackrecord.Update(page, table, record, proved.Without, trackrecord.Find)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +53,8 @@ func TestTrackRecord(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("%s: the track record is not what %s and %s say: run labs and %s, or, in tools/, go test ./internal/rules -run TrackRecord -update. Rows that differ:\n%s",
-		trackrecord.Page, slugs.File, outcomes.File, outcomes.Command, otherLines(page, want))
+	t.Errorf("%s: the track record is not what %s, %s and %s say: run labs and %s, or, in tools/, go test ./internal/rules -run TrackRecord -update. Rows that differ:\n%s",
+		trackrecord.Page, slugs.File, outcomes.File, proof.RecordFile, outcomes.Command, otherLines(page, want))
 }
 
 // otherLines are the lines of a page that another one does not have, each with

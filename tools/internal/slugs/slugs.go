@@ -75,6 +75,10 @@ type Slug struct {
 	Forms []*Form `json:"forms,omitempty"`
 }
 
+// InProduct says whether ours differs from stock by the slug: one of the toolchain is in both, a
+// tool in neither.
+func (s *Slug) InProduct() bool { return slices.Contains([]Kind{Fix, Backport, Security}, s.Kind) }
+
 // Form is what a slug is made of in the bases that it names.
 type Form struct {
 	Bases []string `json:"bases"`

@@ -1,8 +1,8 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trackrecord writes README's table of incidents from slugs.json and
-// the record of what the labs answered last.
+// Package trackrecord writes README's table of incidents from slugs.json, the
+// record of what the labs answered last and that of the proof matrix.
 package trackrecord
 
 import (
@@ -22,7 +22,7 @@ import (
 const Page = "README.md"
 
 // Head is the table's head.
-const Head = "| incident | slug | base | stock | ours | gate off | lab |\n|---|---|---|---|---|---|---|\n"
+const Head = "| incident | slug | base | stock | ours | without it | gate off | lab |\n|---|---|---|---|---|---|---|---|\n"
 
 // notYet is the verdict of a lab that is not in the record.
 const notYet = "not yet"
@@ -47,22 +47,25 @@ func Find(name string) (Lab, bool) {
 	return Lab{Name: name, Home: l.Home(), Stock: slices.Contains(l.Runs(), labkit.Stock), Suite: !l.LongOnly}, true
 }
 
+// Without says what a lab answered on ours without a slug; "" if that was not run.
+type Without func(lab, slug string) string
+
 // Update returns a page with the table in the place of the old one.
-func Update(page string, table *slugs.Table, record *outcomes.Record, find func(string) (Lab, bool)) (string, error) {
+func Update(page string, table *slugs.Table, record *outcomes.Record, without Without, find func(string) (Lab, bool)) (string, error) {
 	before, rest, ok := strings.Cut(page, Head)
 	_, after, ok2 := strings.Cut(rest, "\n\n")
 	if !ok || !ok2 {
 		return "", fmt.Errorf("%s has no table with the head\n%s", Page, Head)
 	}
-	return before + Head + Rows(table, record, find) + "\n" + after, nil
+	return before + Head + Rows(table, record, without, find) + "\n" + after, nil
 }
 
 // Rows has one for each base of each slug with an incident that a page tells of.
-func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, bool)) string {
+func Rows(table *slugs.Table, record *outcomes.Record, without Without, find func(string) (Lab, bool)) string {
 	var b strings.Builder
 	for _, s := range table.Slugs {
 		if s.Kind == slugs.Planned {
-			fmt.Fprintf(&b, "| %s | `%s` | | %s | %s | | |\n", s.Incident, s.Name, notYet, notYet)
+			fmt.Fprintf(&b, "| %s | `%s` | | %s | %s | | | |\n", s.Incident, s.Name, notYet, notYet)
 			continue
 		}
 		for _, f := range s.Forms {
@@ -86,8 +89,15 @@ func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, b
 				off = "no gate"
 			}
 			stock, ours := verdicts(record, labs, base.Stock), verdicts(record, labs, base.Ours)
+			minus := ""
+			if s.InProduct() {
+				minus = answersWithout(s.Name, f, without, find)
+			}
 			if len(labs) == 0 {
 				stock, ours = noLab, noLab
+				if minus != "" {
+					minus = noLab
+				}
 				if len(f.Gates) > 0 {
 					off = noLab
 				}
@@ -95,7 +105,7 @@ func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, b
 			if f.Asleep() != "" {
 				ours += slugs.AsleepMark
 			}
-			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s |\n", incident, name, f.Page, strings.Join(f.Bases, ", "), stock, ours, off, command)
+			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s | %s |\n", incident, name, f.Page, strings.Join(f.Bases, ", "), stock, ours, minus, off, command)
 		}
 	}
 	return b.String()
@@ -147,6 +157,24 @@ func verdicts(record *outcomes.Record, labs []string, v base.Variant) string {
 			answer = notYet
 		}
 		seen[answer] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
+}
+
+// answersWithout is what the labs of a form that run stock answered on ours without the slug: not
+// all of them are run so (proof.Rows).
+func answersWithout(slug string, f *slugs.Form, without Without, find func(string) (Lab, bool)) string {
+	seen := map[string]bool{}
+	for name := range f.Labs {
+		if l, ok := find(name); !ok || !l.Stock {
+			continue
+		}
+		if answer := without(name, slug); answer != "" {
+			seen[answer] = true
+		}
+	}
+	if len(seen) == 0 {
+		return notYet
 	}
 	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
 }

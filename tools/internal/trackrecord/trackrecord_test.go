@@ -70,26 +70,30 @@ func TestRows(t *testing.T) {
 		"d":     run("reproduced", "inconclusive", "absent"),
 		"far":   run("far", "far", "far"),
 	}}
-	got := Rows(table, record, find)
-	want := "| two labs of a room | [a](docs/patches/a.md) | v1, v2 | absent, reproduced | absent | reproduced | `make lab LAB=a` |\n" +
-		"| its own lab is not in make test | [c](docs/patches/c.md) | v1, v2 | reproduced | absent | no gate | `make lab LAB=both` |\n" +
-		"| beside a longer one | [d](docs/patches/d.md) | v1, v2 | reproduced | inconclusive | absent | `make lab LAB=d` |\n" +
-		"| only in the lab of another | [w](docs/patches/w.md) | v1, v2 | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
-		"| it breaks otherwise | [e-v3](docs/patches/e-v3.md) | v3 | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
-		"| nothing shows it | [none](docs/patches/none.md) | v1, v2 | no lab yet | no lab yet | no gate |  |\n" +
-		"| later | `b` | | not yet | not yet | | |\n"
+	// A wider lab shows a alone; naive does not run stock, and no lab shows b.
+	without := func(lab, slug string) string {
+		return map[string]string{"a-wide a": "reproduced", "naive a": "absent", "both c": "absent", "c c": "reproduced"}[lab+" "+slug]
+	}
+	got := Rows(table, record, without, find)
+	want := "| two labs of a room | [a](docs/patches/a.md) | v1, v2 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
+		"| its own lab is not in make test | [c](docs/patches/c.md) | v1, v2 | reproduced | absent | absent, reproduced | no gate | `make lab LAB=both` |\n" +
+		"| beside a longer one | [d](docs/patches/d.md) | v1, v2 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
+		"| only in the lab of another | [w](docs/patches/w.md) | v1, v2 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
+		"| it breaks otherwise | [e-v3](docs/patches/e-v3.md) | v3 | not yet | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
+		"| nothing shows it | [none](docs/patches/none.md) | v1, v2 | no lab yet | no lab yet | no lab yet | no gate |  |\n" +
+		"| later | `b` | | not yet | not yet | | | |\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 
-	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, find)
+	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, without, find)
 	if err != nil || page != "# x\n\n"+Head+want+"\nafter\n" {
 		t.Errorf("%v, page\n%s", err, page)
 	}
-	if again, err := Update(page, table, record, find); err != nil || again != page {
+	if again, err := Update(page, table, record, without, find); err != nil || again != page {
 		t.Errorf("%v, a second time\n%s", err, again)
 	}
-	if _, err := Update("# x\n", table, record, find); err == nil || !strings.Contains(err.Error(), "no table") {
+	if _, err := Update("# x\n", table, record, without, find); err == nil || !strings.Contains(err.Error(), "no table") {
 		t.Errorf("a page without the table: %v", err)
 	}
 }
