@@ -129,13 +129,28 @@ func (l *replicas) serveFor(what, listen string, h http.Handler, pair *tls.Certi
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: h, ErrorLog: stdlog.New(io.Discard, "", 0)}
+	srv := &http.Server{Handler: whole(h), ErrorLog: stdlog.New(io.Discard, "", 0)}
 	if pair != nil {
 		ln = tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{*pair}})
 	}
 	go func() { _ = srv.Serve(ln) }() // its end is the lab's
 	l.e.OnStop(what, func(context.Context) error { return srv.Close() })
 	return nil
+}
+
+// whole reads a body before h passes it on. A ReverseProxy that passes on a body while it comes in
+// broke off one answer of some 10,000 over HTTP/1.1 (Go 1.26), which the API server takes for a
+// webhook that fails: then it stores what was sent.
+func whole(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		h.ServeHTTP(w, r)
+	})
 }
 
 // startLag starts the second program's way to the API server. It has that program's
