@@ -47,13 +47,15 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			return parts.Count{Passed: len(b.Variants)}, nil
 		}},
 		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return Binaries(b) }},
+		// The longest of those beside the labs come first, so that the end is short.
+		{Name: "hash-oracle", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
+		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Doubtful) }},
 		{Name: "reproducible", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			return goTest([]string{"HOLDFAST_REPRODUCIBLE=short"}, tools, "-count=1", "./internal/reproducible")
 		}},
 		{Name: "unit", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return unit(b) }},
 		{Name: "operators", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "cmd"), "./...") }},
 		{Name: "webhook", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "webhook"), "./...") }},
-		{Name: "hash-oracle", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
 		{Name: "flags", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := flagtable.Check(b.Root, os.Stdout)
 			return parts.Count{Passed: n}, err
@@ -67,7 +69,6 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			n, err := security.Check(b.Root)
 			return parts.Count{Passed: n}, err
 		}},
-		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Doubtful) }},
 		{Name: "minus-one", Beside: true, Run: func() (parts.Count, error) { return MinusOne(b, Fits) }},
 	}
 	names, err := base.Names(b.Root)

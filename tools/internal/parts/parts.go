@@ -44,8 +44,12 @@ type Aside func(Part) (output []byte, n Count, err error)
 // Budget is what all parts together may take on two cores from empty caches.
 const Budget = 60 * time.Minute
 
+// atOnce is how many parts run Beside one that Waits: once that has ended, one alone would not
+// keep both processors of the smallest machine busy.
+const atOnce = 2
+
 // Run runs the parts and reports whether all passed. Where one of them Waits, those that may run
-// Beside it do so, by aside; once it has ended the rest of them run here. Without aside all run here.
+// Beside it do so, two at once and in their order, by aside. Without aside all run here.
 func Run(w io.Writer, all []Part, aside Aside) bool {
 	begin := time.Now()
 	w = &lockedWriter{w: w}
@@ -71,14 +75,20 @@ func Run(w io.Writer, all []Part, aside Aside) bool {
 			defer close(ended)
 			r.here(w, all[waits])
 		}()
-		for _, p := range besides {
-			select {
-			case <-ended:
-				r.here(w, p)
-			default:
-				r.aside(w, p, aside)
-			}
+		next := make(chan Part)
+		var workers sync.WaitGroup
+		for range atOnce {
+			workers.Go(func() {
+				for p := range next {
+					r.aside(w, p, aside)
+				}
+			})
 		}
+		for _, p := range besides {
+			next <- p
+		}
+		close(next)
+		workers.Wait()
 		<-ended
 	}
 	took := time.Since(begin)

@@ -81,8 +81,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestAside: beside a part that waits others run in another process, until it has ended. What
-// does not say that it may do so runs before it.
+// TestAside: beside a part that waits others run in other processes, two at once, and go on when it
+// has ended. What does not say that it may do so runs before it.
 func TestAside(t *testing.T) {
 	var mu sync.Mutex
 	var ran []string
@@ -102,9 +102,25 @@ func TestAside(t *testing.T) {
 		note("labs")
 		return Count{Passed: 4}, nil
 	}}
+	second, now, most := make(chan struct{}), 0, 0
 	aside := func(p Part) ([]byte, Count, error) {
 		<-begun
 		note("aside " + p.Name)
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		defer func() {
+			mu.Lock()
+			now--
+			mu.Unlock()
+		}()
+		switch p.Name {
+		case "a":
+			<-second // two run at once
+		case "bad":
+			close(second)
+		}
 		if p.Name == "d" {
 			close(end)
 			for { // until labs is over
@@ -123,11 +139,15 @@ func TestAside(t *testing.T) {
 	if Run(&out, []Part{part("a", 0), alone(part("b", 0)), part("bad", 1), alone(part("c", 1)), part("n", 0, "c"), part("d", 0), part("e", 0, "b"), labs}, aside) {
 		t.Error("all well")
 	}
-	if got, want := strings.Join(ran, ", "), "b, c, aside a, aside bad, aside d, labs, e"; got != want {
+	slices.Sort(ran[2:])
+	if got, want := strings.Join(ran, ", "), "b, c, aside a, aside bad, aside d, aside e, labs"; got != want {
 		t.Errorf("ran %s, want %s", got, want)
 	}
+	if most != atOnce {
+		t.Errorf("%d at once, want %d", most, atOnce)
+	}
 	for _, want := range []string{`(?m)^d said so$`, `(?m)^d: d is no good$`, `(?m)^n +FAILED +0 passed +1 failed`, `(?m)^a +ok +1 passed +0 failed +0\.\d s +3\.0 s CPU, 1 skipped, beside others$`,
-		`(?m)^d +FAILED +2 passed +1 failed .* beside others$`, `(?m)^labs +ok +4 passed`, `(?m)^e +ok +1 passed +0 failed +0\.0 s +0\.0 s CPU$`, `(?m)^labs .* 0\.0 s CPU$`, `(?m)^11 passed, 3 failed, 2 skipped$`} {
+		`(?m)^d +FAILED +2 passed +1 failed .* beside others$`, `(?m)^labs +ok +4 passed`, `(?m)^e +ok +1 passed +0 failed +0\.\d s +3\.0 s CPU, 1 skipped, beside others$`, `(?m)^labs .* 0\.0 s CPU$`, `(?m)^11 passed, 3 failed, 3 skipped$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("no line %q in:\n%s", want, &out)
 		}
