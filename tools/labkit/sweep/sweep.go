@@ -5,6 +5,7 @@ package sweep
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,8 +72,8 @@ type Sweep struct {
 	began  time.Time // zero before Begin
 	cancel context.CancelFunc
 	ended  chan struct{}
-	kills  int     // begun so far
-	report *Report // after End
+	kills  map[string]int // begun so far, by component
+	report *Report        // after End
 	done   []Done
 }
 
@@ -135,7 +136,10 @@ func (s *Sweep) kill(ctx context.Context, k Kill) {
 		}
 	}
 	s.mu.Lock()
-	s.kills++
+	if s.kills == nil {
+		s.kills = map[string]int{}
+	}
+	s.kills[k.Component]++
 	s.mu.Unlock()
 	d := Done{Kill: k, Killed: s.now()}
 	s.j.Step("sweep: kill -9 of %s", k.Process)
@@ -159,31 +163,38 @@ func (s *Sweep) kill(ctx context.Context, k Kill) {
 // measurements is how often Undisturbed measures at most.
 const measurements = 4
 
-// Undisturbed runs a measurement that the end of a component spoils, as it does the difference of
-// two counts of a process. If one was killed meanwhile, it is run again when all are back, four
-// times in all. f must record nothing. Without a sweep it is f.
-func (s *Sweep) Undisturbed(ctx context.Context, f func() error) error {
+// Undisturbed runs a measurement that the end of one of these components spoils, of any if none is
+// named: the difference of two counts of a process, say. It begins when all are there. If one was
+// killed meanwhile, it is run again, four times in all. f must record nothing. Without a sweep it
+// is f.
+func (s *Sweep) Undisturbed(ctx context.Context, f func() error, components ...string) error {
 	if s == nil {
 		return f()
 	}
 	for try := 1; ; try++ {
-		kills := s.killed()
-		err := f()
-		if s.killed() == kills && !s.sup.Disturbed() || try == measurements || ctx.Err() != nil {
-			return err
-		}
-		s.j.Step("sweep: a component was killed meanwhile: measure again")
 		if err := wait.Until(ctx, "no component is away", time.Minute, func(context.Context) (bool, error) { return !s.sup.Disturbed(), nil }); err != nil {
 			return err
 		}
+		kills := s.killed(components)
+		err := f()
+		if s.killed(components) == kills || try == measurements || ctx.Err() != nil {
+			return err
+		}
+		s.j.Step("sweep: a component was killed meanwhile: measure again")
 	}
 }
 
-// killed is how many components were so far.
-func (s *Sweep) killed() int {
+// killed is how many of these components were so far, of all if none is named.
+func (s *Sweep) killed(components []string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.kills
+	n := 0
+	for c, k := range s.kills {
+		if len(components) == 0 || slices.Contains(components, c) {
+			n += k
+		}
+	}
+	return n
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

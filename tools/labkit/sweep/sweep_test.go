@@ -160,7 +160,7 @@ func TestSweep(t *testing.T) {
 func TestUndisturbed(t *testing.T) {
 	r := newRig(t)
 	p := r.start(t, "etcd", Etcd)
-	s := New([]Kill{{Etcd, "etcd", 0.1, 0.2}}, r.Supervisor, r.Journal)
+	s := New([]Kill{{Etcd, "etcd", 0.1, 0.2}, {Etcd, "etcd", 5, 0.2}}, r.Supervisor, r.Journal)
 	s.Begin(context.Background())
 	spoiled, times := errors.New("spoiled"), 0
 	measure := func() error {
@@ -181,10 +181,22 @@ func TestUndisturbed(t *testing.T) {
 	if err := s.Undisturbed(context.Background(), func() error { return spoiled }); err != spoiled {
 		t.Errorf("an error of its own: %v", err)
 	}
+	times = 0
+	for asked := 1; s.killed(nil) == 1; asked++ { // until the second kill
+		if err := s.Undisturbed(context.Background(), measure, Kubelet, Webhook); err != nil && err != spoiled {
+			t.Fatal(err)
+		}
+		if times != asked || asked > 60 {
+			t.Fatalf("asked %d times about components that are not killed, measured %d times", asked, times)
+		}
+	}
+	if n := s.killed([]string{Etcd}); n != 2 || s.killed([]string{Kubelet}) != 0 {
+		t.Errorf("%d kills of etcd", n)
+	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	times = 0
-	if err := s.Undisturbed(ended, func() error { times++; return spoiled }); err != spoiled || times != 1 {
+	if err := s.Undisturbed(ended, func() error { times++; return spoiled }); err == nil || times > 1 {
 		t.Errorf("when the run has ended: %d times, %v", times, err)
 	}
 	s.End(context.Background())

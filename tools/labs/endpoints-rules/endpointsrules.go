@@ -21,6 +21,7 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/sweep"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 	"holdfast/tools/labs/internal/webset"
@@ -150,8 +151,11 @@ func (l *lab) status(ctx context.Context, i, n int, ready bool) error {
 // right after the images were changed.
 func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Context) error) error {
 	r := round{Killed: during != nil}
-	var err error
-	if r.replacement, err = l.change(ctx, stuck, during); err != nil {
+	// While the program is away the client acts as on stock; a kill of the lab's own shows that.
+	if err := l.e.Sweep.Undisturbed(ctx, func() (err error) {
+		r.replacement, err = l.change(ctx, stuck, during)
+		return err
+	}, sweep.Webhook); err != nil {
 		return err
 	}
 	r.Round = number
