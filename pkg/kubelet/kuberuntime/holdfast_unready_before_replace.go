@@ -26,10 +26,11 @@ type ReplacementPreparer interface {
 	ReplaceAtOnce(pod *v1.Pod, replaced ReplacedContainer) bool
 }
 
-// ReplacedContainer is a running container that is to be replaced.
-type ReplacedContainer struct {
-	ID   kubecontainer.ContainerID
-	Name string
+func init() {
+	preparedToStop = func(m *kubeGenericRuntimeManager, pod *v1.Pod, podStatus *kubecontainer.PodStatus, actions *podActions) []ReplacedContainer {
+		preparer, _ := m.runtimeHelper.(ReplacementPreparer)
+		return m.replacedContainers(preparer, pod, podStatus, actions)
+	}
 }
 
 // prepareReplacement is called when SyncPod has decided what to kill, after all that
@@ -40,35 +41,14 @@ type ReplacedContainer struct {
 // kill or to start beside the replaced containers, this sync does that, and a later one
 // replaces them.
 func (m *kubeGenericRuntimeManager) prepareReplacement(pod *v1.Pod, podStatus *kubecontainer.PodStatus, changes *podActions) bool {
-	if len(changes.ContainersToKill) == 0 || changes.KillPod || !utilfeature.DefaultFeatureGate.Enabled(features.UnreadyBeforeReplace) {
-		return true
-	}
-	preparer, ok := m.runtimeHelper.(ReplacementPreparer)
-	if !ok {
-		return true
-	}
-	var replaced []ReplacedContainer
-	isReplaced := map[string]bool{}
-	for id, info := range changes.ContainersToKill {
-		status := podStatus.FindContainerStatusByName(info.name)
-		if status == nil || status.ID != id || info.container == nil {
-			continue
-		}
-		if liveness, found := m.livenessManager.Get(id); found && liveness == proberesults.Failure {
-			continue // it has to go at once, whatever its spec
-		}
-		if !decideContainerHash(info.container, status).changed {
-			continue
-		}
-		r := ReplacedContainer{ID: id, Name: info.name}
-		if preparer.ReplaceAtOnce(pod, r) {
-			continue
-		}
-		replaced = append(replaced, r)
-		isReplaced[info.name] = true
-	}
+	preparer, _ := m.runtimeHelper.(ReplacementPreparer)
+	replaced := m.replacedContainers(preparer, pod, podStatus, changes)
 	if len(replaced) == 0 {
 		return true
+	}
+	isReplaced := map[string]bool{}
+	for _, r := range replaced {
+		isReplaced[r.Name] = true
 	}
 	var others []int
 	for _, idx := range changes.ContainersToStart {
@@ -89,6 +69,31 @@ func (m *kubeGenericRuntimeManager) prepareReplacement(pod *v1.Pod, podStatus *k
 	}
 	changes.ContainersToStart = others
 	return true
+}
+
+// replacedContainers are those that preparer, nil if there is none, is to make not ready
+// before they are killed.
+func (m *kubeGenericRuntimeManager) replacedContainers(preparer ReplacementPreparer, pod *v1.Pod, podStatus *kubecontainer.PodStatus, changes *podActions) []ReplacedContainer {
+	if preparer == nil || len(changes.ContainersToKill) == 0 || changes.KillPod || !utilfeature.DefaultFeatureGate.Enabled(features.UnreadyBeforeReplace) {
+		return nil
+	}
+	var replaced []ReplacedContainer
+	for id, info := range changes.ContainersToKill {
+		status := podStatus.FindContainerStatusByName(info.name)
+		if status == nil || status.ID != id || info.container == nil {
+			continue
+		}
+		if liveness, found := m.livenessManager.Get(id); found && liveness == proberesults.Failure {
+			continue // it has to go at once, whatever its spec
+		}
+		if !decideContainerHash(info.container, status).changed {
+			continue
+		}
+		if r := (ReplacedContainer{ID: id, Name: info.name}); !preparer.ReplaceAtOnce(pod, r) {
+			replaced = append(replaced, r)
+		}
+	}
+	return replaced
 }
 
 // ContainersChanged says which of the pod's running containers have another spec than

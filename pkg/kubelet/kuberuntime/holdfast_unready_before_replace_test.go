@@ -212,6 +212,54 @@ func TestHoldfastSyncPodPrepares(t *testing.T) {
 	}
 }
 
+// TestHoldfastContainersToStopPrepared: what is published of a container stands after a
+// restart of the kubelet until SyncPod itself makes it not ready. Else its probe, which
+// may succeed before SyncPod comes to that, would make it ready again in between.
+func TestHoldfastContainersToStopPrepared(t *testing.T) {
+	for name, tc := range map[string]struct {
+		off    bool
+		helper kubecontainer.RuntimeHelper
+		change func(*kubeGenericRuntimeManager, *v1.Pod, *kubecontainer.PodStatus)
+		stop   []string
+	}{
+		"made not ready first": {helper: &fakePreparer{}},
+		"the gate is off":      {off: true, helper: &fakePreparer{}, stop: []string{"foo2"}},
+		"nobody is to be told": {helper: &containertest.FakeRuntimeHelper{}, stop: []string{"foo2"}},
+		"opted out":            {helper: &fakePreparer{atOnce: "foo2"}, stop: []string{"foo2"}},
+		"its liveness failed": {helper: &fakePreparer{}, stop: []string{"foo2"}, change: func(m *kubeGenericRuntimeManager, p *v1.Pod, s *kubecontainer.PodStatus) {
+			m.livenessManager.Set(s.ContainerStatuses[1].ID, proberesults.Failure, p)
+		}},
+		"another one's liveness failed": {helper: &fakePreparer{}, stop: []string{"foo3"}, change: func(m *kubeGenericRuntimeManager, p *v1.Pod, s *kubecontainer.PodStatus) {
+			m.livenessManager.Set(s.ContainerStatuses[2].ID, proberesults.Failure, p)
+		}},
+		"the sandbox is dead": {helper: &fakePreparer{}, stop: []string{"foo1", "foo2", "foo3"}, change: func(_ *kubeGenericRuntimeManager, _ *v1.Pod, s *kubecontainer.PodStatus) {
+			s.SandboxStatuses[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		}},
+	} {
+		_, _, m, err := createTestRuntimeManager()
+		require.NoError(t, err)
+		m.runtimeHelper = tc.helper
+		pod, status := makeBasePodAndStatus()
+		pod.Spec.Containers[1].Image = "other"
+		if tc.change != nil {
+			tc.change(m, pod, status)
+		}
+		require.NoError(t, utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", features.UnreadyBeforeReplace, !tc.off)))
+		stops := m.ContainersToStop(pod, status)
+		require.NoError(t, utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=true", features.UnreadyBeforeReplace)))
+		var got []string
+		for _, c := range status.ContainerStatuses {
+			if stops(c.ID) {
+				got = append(got, c.Name)
+			}
+		}
+		assert.Equal(t, tc.stop, got, name)
+		if helper, ok := tc.helper.(*fakePreparer); ok {
+			assert.Zero(t, helper.asked, name)
+		}
+	}
+}
+
 // TestHoldfastContainersChanged: the same decision as SyncPod's, of running containers.
 func TestHoldfastContainersChanged(t *testing.T) {
 	_, _, m, err := createTestRuntimeManager()

@@ -327,17 +327,15 @@ func (l *lab) judgeChanges(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	// Neither the container whose image changed nor the one of the deleted pod was
-	// kept. The API need not show it: a kubelet publishes some 2 pods a second, and
-	// the new container may be ready by then.
+	// The container of the deleted pod was not kept. The API need not show it: a kubelet
+	// publishes some 2 pods a second. That whose image changed is kept until the kubelet
+	// makes it not ready, which the lab unready-before-replace looks at.
 	last, err := l.node.Kubelet.LastRunLog()
 	if err != nil {
 		return err
 	}
-	for _, pod := range []string{deleted, imaged} {
-		if logged(last, "Keeping the published readiness", pod) {
-			return fmt.Errorf("the readiness of pod %s was kept", pod)
-		}
+	if logged(last, "Keeping the published readiness", deleted) {
+		return fmt.Errorf("the readiness of pod %s was kept", deleted)
 	}
 	return nil
 }
