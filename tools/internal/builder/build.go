@@ -252,12 +252,13 @@ func TestEnv(b *base.Base, variant base.Variant) []string {
 
 // TempDir makes a folder for the temporary files of tests, which many of
 // upstream's leave behind (glog writes there), and adds it to env; end removes
-// it. Its path is short, as tests put unix sockets there, and the same in each
-// run of one checkout, as the go command keeps a test's result only for the
-// environment that the test has looked at.
-func TempDir(root string, env []string) (withTmp []string, end func(), err error) {
+// it. Its path is short, as tests put unix sockets there, and the same whenever the
+// same tests run in one checkout, as the go command keeps a test's result only for the
+// environment that the test has looked at. tests tells them from others that run at
+// the same time.
+func TempDir(root, tests string, env []string) (withTmp []string, end func(), err error) {
 	h := fnv.New32a()
-	h.Write([]byte(root))
+	fmt.Fprintf(h, "%s\n%s", root, tests)
 	tmp := filepath.Join(os.TempDir(), fmt.Sprintf("hf-%08x", h.Sum32()))
 	return append(env, "TMPDIR="+tmp), func() { os.RemoveAll(tmp) }, os.MkdirAll(tmp, 0o700)
 }

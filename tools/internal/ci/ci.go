@@ -271,7 +271,7 @@ func goRun(dir string, args ...string) error {
 // them; what failed tests print is shown.
 func goTest(more []string, dir string, packages ...string) (parts.Count, error) {
 	cmd := exec.Command("go", append([]string{"test", "-json", "-trimpath", "-ldflags=-w", "-timeout=20m"}, packages...)...)
-	env, end, err := builder.TempDir(dir, builder.GoEnv())
+	env, end, err := builder.TempDir(dir, strings.Join(packages, " "), builder.GoEnv())
 	if err != nil {
 		return parts.Count{}, err
 	}

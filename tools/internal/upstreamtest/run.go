@@ -214,7 +214,7 @@ func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, e
 	}
 	cmd := exec.Command("go", append(args, packages...)...)
 	cmd.Dir = r.b.Root
-	env, end, err := builder.TempDir(r.b.Root, builder.TestEnv(r.b, r.variant))
+	env, end, err := builder.TempDir(r.b.Root, r.b.Name+" "+string(r.variant), builder.TestEnv(r.b, r.variant))
 	if err != nil {
 		return nil, err
 	}
