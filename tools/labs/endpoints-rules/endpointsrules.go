@@ -151,11 +151,12 @@ func (l *lab) status(ctx context.Context, i, n int, ready bool) error {
 // right after the images were changed.
 func (l *lab) replaceAll(ctx context.Context, number int, during func(context.Context) error) error {
 	r := round{Killed: during != nil}
-	// While the program is away the client acts as on stock; a kill of the lab's own shows that.
+	// While one of these is away nobody puts right what is stored, and the client acts upon it. A
+	// kill of the lab's own shows that for the program.
 	if err := l.e.Sweep.Undisturbed(ctx, func() (err error) {
 		r.replacement, err = l.change(ctx, stuck, during)
 		return err
-	}, sweep.Webhook); err != nil {
+	}, sweep.Webhook, sweep.APIServer, sweep.Etcd); err != nil {
 		return err
 	}
 	r.Round = number
