@@ -5,7 +5,6 @@ package hashcollision
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -143,13 +142,13 @@ func (c *forcedConflicts) touchSet(ctx context.Context) error {
 			if err := c.touch(ctx, kube.StatefulSets, "db", i); err != nil {
 				return false, err
 			}
-			if i++; time.Since(began) < cacheKnows {
-				continue
+			i++
+			if time.Since(began) > cacheKnows {
+				if _, err := c.PatchStrategic(ctx, kube.StatefulSets, ns, "db", tagPatch(fmt.Sprintf("v1.0.%d", i))); err != nil {
+					return false, err
+				}
+				began = time.Now()
 			}
-			if err := c.setImage(ctx, fmt.Sprintf("v1.0.%d", i)); err != nil {
-				return false, err
-			}
-			began = time.Now()
 		}
 		return c.conflicted() >= want, nil
 	}); err != nil {
@@ -170,19 +169,6 @@ func (c *forcedConflicts) touchSet(ctx context.Context) error {
 // cacheKnows is how long no creation of a revision meets AlreadyExists before the StatefulSet gets
 // another template: a controller manager that was started again has listed the revision.
 const cacheKnows = 10 * time.Second
-
-func (c *forcedConflicts) setImage(ctx context.Context, tag string) error {
-	o, err := c.workload("StatefulSet", "db", tag)
-	if err != nil {
-		return err
-	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": kube.Field(o, "spec", "template")}})
-	if err != nil {
-		return err
-	}
-	_, err = c.PatchMerge(ctx, kube.StatefulSets, ns, "db", string(patch))
-	return err
-}
 
 // mostOfOne is how many of the revisions are of one template, at most.
 func mostOfOne(revs []kube.Object) int {
