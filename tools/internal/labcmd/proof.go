@@ -37,8 +37,8 @@ func proofCmd() *cobra.Command {
 		Long: `Run the matrix of slugs and variants, and write _output/proof/proof.json and proof.html.
 
 A run is repeated only if its binaries, its lab or the kit have changed since the last one, here or
-in matrix.json, or if it could not tell. So the command can be interrupted, and goes on where it was. Exit status 1: an answer is not
-right, or is missing.`,
+in matrix.json, or if it could not tell. So the command can be interrupted, and goes on where it
+was. Exit status 1: an answer is not right, or is missing.`,
 		Example: `  lab proof
   lab proof hash-collision rbd-detach
   lab proof --list
@@ -189,7 +189,7 @@ func writeTrackRecord(root string, table *slugs.Table, known *outcomes.Record, p
 		return err
 	}
 	updated, err := trackrecord.Update(string(page), table, known, proved.Without, trackrecord.Find)
-	if err != nil {
+	if err != nil || updated == string(page) {
 		return err
 	}
 	return os.WriteFile(file, []byte(updated), 0o644)

@@ -17,16 +17,13 @@ const MarkdownFile = "docs/design/proof.md"
 // WriteMarkdown writes the matrix as a page of the repository: a table for each base, with the
 // commit of each run as a letter.
 func (m *Matrix) WriteMarkdown(w io.Writer) error {
-	runs, commits := map[Cell]bool{}, map[string]bool{}
+	answers, commits := m.Answers(), map[string]bool{}
 	var first *Answer
-	for _, r := range m.Rows {
-		for _, a := range r.Answers() {
-			runs[a.Cell] = true
-			if a.Result != nil {
-				commits[a.Commit()] = true
-				if first == nil {
-					first = a
-				}
+	for _, a := range answers {
+		if a.Result != nil {
+			commits[a.Commit()] = true
+			if first == nil {
+				first = a
 			}
 		}
 	}
@@ -46,7 +43,7 @@ func (m *Matrix) WriteMarkdown(w io.Writer) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The proof matrix\n\n`lab proof --write` writes this page from [matrix.json](../../matrix.json), which has the commit of\neach run in full; [labs](labs.md#proof) explains the columns.\n\n")
-	fmt.Fprintf(&b, "Last change %s. Profile %s, seed %d. Of %d runs: %s.\n\n", m.Made.Format("2006-01-02"), first.Outcome.Profile, first.Outcome.Seed, len(runs), strings.Join(states, ", "))
+	fmt.Fprintf(&b, "Last change %s. Profile %s, seed %d. Of %d runs: %s.\n\n", m.Made.Format("2006-01-02"), first.Outcome.Profile, first.Outcome.Seed, len(answers), strings.Join(states, ", "))
 	fmt.Fprintf(&b, "A letter is the commit of a run:\n\n")
 	for _, l := range legend {
 		fmt.Fprintf(&b, "* %s\n", l)

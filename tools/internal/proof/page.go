@@ -108,16 +108,26 @@ func (r Row) show(answer func(Cell) *Answer) Shown {
 	return s
 }
 
-// Counts counts the cells of the matrix by State, each once.
-func (m *Matrix) Counts() map[string]int {
-	out, seen := map[string]int{}, map[Cell]bool{}
+// Answers are those of all rows, each cell once, in their order.
+func (m *Matrix) Answers() []*Answer {
+	var out []*Answer
+	seen := map[Cell]bool{}
 	for _, r := range m.Rows {
 		for _, a := range r.Answers() {
 			if !seen[a.Cell] {
 				seen[a.Cell] = true
-				out[a.State()]++
+				out = append(out, a)
 			}
 		}
+	}
+	return out
+}
+
+// Counts counts the cells of the matrix by State, each once.
+func (m *Matrix) Counts() map[string]int {
+	out := map[string]int{}
+	for _, a := range m.Answers() {
+		out[a.State()]++
 	}
 	return out
 }

@@ -122,25 +122,19 @@ func (r *Record) Matrix(rows []Row) *Matrix {
 // checkout without changes, and drops those of cells that there are no more. It says which
 // answers it did not take.
 func (r *Record) Take(m *Matrix) (left []string) {
-	old, seen := *r, map[Cell]bool{}
+	old := *r
 	r.Runs = nil
-	for _, row := range m.Rows {
-		for _, a := range row.Answers() {
-			if seen[a.Cell] {
-				continue
-			}
-			seen[a.Cell] = true
-			x := old.find(a.Cell)
-			switch {
-			case a.Result == nil:
-			case a.State() != "right" && !a.Stale, strings.Contains(a.Outcome.Commit, "-"), a.Outcome.Commit == "":
-				left = append(left, fmt.Sprintf("%s (%s): %s at %q", a.Cell.Lab, a.Cell.Variant, a.State(), a.Outcome.Commit))
-			case !a.Stale || x == nil:
-				x = &Recorded{a.Cell, a.Key, a.Outcome.Verdict, a.Outcome.Expected, a.Outcome.Commit}
-			}
-			if x != nil {
-				r.Runs = append(r.Runs, *x)
-			}
+	for _, a := range m.Answers() {
+		x := old.find(a.Cell)
+		switch {
+		case a.Result == nil:
+		case !a.Outcome.AsExpected(), !ofCommit(a.Outcome.Commit):
+			left = append(left, fmt.Sprintf("%s (%s): %s at %q", a.Cell.Lab, a.Cell.Variant, a.State(), a.Outcome.Commit))
+		case !a.Stale || x == nil:
+			x = &Recorded{a.Cell, a.Key, a.Outcome.Verdict, a.Outcome.Expected, a.Outcome.Commit}
+		}
+		if x != nil {
+			r.Runs = append(r.Runs, *x)
 		}
 	}
 	slices.SortFunc(r.Runs, func(a, b Recorded) int {

@@ -115,6 +115,7 @@ func TestTake(t *testing.T) {
 	add("wrong", "now", commit, labkit.Reproduced, false)
 	add("dirty", "now", commit+"-dirty", labkit.Absent, false)
 	add("stale", "older", commit, labkit.Absent, true)
+	add("stale-wrong", "older", commit, labkit.Reproduced, true)
 	add("not-run", "", "", "", false)
 	add("never", "", "", "", false)
 	r := &Record{Made: "2026-01-01", Runs: []Recorded{kept("again"), kept("dirty"), kept("gone"), kept("not-run"), kept("stale"), kept("wrong")}}
@@ -126,7 +127,7 @@ func TestTake(t *testing.T) {
 	if !reflect.DeepEqual(r, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", r, want)
 	}
-	if len(left) != 2 || !strings.HasPrefix(left[0], "wrong (ours): wrong") || !strings.HasPrefix(left[1], "dirty (ours): right") {
+	if len(left) != 3 || !strings.HasPrefix(left[0], "wrong (ours): wrong") || !strings.HasPrefix(left[1], "dirty (ours): right") || !strings.HasPrefix(left[2], "stale-wrong (ours): stale") {
 		t.Errorf("left out: %q", left)
 	}
 	made := r.Made
