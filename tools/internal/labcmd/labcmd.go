@@ -178,7 +178,7 @@ func needsCmd() *cobra.Command {
 			if err := useTable(c); err != nil {
 				return err
 			}
-			needs, err := run.NeedsOf(run.SuiteNames(), labkit.Short, nil)
+			needs, err := run.NeedsOfChosen(run.SuiteRuns(), labkit.Short)
 			if err != nil {
 				return err
 			}
@@ -223,7 +223,7 @@ func suiteCmd() *cobra.Command {
 			o.Out, o.Root, o.Profile = c.OutOrStdout(), rootFlag(c), labkit.Profile(profile)
 			ctx, cancel := signalled()
 			defer cancel()
-			outcomes, err := run.Suite(ctx, o)
+			outcomes, err := run.Suite(ctx, run.SuiteRuns(), o)
 			if results != "" {
 				err = errors.Join(err, run.WriteOutcomes(results, outcomes))
 			}

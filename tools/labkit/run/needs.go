@@ -4,11 +4,26 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 
 	"holdfast/tools/labkit"
 )
+
+// NeedsOfChosen is NeedsOf for labs that do not all run in the same variants.
+func NeedsOfChosen(all []Chosen, p labkit.Profile) ([]labkit.Binary, error) {
+	var out []labkit.Binary
+	for _, c := range all {
+		needs, err := NeedsOf([]string{c.Lab}, p, c.Variants)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, needs...)
+	}
+	slices.SortFunc(out, func(a, b labkit.Binary) int { return cmp.Compare(a.String(), b.String()) })
+	return slices.Compact(out), nil
+}
 
 // NeedsOf lists the binaries that the named labs run in a profile and the given variants
 // (nil: all of a lab's), each once, sorted. A variant that a lab cannot be run in
@@ -37,7 +52,7 @@ func NeedsOf(names []string, p labkit.Profile, only []labkit.Variant) ([]labkit.
 	for b := range seen {
 		out = append(out, b)
 	}
-	sort.Slice(out, func(i, j int) bool { return out[i].String() < out[j].String() })
+	slices.SortFunc(out, func(a, b labkit.Binary) int { return cmp.Compare(a.String(), b.String()) })
 	return out, nil
 }
 

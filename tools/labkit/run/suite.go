@@ -23,20 +23,35 @@ const retries = 2
 // SuiteNames lists the labs of make test.
 func SuiteNames() []string {
 	var names []string
-	for _, l := range labkit.Labs() {
-		if !l.LongOnly {
-			names = append(names, l.Name)
-		}
+	for _, c := range SuiteRuns() {
+		names = append(names, c.Lab)
 	}
 	return names
 }
 
-// Suite runs the labs of make test side by side and returns their outcomes.
+// Chosen is a lab and the variants in which it is to run.
+type Chosen struct {
+	Lab      string
+	Variants []labkit.Variant
+}
+
+// SuiteRuns lists the labs of make test with the variants in which it runs them.
+func SuiteRuns() []Chosen {
+	var all []Chosen
+	for _, l := range labkit.Labs() {
+		if !l.LongOnly {
+			all = append(all, Chosen{l.Name, l.SuiteRuns()})
+		}
+	}
+	return all
+}
+
+// Suite runs labs side by side and returns their outcomes, in their order.
 // If no variant of a lab answered wrongly, those that were inconclusive get
 // another chance alone, and are reported either way: beside others a machine may
 // be too slow for them. A wrong answer stands. The error is a *Failed, or says why
 // a lab could not be run.
-func Suite(ctx context.Context, o Options) ([]Outcome, error) {
+func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
 	if o.Out == nil {
 		o.Out = os.Stdout
 	}
@@ -44,22 +59,19 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := SuiteNames()
 	packages := slices.Clone(DebianPackages)
-	suiteRuns := map[string][]labkit.Variant{}
-	bounds := map[string]time.Duration{} // of all its runs
-	for _, n := range names {
-		l, err := labkit.Find(n)
+	bounds := map[string]time.Duration{} // of all runs of a lab
+	for _, c := range chosen {
+		l, err := labkit.Find(c.Lab)
 		if err != nil {
 			return nil, err
 		}
 		packages = append(packages, l.Packages...)
-		suiteRuns[n] = l.SuiteRuns()
-		bounds[n] = l.Bound(o.Profile) * time.Duration(len(suiteRuns[n]))
+		bounds[c.Lab] = l.Bound(o.Profile) * time.Duration(len(c.Variants))
 	}
 	// A long lab that begins late runs alone at the end.
-	order := slices.Clone(names)
-	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(bounds[b], bounds[a]) })
+	order := slices.Clone(chosen)
+	slices.SortStableFunc(order, func(a, b Chosen) int { return cmp.Compare(bounds[b.Lab], bounds[a.Lab]) })
 	// Here and not by the labs, which would do it side by side.
 	if err := InstallPackages(ctx, packages, o.Out); err != nil {
 		return nil, err
@@ -91,17 +103,17 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	}
 	var g sync.WaitGroup
 	l := newLanes()
-	for _, name := range order {
+	for _, c := range order {
 		l.enter(ctx)
 		g.Go(func() {
 			defer l.leave()
-			one(name, suiteRuns[name])
+			one(c.Lab, c.Variants)
 		})
 	}
 	g.Wait()
 	for range retries {
-		for _, name := range names {
-			only := again(outcomes[name])
+		for _, c := range chosen {
+			name, only := c.Lab, again(outcomes[c.Lab])
 			if ctx.Err() != nil || len(only) == 0 {
 				continue
 			}
@@ -114,13 +126,13 @@ func Suite(ctx context.Context, o Options) ([]Outcome, error) {
 	var all []Outcome
 	failed := &Failed{}
 	var errs []error
-	for _, name := range names {
-		all = append(all, outcomes[name]...)
-		for _, out := range outcomes[name] {
-			failed.add(name, out)
+	for _, c := range chosen {
+		all = append(all, outcomes[c.Lab]...)
+		for _, out := range outcomes[c.Lab] {
+			failed.add(c.Lab, out)
 		}
-		if err := broken[name]; err != nil {
-			errs = append(errs, fmt.Errorf("lab %s: %w", name, err))
+		if err := broken[c.Lab]; err != nil {
+			errs = append(errs, fmt.Errorf("lab %s: %w", c.Lab, err))
 		}
 	}
 	if len(failed.Labs) > 0 {
