@@ -13,6 +13,7 @@ SEEDS   ?=
 STOCK   ?=
 SUMS    ?=
 DB      ?=
+ALL     ?=
 
 # The packages of the series security, and of patch-errors, whose tests make up inputs (make fuzz).
 FUZZED := k8s.io/kubernetes/pkg/volume/git_repo github.com/docker/spdystream/spdy k8s.io/kubernetes/pkg/util/outputlimit \
@@ -31,7 +32,7 @@ all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (t
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE"
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE ALL=1"
 
 kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (docs/patches/patch-errors.md); MINUS=slug
 	@$(H) build $(if $(MINUS),--minus $(MINUS)) kube-apiserver
@@ -57,8 +58,8 @@ source: tool ## write both source trees of BASE below _output/src
 vendor: tool ## write the folders from which OFFLINE=1 builds: vendor/ (or bases/BASE/vendor), tools/vendor, cmd/vendor
 	@$(H) vendor
 
-test: tools kubectl-holdfast endpoints-rules install-test-packages ## run all that CI runs: rules, unit tests, upstream's tests of touched packages, labs (short)
-	@$(H) test
+test: tools kubectl-holdfast endpoints-rules install-test-packages ## run what CI runs: rules, unit tests, upstream's tests of touched packages, labs (short); ALL=1 repeats what committed records have
+	@$(H) test $(if $(ALL),--all)
 
 check: tools install-test-packages source ## run the repository's rules and our own unit tests only
 	@$(H) test --part rules,tools,unit,operators,webhook

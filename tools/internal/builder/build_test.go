@@ -45,6 +45,14 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s=%q, want %q", k, got, want)
 		}
 	}
+	t.Setenv("GOGC", "")
+	if got := value(GoEnv(), "GOGC"); got != "800" {
+		t.Errorf("GOGC=%s, want 800", got)
+	}
+	t.Setenv("GOGC", "50")
+	if got := value(GoEnv(), "GOGC"); got != "50" {
+		t.Errorf("a user's GOGC=50 is %s", got)
+	}
 	if got := value(Env(b, base.Ours, base.Binary{Cgo: true}), "CGO_ENABLED"); got != "1" {
 		t.Errorf("a binary with cgo: CGO_ENABLED=%s", got)
 	}

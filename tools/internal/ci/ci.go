@@ -28,8 +28,14 @@ import (
 	"holdfast/tools/internal/upstreamtest"
 )
 
+// Options say how much of make test runs.
+type Options struct {
+	// All runs also what committed records have the results of, of the same sources.
+	All bool
+}
+
 // Parts are the parts of make test for the default base b.
-func Parts(b *base.Base) ([]parts.Part, error) {
+func Parts(b *base.Base, o Options) ([]parts.Part, error) {
 	tools := filepath.Join(b.Root, "tools")
 	all := []parts.Part{
 		{Name: "rules", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, tools, rulesPackage) }},
@@ -46,10 +52,10 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			}
 			return parts.Count{Passed: len(b.Variants)}, nil
 		}},
-		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return Binaries(b) }},
+		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return Binaries(b, o.All) }},
 		// The longest of those beside the labs come first, so that the end is short.
-		{Name: "hash-oracle", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
-		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Doubtful) }},
+		{Name: "hash-oracle", Beside: true, Needs: []string{"source"}, Run: o.recorded(b.Root, "hash-oracle", hashOracleFiles, func() (parts.Count, error) { return hashOracle(b) })},
+		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: o.recorded(b.Root, "upstream-touched", touchedFiles, func() (parts.Count, error) { return UpstreamTests(b, Doubtful) })},
 		{Name: "reproducible", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			return goTest([]string{"HOLDFAST_REPRODUCIBLE=short"}, tools, "-count=1", "./internal/reproducible")
 		}},
@@ -57,8 +63,8 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 		{Name: "operators", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "cmd"), "./...") }},
 		{Name: "webhook", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "webhook"), "./...") }},
 		{Name: "flags", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
-			n, err := flagtable.Check(b.Root, os.Stdout)
-			return parts.Count{Passed: n}, err
+			n, left, err := flagtable.Check(b.Root, o.All, os.Stdout)
+			return parts.Count{Passed: n, Skipped: left}, err
 		}},
 		{Name: "dropin", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := commandline.Compare(context.Background(), commandline.Options{Root: b.Root, Out: os.Stdout,
@@ -84,10 +90,10 @@ func Parts(b *base.Base) ([]parts.Part, error) {
 			continue
 		}
 		all = append(all,
-			parts.Part{Name: "upstream-touched-" + name, Beside: true, Run: func() (parts.Count, error) { return UpstreamTests(other, Doubtful) }},
+			parts.Part{Name: "upstream-touched-" + name, Beside: true, Run: o.recorded(b.Root, "upstream-touched-"+name, touchedFiles, func() (parts.Count, error) { return UpstreamTests(other, Doubtful) })},
 			parts.Part{Name: "minus-one-" + name, Beside: true, Run: func() (parts.Count, error) { return MinusOne(other, Fits) }})
 	}
-	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Fresh: true, Waits: true, Run: func() (parts.Count, error) { return labs(b.Root) }}), nil
+	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Fresh: true, Waits: true, Run: func() (parts.Count, error) { return labs(b.Root, o.All) }}), nil
 }
 
 const rulesPackage = "./internal/rules"
@@ -260,7 +266,8 @@ func packagesOf(b *base.Base, set string, only []string) (both, oursOnly []strin
 // goRun runs one go command in dir and shows what it says when it fails.
 func goRun(dir string, args ...string) error {
 	cmd := exec.Command("go", args...)
-	cmd.Dir, cmd.Env = dir, builder.GoEnv()
+	// Without cgo, as goTest: what this has compiled is compiled once.
+	cmd.Dir, cmd.Env = dir, append(builder.GoEnv(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return exit.Preconditionf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}

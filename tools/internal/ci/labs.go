@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/flagtable"
 	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/parts"
 )
@@ -41,10 +43,10 @@ func labCommand(root string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Binaries builds the product and every binary that a lab of make test runs,
-// each once.
-func Binaries(b *base.Base) (parts.Count, error) {
-	order, names, err := needed(b.Root)
+// Binaries builds the product, stock's and ours, and every binary that a lab of make test runs,
+// each once. Without all these are the labs that it does not leave out.
+func Binaries(b *base.Base, all bool) (parts.Count, error) {
+	order, names, err := needed(b, all)
 	if err != nil {
 		return parts.Count{}, err
 	}
@@ -80,15 +82,24 @@ func Binaries(b *base.Base) (parts.Count, error) {
 	return n, errors.Join(err, r.err)
 }
 
+// changed are the arguments for what is not to run all.
+func changed(all bool) []string {
+	if all {
+		return nil
+	}
+	return []string{"--changed"}
+}
+
 // source is a tree of a base.
 type source struct {
 	base    string
 	variant base.Variant
 }
 
-// needed are the binaries that the labs of make test run, by tree, and the trees in their order.
-func needed(root string) (order []source, names map[source][]string, err error) {
-	cmd, err := labCommand(root, "needs")
+// needed are the binaries that parts of make test run or ask beside the product's own, by tree, and
+// the trees in their order.
+func needed(b *base.Base, all bool) (order []source, names map[source][]string, err error) {
+	cmd, err := labCommand(b.Root, append([]string{"needs"}, changed(all)...)...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,12 +114,24 @@ func needed(root string) (order []source, names map[source][]string, err error) 
 		return nil, nil, fmt.Errorf("lab needs: %w", err)
 	}
 	names = map[source][]string{}
-	for _, need := range needs {
-		t := source{need.Base, need.Variant}
+	add := func(release string, v base.Variant, binary string) {
+		t := source{release, v}
 		if names[t] == nil {
 			order = append(order, t)
 		}
-		names[t] = append(names[t], need.Name)
+		if !slices.Contains(names[t], binary) {
+			names[t] = append(names[t], binary)
+		}
+	}
+	for _, need := range needs {
+		add(need.Base, need.Variant, need.Name)
+	}
+	// The parts that compare ours with stock.
+	for _, name := range b.BinaryNames(true) {
+		add(b.Name, base.Stock, name)
+	}
+	if all {
+		flagtable.Asked(add)
 	}
 	return order, names, nil
 }
@@ -140,7 +163,7 @@ func NotMapped() error {
 
 // labs runs the labs of make test in their short profile and compares what they
 // answer with the record.
-func labs(root string) (parts.Count, error) {
+func labs(root string, all bool) (parts.Count, error) {
 	if err := NotMapped(); err != nil {
 		return parts.Count{}, err
 	}
@@ -148,7 +171,7 @@ func labs(root string) (parts.Count, error) {
 	if err := os.RemoveAll(file); err != nil {
 		return parts.Count{}, err
 	}
-	cmd, err := labCommand(root, "suite", "--profile", "short", "--results", file, "--proof")
+	cmd, err := labCommand(root, append([]string{"suite", "--profile", "short", "--results", file, "--proof"}, changed(all)...)...)
 	if err != nil {
 		return parts.Count{}, err
 	}
@@ -158,12 +181,12 @@ func labs(root string) (parts.Count, error) {
 	if err != nil {
 		return parts.Count{}, exit.Preconditionf("lab suite wrote no results: %v", runErr)
 	}
-	var fresh []outcomes.Outcome
+	var fresh outcomes.Suite
 	if err := json.Unmarshal(raw, &fresh); err != nil {
 		return parts.Count{}, fmt.Errorf("%s: %w", file, err)
 	}
 	wrong := map[string]bool{}
-	for _, o := range fresh {
+	for _, o := range fresh.Outcomes {
 		wrong[o.Lab] = wrong[o.Lab] || o.Verdict != o.Expected
 	}
 	var n parts.Count
@@ -186,5 +209,8 @@ func labs(root string) (parts.Count, error) {
 	if err != nil {
 		return n, err
 	}
-	return n, outcomes.Error(record.Faults(fresh))
+	for _, runs := range fresh.LeftOut {
+		n.Skipped += len(runs)
+	}
+	return n, outcomes.Error(record.Faults(fresh.Outcomes, fresh.LeftOut))
 }

@@ -32,26 +32,29 @@ func TestLabs(t *testing.T) {
 	stock, ours := answer("a", "stock", "reproduced", "reproduced"), answer("a", "ours", "absent", "absent")
 	for name, tc := range map[string]struct {
 		answers        []string
+		leftOut        string
 		status         int
 		passed, failed int
 		want           []string // in the error; nil for none
 	}{
-		"as recorded":         {[]string{stock, ours}, 0, 1, 0, nil},
-		"not as it must":      {[]string{stock, answer("a", "ours", "absent", "reproduced")}, 1, 0, 1, []string{"did not answer as expected: a"}},
-		"not as recorded":     {[]string{answer("a", "stock", "absent", "absent"), ours}, 0, 1, 0, []string{"lab a (stock) answered absent, and reproduced in outcomes.json", "make outcomes"}},
-		"not in the record":   {[]string{stock, ours, answer("b", "stock", "reproduced", "reproduced")}, 0, 2, 0, []string{"lab b (stock) answered reproduced, and is not in outcomes.json"}},
-		"a lab could not run": {[]string{stock, ours}, 1, 1, 0, []string{"lab suite: exit status 1"}},
-		"no results":          {nil, 2, 0, 0, []string{"lab suite wrote no results"}},
+		"one is left out":     {[]string{ours}, `{"a": ["stock"]}`, 0, 1, 0, nil},
+		"another is left out": {[]string{ours}, `{"b": ["stock"]}`, 0, 1, 0, []string{"lab a (stock) is in outcomes.json, and was not run"}},
+		"as recorded":         {[]string{stock, ours}, "{}", 0, 1, 0, nil},
+		"not as it must":      {[]string{stock, answer("a", "ours", "absent", "reproduced")}, "{}", 1, 0, 1, []string{"did not answer as expected: a"}},
+		"not as recorded":     {[]string{answer("a", "stock", "absent", "absent"), ours}, "{}", 0, 1, 0, []string{"lab a (stock) answered absent, and reproduced in outcomes.json", "make outcomes"}},
+		"not in the record":   {[]string{stock, ours, answer("b", "stock", "reproduced", "reproduced")}, "{}", 0, 2, 0, []string{"lab b (stock) answered reproduced, and is not in outcomes.json"}},
+		"a lab could not run": {[]string{stock, ours}, "{}", 1, 1, 0, []string{"lab suite: exit status 1"}},
+		"no results":          {nil, "{}", 2, 0, 0, []string{"lab suite wrote no results"}},
 	} {
 		program := "#!/bin/sh\n"
 		if tc.answers != nil {
-			program += fmt.Sprintf("echo '[%s]' > \"$5\"\n", strings.Join(tc.answers, ", "))
+			program += fmt.Sprintf("echo '{\"leftOut\": %s, \"outcomes\": [%s]}' > \"$5\"\n", tc.leftOut, strings.Join(tc.answers, ", "))
 		}
 		program += fmt.Sprintf("exit %d\n", tc.status)
 		if err := os.WriteFile(filepath.Join(root, "_output/tools/lab"), []byte(program), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		n, err := labs(root)
+		n, err := labs(root, false)
 		if n.Passed != tc.passed || n.Failed != tc.failed || (err == nil) != (tc.want == nil) {
 			t.Errorf("%s: %+v, %v", name, n, err)
 		}
@@ -74,7 +77,7 @@ func TestNotMapped(t *testing.T) {
 		t.Errorf("mapped: %v", err)
 	}
 	// Not even the lab program is looked for.
-	if _, err := labs(t.TempDir()); err == nil || !strings.Contains(err.Error(), "HOLDFAST_BIN_MAP") {
+	if _, err := labs(t.TempDir(), true); err == nil || !strings.Contains(err.Error(), "HOLDFAST_BIN_MAP") {
 		t.Errorf("mapped: %v", err)
 	}
 }

@@ -23,6 +23,8 @@ import (
 func testCommand(c *common) *cobra.Command {
 	var only []string
 	var counts string
+	var record bool
+	var o ci.Options
 	cmd := &cobra.Command{
 		Use:   "test",
 		Short: "Run what CI runs: rules, unit tests, upstream's tests of touched packages, labs",
@@ -34,7 +36,7 @@ func testCommand(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := ci.Parts(b)
+			all, err := ci.Parts(b, o)
 			if err != nil {
 				return err
 			}
@@ -58,7 +60,7 @@ func testCommand(c *common) *cobra.Command {
 			if counts != "" {
 				passed, err = one(run, counts)
 			} else {
-				passed = parts.Run(os.Stdout, run, aside(b))
+				passed = parts.Run(os.Stdout, run, aside(b, o))
 			}
 			if err != nil {
 				return err
@@ -66,10 +68,15 @@ func testCommand(c *common) *cobra.Command {
 			if !passed {
 				return exit.Preconditionf("tests failed")
 			}
+			if record {
+				return ci.WritePassed(b.Root)
+			}
 			return nil
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "part", nil, "run these parts only (comma separated); labs brings the builds that it needs")
+	cmd.Flags().BoolVar(&o.All, "all", false, "also run the labs and parts whose results matrix.json and "+ci.PassedFile+" have, of the same sources")
+	cmd.Flags().BoolVar(&record, "record", false, "when all has passed, write what parts passed into "+ci.PassedFile)
 	cmd.Flags().StringVar(&counts, "counts", "", "run one part and write what it counted to this file")
 	cmd.Flags().MarkHidden("counts") // for aside
 	return cmd
@@ -77,7 +84,7 @@ func testCommand(c *common) *cobra.Command {
 
 // aside runs a part as a process of the lowest priority, this program again: what compiles
 // beside the labs must not make them late.
-func aside(b *base.Base) parts.Aside {
+func aside(b *base.Base, o ci.Options) parts.Aside {
 	return func(p parts.Part) ([]byte, parts.Count, error) {
 		var n parts.Count
 		self, err := os.Executable()
@@ -91,6 +98,9 @@ func aside(b *base.Base) parts.Aside {
 		defer os.RemoveAll(dir)
 		file := filepath.Join(dir, "counts.json")
 		args := []string{"-n", "19", self, "test", "--root", b.Root, "--base", b.Name, "--part", p.Name, "--counts", file}
+		if o.All {
+			args = append(args, "--all")
+		}
 		out, runErr := exec.Command("nice", args...).CombinedOutput()
 		raw, err := os.ReadFile(file)
 		if err != nil {
@@ -116,14 +126,14 @@ func one(run []parts.Part, file string) (passed bool, err error) {
 func binariesCommand(c *common) *cobra.Command {
 	return &cobra.Command{
 		Use:   "binaries",
-		Short: "Build the product and every binary that the labs of make test run",
+		Short: "Build the product and every binary that make test may run",
 		Args:  exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			b, err := c.load()
 			if err != nil {
 				return err
 			}
-			_, err = ci.Binaries(b)
+			_, err = ci.Binaries(b, true)
 			return err
 		},
 	}

@@ -28,6 +28,7 @@ import (
 	"golang.org/x/mod/modfile"
 
 	"holdfast/tools/internal/base"
+	gobuilder "holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 )
 
@@ -108,9 +109,7 @@ func newBuilder(root string, log io.Writer) (*builder, error) {
 }
 
 // goEnv is the environment of a go command; extra settings win.
-func goEnv(extra ...string) []string {
-	return append(os.Environ(), append([]string{"GOTOOLCHAIN=local", "GOWORK=off", "GOFLAGS="}, extra...)...)
-}
+func goEnv(extra ...string) []string { return append(gobuilder.GoEnv(), extra...) }
 
 // An engine is a way of ours to compute hashes.
 type engine struct {

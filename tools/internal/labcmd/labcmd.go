@@ -23,6 +23,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/proof"
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
@@ -172,13 +173,21 @@ func holdfast(root string) string { return filepath.Join(root, "_output", "tools
 
 // needsCmd prints what holdfast binaries builds.
 func needsCmd() *cobra.Command {
-	return &cobra.Command{
+	var changed bool
+	c := &cobra.Command{
 		Use: "needs", Short: "Print, as JSON, the binaries that the labs of make test run", Args: exit.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := useTable(c); err != nil {
 				return err
 			}
-			needs, err := run.NeedsOfChosen(run.SuiteRuns(), labkit.Short)
+			choice := proof.Choice{Runs: run.SuiteRuns()}
+			if changed {
+				var err error
+				if choice, err = choose(c); err != nil {
+					return err
+				}
+			}
+			needs, err := run.NeedsOfChosen(choice.Runs, labkit.Short)
 			if err != nil {
 				return err
 			}
@@ -187,6 +196,8 @@ func needsCmd() *cobra.Command {
 			return e.Encode(needs)
 		},
 	}
+	c.Flags().BoolVar(&changed, "changed", false, "as for suite")
+	return c
 }
 
 // rejudgeCmd judges again what runs recorded.
@@ -213,7 +224,7 @@ func rejudgeCmd() *cobra.Command {
 func suiteCmd() *cobra.Command {
 	o := run.Options{}
 	var profile, results string
-	var noted bool
+	var noted, changed bool
 	c := &cobra.Command{
 		Use: "suite", Short: "Run the labs of make test side by side; it builds nothing", Args: exit.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -223,21 +234,43 @@ func suiteCmd() *cobra.Command {
 			o.Out, o.Root, o.Profile = c.OutOrStdout(), rootFlag(c), labkit.Profile(profile)
 			ctx, cancel := signalled()
 			defer cancel()
-			outcomes, err := run.Suite(ctx, run.SuiteRuns(), o)
+			choice := proof.Choice{Runs: run.SuiteRuns()}
+			if changed {
+				if o.Profile != labkit.Short || o.Seed != proof.SuiteSeed {
+					return exit.Usagef("--changed is for the profile short and the seed %d, which %s has", proof.SuiteSeed, proof.RecordFile)
+				}
+				var err error
+				if choice, err = choose(c); err != nil {
+					return err
+				}
+				choice.Print(o.Out)
+			}
+			all, err := run.Suite(ctx, choice.Runs, o)
 			if results != "" {
-				err = errors.Join(err, run.WriteOutcomes(results, outcomes))
+				r := suiteResults{LeftOut: map[string][]labkit.Variant{}, Outcomes: all}
+				for _, x := range choice.LeftOut {
+					r.LeftOut[x.Lab] = x.Variants
+				}
+				err = errors.Join(err, writeFile(results, func(w io.Writer) error { return json.NewEncoder(w).Encode(r) }))
 			}
 			if noted {
-				err = errors.Join(err, noteProof(ctx, c, outcomes))
+				err = errors.Join(err, noteProof(ctx, c, all))
 			}
 			return err
 		},
 	}
 	c.Flags().StringVar(&profile, "profile", "short", "short or long")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of a lab")
-	c.Flags().StringVar(&results, "results", "", "write the outcomes to this file, as JSON")
+	c.Flags().StringVar(&results, "results", "", "write the outcomes to this file, as JSON, and what was left out")
+	c.Flags().BoolVar(&changed, "changed", false, "leave out what "+proof.RecordFile+" has the answer of: the same binaries, lab and kit; one lab for each slug runs all the same")
 	c.Flags().BoolVar(&noted, "proof", false, "the binaries are those of this checkout: store the answers for lab proof, too")
 	return c
+}
+
+// suiteResults is what suite writes and outcomes.Suite reads.
+type suiteResults struct {
+	LeftOut  map[string][]labkit.Variant `json:"leftOut,omitempty"`
+	Outcomes []run.Outcome               `json:"outcomes"`
 }
 
 func innerCmd() *cobra.Command {

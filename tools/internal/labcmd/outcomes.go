@@ -88,7 +88,7 @@ compare them with ` + outcomes.File + `.`,
 						return exit.Preconditionf("lab %s has no outcome in profile %s: run make lab LAB=%s", n, profile, n)
 					}
 				}
-				if err := outcomes.Error(record.Faults(fresh)); err != nil {
+				if err := outcomes.Error(record.Faults(fresh, nil)); err != nil {
 					return err
 				}
 				fmt.Fprintf(c.OutOrStdout(), "%d outcomes of %d labs are as %s says\n", len(fresh), len(names), outcomes.File)

@@ -207,6 +207,28 @@ func sourceKey(ctx context.Context, root string, b labkit.Binary) (string, error
 	return strings.TrimSpace(string(out)), nil
 }
 
+// choose leaves out of the labs of make test what the committed record has the answer of. It looks
+// at nothing else below the checkout, so that two of one commit run the same.
+func choose(c *cobra.Command) (proof.Choice, error) {
+	root, err := base.FindRoot(rootFlag(c))
+	if err != nil {
+		return proof.Choice{}, err
+	}
+	table, err := slugs.Load(root)
+	if err != nil {
+		return proof.Choice{}, err
+	}
+	record, err := proof.LoadRecord(root)
+	if err != nil {
+		return proof.Choice{}, err
+	}
+	k, err := proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(c.Context(), root, b) })
+	if err != nil {
+		return proof.Choice{}, err
+	}
+	return proof.ChooseFor(table, record, k.Key)
+}
+
 // noteProof stores the answers of a suite as runs of the matrix, which need not be repeated: of a
 // checkout without changes, whose code is still that of its commit.
 func noteProof(ctx context.Context, c *cobra.Command, outcomes []run.Outcome) error {

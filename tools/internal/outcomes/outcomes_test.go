@@ -114,7 +114,7 @@ func TestFaults(t *testing.T) {
 		"a variant more":  {[]Outcome{stock, ours, outcome("naive", "absent")}, []string{"lab a (naive) answered absent, and is not in outcomes.json"}},
 		"a lab more":      {[]Outcome{other, stock, ours}, []string{"lab b (stock) answered reproduced, and is not in"}},
 	} {
-		got := r.Faults(tc.fresh)
+		got := r.Faults(tc.fresh, nil)
 		ok := len(got) == len(tc.want)
 		for i := range tc.want {
 			ok = ok && strings.Contains(got[i], tc.want[i])
@@ -126,8 +126,11 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
+	if got := r.Faults([]Outcome{ours}, map[string][]string{"a": {"stock"}}); got != nil {
+		t.Errorf("a variant that was left out this time: %q", got)
+	}
 	r.Labs["a"].LeftOut = []string{"stock"}
-	if got := r.Faults([]Outcome{ours}); got != nil {
+	if got := r.Faults([]Outcome{ours}, nil); got != nil {
 		t.Errorf("a variant that make test leaves out: %q", got)
 	}
 }

@@ -23,7 +23,7 @@ func made(l *labkit.Lab, all []any, i int, o any) *history.History {
 	if o != nil {
 		all[i] = o
 	}
-	return history.Make(history.Begin{Lab: l.Name, Variant: "ours"}, all...)
+	return history.Make(history.Begin{Lab: l.Name, Variant: "ours", Profile: string(labkit.Long)}, all...)
 }
 
 func TestJudgeRunbook(t *testing.T) {
@@ -54,6 +54,11 @@ func TestJudgeUnits(t *testing.T) {
 		judgetest.Judge(t, l, made(l, good, i, bad), labkit.Failed)
 	}
 	judgetest.Judge(t, l, made(l, good, 1, swappedUnit{old, nil, nil}), labkit.Inconclusive)
+	short := func(all ...any) *history.History {
+		return history.Make(history.Begin{Lab: l.Name, Variant: "ours", Profile: string(labkit.Short)}, all...)
+	}
+	judgetest.Cut(t, l, short(append(append([]any{}, good[:n-2]...), good[n-1])...))
+	judgetest.Judge(t, l, short(good...), labkit.Inconclusive) // nobody asked for v1.8.15
 }
 
 func TestJudgeStandalone(t *testing.T) {

@@ -6,6 +6,7 @@ package upgraderunbook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,18 +49,18 @@ func init() {
 		labkit.StockBinary(base, "kube-controller-manager"),
 		labkit.StockBinary(base, "kubectl"),
 		labkit.StockBinary(old, "kubelet"),
-		labkit.StockBinary(middle, "kubelet"),
 		labkit.StockBinary(base, "kubelet"),
 		labkit.BinaryUnderTest(base, "kubelet"),
 	}
+	later := labkit.StockBinary(middle, "kubelet")
 	labkit.Register(labkit.Lab{
 		Name:    "kubelet-units",
 		Folder:  "checks/upgrade-runbook",
 		Summary: "with the flags that the runbook recommends every kubelet from 1.7.0 on talks to the API server and keeps its pods",
 		Steps:   unitSteps,
-		Oracle: labkit.Oracle{Text: []string{"the check says yes and no where it must; every container outlives the swaps between v1.7.0 and ours; v1.8.15 and v1.9.11 report the node, and all pods are ready"},
+		Oracle: labkit.Oracle{Text: []string{"the check says yes and no where it must; every container outlives the swaps between v1.7.0 and ours; stock v1.9.11, and in the long profile v1.8.15, reports the node, and all pods are ready"},
 			Judge: judgeUnits},
-		Needs:    needs,
+		Needs: needs, LongNeeds: []labkit.Binary{later},
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 8 * time.Minute },
 	})
@@ -69,7 +70,7 @@ func init() {
 		Summary:  "with kubeadm's unit of 1.8 a kubelet 1.7.0 kills every pod of its node, or does not start; without --kubeconfig all do",
 		Steps:    standaloneSteps,
 		Oracle:   labkit.Oracle{Text: standaloneText(), Judge: judgeStandalone},
-		Needs:    needs,
+		Needs:    append(slices.Clone(needs), later),
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
 		LongOnly: true, // seven minutes of stock kubelets that end or kill their pods; kubelet-units runs the same check
