@@ -58,7 +58,8 @@ source: tool ## write both source trees of BASE below _output/src
 vendor: tool ## write the folders from which OFFLINE=1 builds: vendor/ (or bases/BASE/vendor), tools/vendor, cmd/vendor
 	@$(H) vendor
 
-test: tools kubectl-holdfast endpoints-rules install-test-packages ## run what CI runs: rules, unit tests, upstream's tests of touched packages, labs (short); ALL=1 repeats what committed records have
+test: tools kubectl-holdfast endpoints-rules ## run what CI runs: rules, unit tests, upstream's tests of touched packages, labs (short); ALL=1 repeats what committed records have
+	@hack/install-test-packages.sh integration
 	@$(H) test $(if $(ALL),--all)
 
 check: tools install-test-packages source ## run the repository's rules and our own unit tests only

@@ -81,6 +81,10 @@ func passedHere(root, name string) string {
 	return filepath.Join(root, "_output", "passed", name+".json")
 }
 
+// ForgetPassed removes what parts have passed here, so that WritePassed takes nothing older than
+// the record has.
+func ForgetPassed(root string) error { return os.RemoveAll(filepath.Dir(passedHere(root, ""))) }
+
 // WritePassed takes what parts have passed here into the record.
 func WritePassed(root string) error {
 	all, err := loadPassed(root)

@@ -80,6 +80,13 @@ func TestRecorded(t *testing.T) {
 	runs("there is a file more", Options{}, true)
 	record()
 	runs("that is recorded too", Options{}, false)
+	write("code/b_test.go", "package a // x\n")
+	if err := ForgetPassed(root); err != nil {
+		t.Fatal(err)
+	}
+	record()
+	write("code/b_test.go", "package a\n")
+	runs("nothing has passed since", Options{}, false)
 
 	write(PassedFile, `{"part": {"key": "x", "test": 3}}`)
 	if _, err := (Options{}).recorded(root, "part", []string{"pins"}, nil)(); err == nil || !strings.Contains(err.Error(), PassedFile) {

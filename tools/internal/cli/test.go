@@ -56,6 +56,11 @@ func testCommand(c *common) *cobra.Command {
 					return err
 				}
 			}
+			if record {
+				if err := ci.ForgetPassed(b.Root); err != nil {
+					return err
+				}
+			}
 			passed := false
 			if counts != "" {
 				passed, err = one(run, counts)
@@ -177,8 +182,8 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !slices.Contains([]string{ci.Touched, ci.Doubtful, ci.All, ci.Integration}, set) {
-				return exit.Usagef("--set %q: it is %s, %s, %s or %s", set, ci.Touched, ci.Doubtful, ci.All, ci.Integration)
+			if !slices.Contains([]string{ci.Touched, ci.Doubtful, ci.All, ci.Integration, ci.Patched}, set) {
+				return exit.Usagef("--set %q: it is %s, %s, %s, %s or %s", set, ci.Touched, ci.Doubtful, ci.All, ci.Integration, ci.Patched)
 			}
 			if len(suites) > 0 && set != ci.Integration {
 				return exit.Usagef("--suite is for --set %s", ci.Integration)
@@ -190,7 +195,7 @@ func upstreamTestsCommand(c *common) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&set, "set", ci.Touched, "touched (by overlay or series), doubtful (the same, but stock tests only where ours leaves a doubt), all (that the binaries link) or integration (test/integration, with an etcd)")
+	cmd.Flags().StringVar(&set, "set", ci.Touched, "touched (by overlay or series), doubtful (the same, but stock tests only where ours leaves a doubt), all (that the binaries link), integration (test/integration, with an etcd) or integration-patched (the suites of the controllers that we patch)")
 	cmd.Flags().StringSliceVar(&suites, "suite", nil, "of the integration suites only these, by their folders")
 	return cmd
 }

@@ -44,8 +44,12 @@ func doubtful(b *base.Base, packages []string, ours *Outcome, known Known) ([]st
 	var out []string
 	for _, p := range packages {
 		dir, ok := dirOf[p]
-		if !ok {
-			return nil, fmt.Errorf("%s: no folder of the tree is this package", p)
+		if !ok { // nothing of ours touches it
+			var in bool
+			if dir, in = strings.CutPrefix(p, b.Module+"/"); !in {
+				return nil, fmt.Errorf("%s: no folder of the tree is this package", p)
+			}
+			dir = filepath.FromSlash(dir)
 		}
 		same, err := sameTests(filepath.Join(b.SrcDir(base.Stock), dir), filepath.Join(b.SrcDir(base.Ours), dir))
 		if err != nil {

@@ -69,6 +69,9 @@ func TestDoubtful(t *testing.T) {
 			t.Errorf("test file %q in ours: %q, %v, want %q", text, got, err, want)
 		}
 	}
+	if got, err := doubtful(b, []string{"example.com/up/pkg/plain"}, outcome("", ""), nil); err != nil || len(got) > 0 {
+		t.Errorf("a package that nothing of ours touches: %q, %v", got, err)
+	}
 	if _, err := doubtful(b, []string{"example.com/other"}, outcome("", ""), nil); err == nil {
 		t.Error("a package of no folder")
 	}
