@@ -16,6 +16,7 @@ import (
 
 	"holdfast/tools/internal/digest"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/flagtable"
 	"holdfast/tools/internal/parts"
 	"holdfast/tools/internal/strictjson"
 )
@@ -42,6 +43,7 @@ var (
 	treeFiles       = []string{"go.mod", "go.sum", "slugs.json", "bases", "patches", "pkg", "staging", "tools/internal/base", "tools/internal/builder", "tools/internal/tree", "tools/internal/patch", "tools/internal/slugs"}
 	touchedFiles    = append([]string{"tools/internal/upstreamtest", "tools/internal/gotest"}, treeFiles...)
 	hashOracleFiles = append([]string{"tools/internal/hashoracle", "cmd"}, treeFiles...)
+	flagsFiles      = append([]string{"tools/internal/flagtable", flagtable.Page}, treeFiles...)
 )
 
 // recorded runs a part unless the record has that it passed with the same files. What passed is
@@ -130,7 +132,7 @@ func loadPassed(root string) (map[string]passed, error) {
 }
 
 // sourcesKey is a digest of the Go release and of files below root, of a folder all below it but
-// what a build leaves there (vendor) and pages. One that is not there has no part in it.
+// pages and what a build leaves there (vendor). One that is not there has no part in it.
 func sourcesKey(root string, files []string) (string, error) {
 	d := digest.New()
 	d.Line("%s", runtime.Version())
@@ -143,7 +145,7 @@ func sourcesKey(root string, files []string) (string, error) {
 				return err
 			case e.IsDir() && e.Name() == "vendor":
 				return fs.SkipDir
-			case e.IsDir() || strings.HasSuffix(p, ".md"):
+			case e.IsDir() || strings.HasSuffix(p, ".md") && p != filepath.Join(root, name):
 				return nil
 			}
 			raw, err := os.ReadFile(p)

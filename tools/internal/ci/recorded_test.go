@@ -30,11 +30,12 @@ func TestRecorded(t *testing.T) {
 	write("pins", "a v1\n")
 	write("code/a.go", "package a\n")
 	write("code/README.md", "a\n")
+	write("page.md", "a\n")
 	write("code/vendor/b.go", "package b\n")
 	ran, answer := 0, error(nil)
 	part := func(o Options) parts.Count {
 		t.Helper()
-		n, err := o.recorded(root, "part", []string{"pins", "code"}, func() (parts.Count, error) {
+		n, err := o.recorded(root, "part", []string{"pins", "code", "page.md"}, func() (parts.Count, error) {
 			ran++
 			if answer != nil {
 				return parts.Count{Failed: 1}, answer
@@ -72,6 +73,9 @@ func TestRecorded(t *testing.T) {
 	write("code/README.md", "b\n")
 	write("code/vendor/b.go", "package c\n")
 	runs("a page has changed", Options{}, false)
+	write("page.md", "b\n")
+	runs("a page has changed that is named", Options{}, true)
+	write("page.md", "a\n")
 	write("code/a.go", "package a // x\n")
 	runs("a file has changed", Options{}, true)
 	write("code/a.go", "package a\n")
@@ -99,7 +103,7 @@ func TestRecorded(t *testing.T) {
 
 // TestRecordedFiles: what the keys are made of is there.
 func TestRecordedFiles(t *testing.T) {
-	for _, name := range append(slices.Clone(touchedFiles), hashOracleFiles...) {
+	for _, name := range slices.Concat(touchedFiles, hashOracleFiles, flagsFiles) {
 		if _, err := os.Stat(filepath.Join("../../..", name)); err != nil {
 			t.Error(err)
 		}
