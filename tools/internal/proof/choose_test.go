@@ -32,6 +32,7 @@ func TestChoose(t *testing.T) {
 	}
 	forms := []*slugs.Form{form("alone", "both"), form("both", "most"), form("both", "more", "most"), form("more"), form("most"), form("none")}
 	matrix := func(lab string, v labkit.Variant) bool { return lab != "check" && v != "naive" }
+	every := func(lab string, v labkit.Variant) bool { return v != off && lab+string(v) != "morestock" }
 	show := func(runs []run.Chosen) string {
 		var s []string
 		for _, c := range runs {
@@ -43,11 +44,13 @@ func TestChoose(t *testing.T) {
 		{"all has changed", "alone more most both",
 			"alone[stock ours ours-gate-off] more[stock ours] most[ours] both[naive ours] check[ours]", ""},
 		{"nothing has", "",
-			"more[stock ours] most[ours] both[naive ours] check[ours]", "alone[stock ours ours-gate-off]"},
+			"more[ours] most[ours] both[naive ours] check[ours]", "alone[stock ours ours-gate-off] more[stock]"},
 		{"one run has", "alone:ours-gate-off",
-			"alone[ours-gate-off] more[stock ours] most[ours] both[naive ours] check[ours]", "alone[stock ours]"},
+			"alone[ours-gate-off] more[ours] most[ours] both[naive ours] check[ours]", "alone[stock ours] more[stock]"},
+		{"another has", "more:stock",
+			"more[stock ours] most[ours] both[naive ours] check[ours]", "alone[stock ours ours-gate-off]"},
 	} {
-		got, err := Choose(suite, forms, matrix, func(lab string, v labkit.Variant) (bool, error) {
+		got, err := Choose(suite, forms, every, matrix, func(lab string, v labkit.Variant) (bool, error) {
 			for f := range strings.FieldsSeq(c.changed) {
 				if f == lab || f == lab+":"+string(v) {
 					return false, nil
@@ -63,11 +66,33 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	// Without a slug that needs it, a lab's variant outside the matrix is left out with the others.
-	got, err := Choose(suite[3:4], nil, matrix, func(string, labkit.Variant) (bool, error) { return true, nil })
+	got, err := Choose(suite[3:4], nil, every, matrix, func(string, labkit.Variant) (bool, error) { return true, nil })
 	if err != nil || len(got.Runs) > 0 || show(got.LeftOut) != "both[naive ours]" {
 		t.Errorf("runs %s, left out %s, %v", show(got.Runs), show(got.LeftOut), err)
 	}
-	if _, err := Choose(suite, forms, matrix, func(string, labkit.Variant) (bool, error) { return false, errors.New("no key") }); err == nil {
+	if _, err := Choose(suite, forms, every, matrix, func(string, labkit.Variant) (bool, error) { return false, errors.New("no key") }); err == nil {
 		t.Error("an error of the keys is lost")
+	}
+}
+
+// TestAlways: stock is run of the incidents that were told, and nothing with its gates off.
+func TestAlways(t *testing.T) {
+	for slug, stock := range map[string]bool{"container-hash-compat": true, "checkpoint-compat": false} {
+		l := &labkit.Lab{Name: "a-lab"}
+		l.Use(nil, []string{slug})
+		for v, want := range map[labkit.Variant]bool{labkit.Stock: stock, labkit.Ours: true, "naive": true, labkit.GateOff: false} {
+			if got := always(l, v); got != want {
+				t.Errorf("%s, %s: %v", slug, v, got)
+			}
+		}
+	}
+	table, err := slugs.Load("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range reports {
+		if table.Find(s) == nil {
+			t.Errorf("slugs.json has no %s", s)
+		}
 	}
 }
