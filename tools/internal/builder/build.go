@@ -266,8 +266,8 @@ func TempDir(root, tests string, env []string) (withTmp []string, end func(), er
 func expand(b *base.Base, s string) string { return strings.ReplaceAll(s, "${ROOT}", b.Root) }
 
 // compilerGC is GOGC of the go command and of what it runs, where the user has none. The compiler
-// then takes a quarter less of the processors and up to 450 MiB instead of 290, a link 80 MiB more
-// of its 1.2 GiB; what they write is the same (docs/design/build.md).
+// then takes less of the processors and more memory; what it writes is the same. The numbers are in
+// docs/design/build.md.
 const compilerGC = "GOGC=800"
 
 // GoEnv is the process's environment less what changes what the go command
