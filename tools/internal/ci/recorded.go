@@ -137,24 +137,15 @@ func sourcesKey(root string, files []string) (string, error) {
 	d := digest.New()
 	d.Line("%s", runtime.Version())
 	for _, name := range files {
-		err := filepath.WalkDir(filepath.Join(root, name), func(p string, e fs.DirEntry, err error) error {
-			switch {
-			case errors.Is(err, fs.ErrNotExist) && p == filepath.Join(root, name):
-				return nil
-			case err != nil:
-				return err
-			case e.IsDir() && e.Name() == "vendor":
-				return fs.SkipDir
-			case e.IsDir() || strings.HasSuffix(p, ".md") && p != filepath.Join(root, name):
-				return nil
+		named := filepath.Join(root, name)
+		if _, err := os.Stat(named); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		err := d.Tree(root, name, func(p string, e fs.DirEntry) bool {
+			if e.IsDir() {
+				return e.Name() == "vendor"
 			}
-			raw, err := os.ReadFile(p)
-			if err != nil {
-				return err
-			}
-			rel, err := filepath.Rel(root, p)
-			d.File(rel, raw)
-			return err
+			return strings.HasSuffix(p, ".md") && p != named
 		})
 		if err != nil {
 			return "", exit.Preconditionf("what the key in %s is made of: %v", PassedFile, err)

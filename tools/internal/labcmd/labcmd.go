@@ -180,12 +180,9 @@ func needsCmd() *cobra.Command {
 			if err := useTable(c); err != nil {
 				return err
 			}
-			choice := proof.Choice{Runs: run.SuiteRuns()}
-			if changed {
-				var err error
-				if choice, err = choose(c); err != nil {
-					return err
-				}
+			choice, err := choose(c, changed)
+			if err != nil {
+				return err
 			}
 			needs, err := run.NeedsOfChosen(choice.Runs, labkit.Short)
 			if err != nil {
@@ -234,15 +231,14 @@ func suiteCmd() *cobra.Command {
 			o.Out, o.Root, o.Profile = c.OutOrStdout(), rootFlag(c), labkit.Profile(profile)
 			ctx, cancel := signalled()
 			defer cancel()
-			choice := proof.Choice{Runs: run.SuiteRuns()}
+			if changed && (o.Profile != labkit.Short || o.Seed != proof.SuiteSeed) {
+				return exit.Usagef("--changed is for the profile short and the seed %d, which %s has", proof.SuiteSeed, proof.RecordFile)
+			}
+			choice, err := choose(c, changed)
+			if err != nil {
+				return err
+			}
 			if changed {
-				if o.Profile != labkit.Short || o.Seed != proof.SuiteSeed {
-					return exit.Usagef("--changed is for the profile short and the seed %d, which %s has", proof.SuiteSeed, proof.RecordFile)
-				}
-				var err error
-				if choice, err = choose(c); err != nil {
-					return err
-				}
 				choice.Print(o.Out)
 			}
 			all, err := run.Suite(ctx, choice.Runs, o)

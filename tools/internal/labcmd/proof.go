@@ -90,7 +90,7 @@ was. Exit status 1: an answer is not right, or is missing.`,
 
 // runProof runs what is due of the rows asked for, then writes the page of all rows.
 func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []proof.Row, o proof.Options, list, write bool) error {
-	k, err := proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(ctx, root, b) })
+	k, err := newKeys(ctx, root)
 	if err != nil {
 		return err
 	}
@@ -195,6 +195,11 @@ func writeTrackRecord(root string, table *slugs.Table, known *outcomes.Record, p
 	return os.WriteFile(file, []byte(updated), 0o644)
 }
 
+// newKeys are the keys of the checkout at root.
+func newKeys(ctx context.Context, root string) (*proof.Keys, error) {
+	return proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(ctx, root, b) })
+}
+
 // sourceKey asks the holdfast command, which knows the trees.
 func sourceKey(ctx context.Context, root string, b labkit.Binary) (string, error) {
 	cmd := exec.CommandContext(ctx, holdfast(root), "source-key", "--root", root, "--base", b.Base, "--variant", string(b.Variant), b.Name)
@@ -207,9 +212,13 @@ func sourceKey(ctx context.Context, root string, b labkit.Binary) (string, error
 	return strings.TrimSpace(string(out)), nil
 }
 
-// choose leaves out of the labs of make test what the committed record has the answer of. It looks
-// at nothing else below the checkout, so that two of one commit run the same.
-func choose(c *cobra.Command) (proof.Choice, error) {
+// choose is the labs of make test, and where only what has changed is to run, without what the
+// committed record has the answer of. It looks at nothing else below the checkout, so that two of
+// one commit run the same.
+func choose(c *cobra.Command, changed bool) (proof.Choice, error) {
+	if !changed {
+		return proof.Choice{Runs: run.SuiteRuns()}, nil
+	}
 	root, err := base.FindRoot(rootFlag(c))
 	if err != nil {
 		return proof.Choice{}, err
@@ -222,7 +231,7 @@ func choose(c *cobra.Command) (proof.Choice, error) {
 	if err != nil {
 		return proof.Choice{}, err
 	}
-	k, err := proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(c.Context(), root, b) })
+	k, err := newKeys(c.Context(), root)
 	if err != nil {
 		return proof.Choice{}, err
 	}
@@ -236,7 +245,7 @@ func noteProof(ctx context.Context, c *cobra.Command, outcomes []run.Outcome) er
 	if err != nil {
 		return err
 	}
-	k, err := proof.NewKeys(root, func(b labkit.Binary) (string, error) { return sourceKey(ctx, root, b) })
+	k, err := newKeys(ctx, root)
 	if err != nil {
 		return err
 	}

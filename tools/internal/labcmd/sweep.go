@@ -16,7 +16,6 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/proof"
 	"holdfast/tools/internal/sweeps"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
@@ -125,7 +124,7 @@ func runSweep(ctx context.Context, c *cobra.Command, rows *sweeps.Rows, o sweeps
 	if err := build(ctx, c, slices.Compact(needs), nil); err != nil {
 		return err
 	}
-	k, err := proof.NewKeys(o.Root, func(b labkit.Binary) (string, error) { return sourceKey(ctx, o.Root, b) })
+	k, err := newKeys(ctx, o.Root)
 	if err != nil {
 		return err
 	}

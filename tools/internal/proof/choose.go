@@ -98,48 +98,41 @@ func always(l *labkit.Lab, v labkit.Variant) bool {
 // Choose leaves out of a suite what has not changed: the runs for which known says that the
 // record has the right answer of what is there now. Two kinds of runs are never left out. Of each
 // form of a slug one lab runs, so that each fix is seen on the computer at hand: those labs that
-// show the most slugs, in the variants of always. And a variant that is no column of the matrix (in
+// show the most slugs, in the variants of repeat. And a variant that is no column of the matrix (in
 // matrix) runs if its lab runs at all; a lab without any such column always does.
-func Choose(suite []run.Chosen, forms []*slugs.Form, always, matrix func(lab string, v labkit.Variant) bool, known func(lab string, v labkit.Variant) (bool, error)) (Choice, error) {
+func Choose(suite []run.Chosen, forms []*slugs.Form, repeat, matrix func(lab string, v labkit.Variant) bool, known func(lab string, v labkit.Variant) (bool, error)) (Choice, error) {
 	var c Choice
 	c.Always = cover(suite, forms)
 	for _, s := range suite {
-		var runs, left, aside []labkit.Variant
-		columns := 0
+		made, some, columns := map[labkit.Variant]bool{}, false, 0
 		for _, v := range s.Variants {
 			if !matrix(s.Lab, v) {
-				aside = append(aside, v)
 				continue
 			}
-			columns++
 			same, err := known(s.Lab, v)
 			if err != nil {
 				return c, err
 			}
-			if same && !(slices.Contains(c.Always, s.Lab) && always(s.Lab, v)) {
-				left = append(left, v)
-			} else {
+			made[v] = !same || slices.Contains(c.Always, s.Lab) && repeat(s.Lab, v)
+			some = some || made[v]
+			columns++
+		}
+		var runs, left []labkit.Variant
+		for _, v := range s.Variants {
+			if made[v] || !matrix(s.Lab, v) && (some || columns == 0) {
 				runs = append(runs, v)
+			} else {
+				left = append(left, v)
 			}
 		}
-		if len(runs) > 0 || columns == 0 {
-			runs = append(runs, aside...)
-		} else {
-			left = append(left, aside...)
-		}
 		if len(runs) > 0 {
-			c.Runs = append(c.Runs, run.Chosen{Lab: s.Lab, Variants: inOrder(s.Variants, runs)})
+			c.Runs = append(c.Runs, run.Chosen{Lab: s.Lab, Variants: runs})
 		}
 		if len(left) > 0 {
-			c.LeftOut = append(c.LeftOut, run.Chosen{Lab: s.Lab, Variants: inOrder(s.Variants, left)})
+			c.LeftOut = append(c.LeftOut, run.Chosen{Lab: s.Lab, Variants: left})
 		}
 	}
 	return c, nil
-}
-
-// inOrder is those of all that are in some.
-func inOrder(all, some []labkit.Variant) []labkit.Variant {
-	return slices.DeleteFunc(slices.Clone(all), func(v labkit.Variant) bool { return !slices.Contains(some, v) })
 }
 
 // cover are labs of the suite that show each form of a slug, as far as any does: the one that

@@ -149,22 +149,11 @@ func (k *Keys) addPackages(d *digest.Digest, paths ...string) error {
 func (k *Keys) addModule(d *digest.Digest, dir string) error {
 	if k.modules[dir] == "" {
 		own := digest.New()
-		err := filepath.WalkDir(filepath.Join(k.root, dir), func(p string, e fs.DirEntry, err error) error {
-			if err != nil {
-				return err
+		err := own.Tree(k.root, dir, func(p string, e fs.DirEntry) bool {
+			if e.IsDir() {
+				return slices.Contains([]string{"vendor", "testdata"}, e.Name())
 			}
-			if e.IsDir() && slices.Contains([]string{"vendor", "testdata"}, e.Name()) {
-				return fs.SkipDir
-			}
-			if e.IsDir() || strings.HasSuffix(p, "_test.go") || strings.HasSuffix(p, ".md") {
-				return nil
-			}
-			raw, err := os.ReadFile(p)
-			if err == nil {
-				rel, _ := filepath.Rel(k.root, p)
-				own.File(rel, raw)
-			}
-			return err
+			return strings.HasSuffix(p, "_test.go") || strings.HasSuffix(p, ".md")
 		})
 		if err != nil {
 			return exit.Preconditionf("module %s: %v", dir, err)
