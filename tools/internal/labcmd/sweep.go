@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,7 +33,8 @@ a name these are the labs of make test. Each lab runs first without a kill, in e
 sweep knows its components and how long it takes. Then it runs once for each seed.
 
 A run that is there already, of the same binaries and code, is not repeated, whatever it answered;
-` + sweeps.File + ` has them. Each history is judged again. Exit status 1: a verdict is
+` + sweeps.File + ` has this checkout's, ` + sweeps.RecordFile + ` those of others. So the command can be
+interrupted, and goes on where it was. Each history is judged again. Exit status 1: a verdict is
 wrong, more than 1 in 20 are inconclusive, or a saved history gives another verdict.`,
 		Example: `  lab sweep hash-collision reflector-monotonic-rv
   lab sweep unready-before-replace --profile long --seeds 10 --kill each
@@ -99,7 +99,7 @@ wrong, more than 1 in 20 are inconclusive, or a saved history gives another verd
 	f.IntVar(&o.AtOnce, "at-once", 2, "how many labs run side by side")
 	f.BoolVar(&o.Repeat, "repeat", false, "run again what is there and is not right")
 	f.BoolVar(&list, "list", false, "print what is there, and run nothing")
-	f.BoolVar(&write, "write", false, "then also write "+sweeps.MarkdownFile+", of all runs that are there")
+	f.BoolVar(&write, "write", false, "then also write "+sweeps.RecordFile+" and "+sweeps.MarkdownFile+", of all runs that are there")
 	return c
 }
 
@@ -139,14 +139,31 @@ func showSweep(rows *sweeps.Rows, o sweeps.Options, list, write bool) error {
 		return err
 	}
 	if write {
-		page := func(w io.Writer) error { return sweeps.WriteMarkdown(w, o.Root, rows.All(), time.Now().UTC()) }
-		if err := writeFile(filepath.Join(o.Root, sweeps.MarkdownFile), page); err != nil {
+		if err := writeSweep(rows, o); err != nil {
 			return err
 		}
-		fmt.Fprintf(o.Out, "sweep: %s\n", sweeps.MarkdownFile)
 	}
 	if faults := sweeps.Faults(asked); len(faults) > 0 && !list {
 		return exit.Preconditionf("the sweep did not pass:\n  %s", strings.Join(faults, "\n  "))
+	}
+	return nil
+}
+
+// writeSweep writes the record and its page.
+func writeSweep(rows *sweeps.Rows, o sweeps.Options) error {
+	kept, left := rows.Record()
+	// The page first: it refuses to be made of nothing.
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer, []*sweeps.Row) error
+	}{{sweeps.MarkdownFile, sweeps.WriteMarkdown}, {sweeps.RecordFile, sweeps.WriteRecord}} {
+		if err := writeFile(filepath.Join(o.Root, f.name), func(w io.Writer) error { return f.write(w, kept) }); err != nil {
+			return err
+		}
+		fmt.Fprintf(o.Out, "sweep: %s\n", f.name)
+	}
+	if len(left) > 0 {
+		return exit.Preconditionf("%s is only for runs of a commit, without changes; left out:\n  %s", sweeps.RecordFile, strings.Join(left, "\n  "))
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func (r *Record) Take(m *Matrix) (left []string) {
 		x := old.find(a.Cell)
 		switch {
 		case a.Result == nil:
-		case !a.Outcome.AsExpected(), !ofCommit(a.Outcome.Commit):
+		case !a.Outcome.AsExpected(), !OfCommit(a.Outcome.Commit):
 			left = append(left, fmt.Sprintf("%s (%s): %s at %q", a.Cell.Lab, a.Cell.Variant, a.State(), a.Outcome.Commit))
 		case !a.Stale || x == nil:
 			x = &Recorded{a.Cell, a.Key, a.Outcome.Verdict, a.Outcome.Expected, a.Outcome.Commit}

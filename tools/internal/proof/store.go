@@ -85,7 +85,7 @@ func (s Store) Save(c Cell, r *Result) error {
 func Note(s Store, keyOf func(Cell) (string, error), outcomes []run.Outcome, commit string) (int, error) {
 	n := 0
 	for _, o := range outcomes {
-		if o.Commit != commit || !ofCommit(commit) || o.Verdict == labkit.Inconclusive {
+		if o.Commit != commit || !OfCommit(commit) || o.Verdict == labkit.Inconclusive {
 			continue
 		}
 		c := Cell{o.Lab, o.Variant, o.Profile, o.Seed}
@@ -101,8 +101,8 @@ func Note(s Store, keyOf func(Cell) (string, error), outcomes []run.Outcome, com
 	return n, nil
 }
 
-// ofCommit says whether a run was of a commit and nothing else: see run.Outcome.Commit.
-func ofCommit(commit string) bool { return commit != "" && !strings.Contains(commit, "-") }
+// OfCommit says whether a run was of a commit and nothing else: see run.Outcome.Commit.
+func OfCommit(commit string) bool { return commit != "" && !strings.Contains(commit, "-") }
 
 // Due says whether a cell has to be run: it never was, it was made from something
 // else, or it could not tell. A wrong answer stands until what it is made from changes.

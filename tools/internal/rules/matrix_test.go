@@ -6,8 +6,6 @@ package rules
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"holdfast/tools/internal/proof"
@@ -40,15 +38,7 @@ func TestMatrix(t *testing.T) {
 	if err := m.WriteMarkdown(&page); err != nil {
 		t.Fatal(err)
 	}
-	switch had := string(r.files[proof.MarkdownFile]); {
-	case had == page.String():
-	case *update:
-		if err := os.WriteFile(filepath.Join(r.root, proof.MarkdownFile), page.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("%s is not what %s gives: run %s. Lines that differ:\n%s", proof.MarkdownFile, proof.RecordFile, proof.RecordCommand, otherLines(had, page.String()))
-	}
+	r.gives(t, proof.MarkdownFile, page.String(), fmt.Sprintf("is not what %s gives: run %s", proof.RecordFile, proof.RecordCommand))
 }
 
 // matrixFaults lists runs of the matrix that are not recorded, or did not answer as they must, and

@@ -21,7 +21,7 @@ import (
 	"holdfast/tools/labkit"
 )
 
-var update = flag.Bool("update", false, "rewrite README's track record and the page of the proof matrix")
+var update = flag.Bool("update", false, "rewrite README's track record and the pages of the proof matrix and of the sweeps")
 
 // TestTrackRecord: README's table is what slugs.json, the record of the labs'
 // last outcomes and that of the proof matrix give. That the labs still answer so is shown by make test.
@@ -44,17 +44,22 @@ func TestTrackRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page == want {
-		return
-	}
-	if *update {
-		if err := os.WriteFile(filepath.Join(r.root, trackrecord.Page), []byte(want), 0o644); err != nil {
+	r.gives(t, trackrecord.Page, want, fmt.Sprintf("has a track record that is not what %s, %s and %s say: run labs and %s, or, in tools/, go test ./internal/rules -run TrackRecord -update",
+		slugs.File, outcomes.File, proof.RecordFile, outcomes.Command))
+}
+
+// gives fails unless a page of the checkout is what its data give. With -update it writes the page.
+func (r *repo) gives(t *testing.T, page, want, fault string) {
+	t.Helper()
+	switch had := string(r.files[page]); {
+	case had == want:
+	case *update:
+		if err := os.WriteFile(filepath.Join(r.root, page), []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return
+	default:
+		t.Errorf("%s %s. Lines that differ:\n%s", page, fault, otherLines(had, want))
 	}
-	t.Errorf("%s: the track record is not what %s, %s and %s say: run labs and %s, or, in tools/, go test ./internal/rules -run TrackRecord -update. Rows that differ:\n%s",
-		trackrecord.Page, slugs.File, outcomes.File, proof.RecordFile, outcomes.Command, otherLines(page, want))
 }
 
 // otherLines are the lines of a page that another one does not have, each with

@@ -21,7 +21,8 @@ import (
 	"holdfast/tools/labkit/sweep"
 )
 
-// File is where the rows are kept, below the root.
+// File is where the rows of a checkout's own runs are kept, and with them the recorded ones,
+// below the root.
 const File = "_output/sweep/sweep.json"
 
 // Each as what is to be killed: each kind of component in a run of its own.
@@ -106,20 +107,37 @@ type Rows struct {
 	rows []*Row
 }
 
-// Load reads the file below root; without it there are none.
+// Load reads the rows of this checkout's own runs, and of the others those of the record.
 func Load(root string) (*Rows, error) {
 	r := &Rows{Root: root}
-	raw, err := os.ReadFile(filepath.Join(root, File))
-	if os.IsNotExist(err) {
-		return r, nil
+	var err error
+	if r.rows, err = LoadRecord(root); err != nil {
+		return nil, err
 	}
+	own, err := read(filepath.Join(root, File), File, "remove it, and the runs are repeated")
 	if err != nil {
 		return nil, err
 	}
-	if err := strictjson.Decode(raw, &r.rows); err != nil {
-		return nil, exit.Preconditionf("%s: %v: remove it, and the runs are repeated", File, err)
+	for _, row := range own {
+		r.set(row)
 	}
 	return r, nil
+}
+
+// read decodes rows; a file that is missing has none. name is for the error.
+func read(file, name, remedy string) ([]*Row, error) {
+	raw, err := os.ReadFile(file)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, exit.Preconditionf("rows of sweeps: %v", err)
+	}
+	var rows []*Row
+	if err := strictjson.Decode(raw, &rows); err != nil {
+		return nil, exit.Preconditionf("%s: %v: %s", name, err, remedy)
+	}
+	return rows, nil
 }
 
 // Find is the row of that ID, nil if there is none.
@@ -145,8 +163,7 @@ func (r *Rows) All() []*Row {
 func (r *Rows) Put(row *Row) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(slices.DeleteFunc(r.rows, func(o *Row) bool { return o.ID == row.ID }), row)
-	slices.SortFunc(r.rows, func(a, b *Row) int { return strings.Compare(a.order(), b.order()) })
+	r.set(row)
 	raw, err := json.MarshalIndent(r.rows, "", "  ")
 	if err != nil {
 		return err
@@ -160,6 +177,11 @@ func (r *Rows) Put(row *Row) error {
 		return err
 	}
 	return os.Rename(file+".new", file)
+}
+
+func (r *Rows) set(row *Row) {
+	r.rows = append(slices.DeleteFunc(r.rows, func(o *Row) bool { return o.ID == row.ID }), row)
+	slices.SortFunc(r.rows, func(a, b *Row) int { return strings.Compare(a.order(), b.order()) })
 }
 
 func (i ID) order() string {

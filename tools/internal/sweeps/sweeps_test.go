@@ -43,7 +43,7 @@ type rig struct {
 
 func right(v labkit.Variant) *run.Swept {
 	e := labkit.DefaultExpect[v]
-	return &run.Swept{Outcome: run.Outcome{Verdict: e, Expected: e, Why: "so"}, Judged: e, Again: e}
+	return &run.Swept{Outcome: run.Outcome{Verdict: e, Expected: e, Why: "so", Commit: "0123456789abcdef", Began: time.Date(2018, 1, 2, 0, 0, 0, 0, time.UTC)}, Judged: e, Again: e}
 }
 
 func newRig(t *testing.T) *rig {
@@ -148,7 +148,7 @@ func TestWrong(t *testing.T) {
 		case v == labkit.Stock && seed == 1:
 			s.Outcome.Verdict, s.Judged, s.Again, s.Outcome.Why = labkit.Absent, labkit.Absent, labkit.Absent, "not seen\nat all"
 		case v == labkit.Stock:
-			s.Outcome.Verdict, s.Judged, s.Again, s.Outcome.Why = labkit.Inconclusive, labkit.Inconclusive, labkit.Inconclusive, "a gap | here, /the/checkout/_output/x.log"
+			s.Outcome.Verdict, s.Judged, s.Again, s.Outcome.Why = labkit.Inconclusive, labkit.Inconclusive, labkit.Inconclusive, "a gap | here, x.log"
 		case seed == 1:
 			s.Again = labkit.Reproduced
 		default:
@@ -169,14 +169,14 @@ func TestWrong(t *testing.T) {
 		}
 	}
 	var text, page bytes.Buffer
-	if err := errors.Join(Print(&text, r.asked()), WriteMarkdown(&page, "/the/checkout", r.rows.All(), time.Date(2018, 1, 2, 0, 0, 0, 0, time.UTC))); err != nil {
+	if err := errors.Join(Print(&text, r.asked()), WriteMarkdown(&page, r.rows.All())); err != nil {
 		t.Fatal(err)
 	}
 	if want := "4 runs with a kill: 0 right, 1 inconclusive, 1 wrong, 1 not met, 1 judged otherwise"; !strings.Contains(text.String(), want) {
 		t.Errorf("no %q in\n%s", want, &text)
 	}
-	for _, want := range []string{"Written 2018-01-02. Of 3 runs with a kill -9: 0 right, 1 inconclusive, 1 wrong.", "| alpha | short | 2, by chance | 3 | 0 | 1 | 2 | 1 |",
-		"## Wrong\n", ": not seen |", `inconclusive: a gap \| here, _output/x.log |`, "## Judged otherwise\n", "* unknown: 6 runs"} {
+	for _, want := range []string{"Last run 2018-01-02. Of 3 runs with a kill -9: 0 right, 1 inconclusive, 1 wrong.", "| alpha | short | 2, by chance | 3 | 0 | 1 | 2 | 1 |",
+		"## Wrong\n", ": not seen |", `inconclusive: a gap \| here, x.log |`, "## Judged otherwise\n", "* 0123456789ab: 6 runs"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q in\n%s", want, &page)
 		}
@@ -189,7 +189,7 @@ func TestWrong(t *testing.T) {
 	if r.run(t); len(r.ran) != 4 || len(Faults(r.asked())) != 0 {
 		t.Errorf("%q %v", r.ran, Faults(r.asked()))
 	}
-	if err := WriteMarkdown(io.Discard, "/", nil, time.Now()); err == nil {
+	if err := WriteMarkdown(io.Discard, nil); err == nil {
 		t.Error("a page of nothing")
 	}
 }

@@ -79,16 +79,16 @@ func Print(w io.Writer, rows []*Row) error {
 	return t.Flush()
 }
 
-// WriteMarkdown writes the page of the repository. root is the checkout, whose path is left out.
-func WriteMarkdown(w io.Writer, root string, rows []*Row, made time.Time) error {
+// WriteMarkdown writes the page of the repository from the rows of the record.
+func WriteMarkdown(w io.Writer, rows []*Row) error {
 	c := counted(rows)
 	if c.all() == 0 {
 		return fmt.Errorf("no lab was swept: run lab sweep first")
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Fault sweeps\n\n`lab sweep --write` writes this page; [labs](labs.md#fault-sweeps) explains it.\n\n")
-	fmt.Fprintf(&b, "Written %s. Of %d runs with a kill -9: %d right, %d inconclusive, %d wrong. In %d more the kill\nmet nothing that ran. %d saved histories were judged otherwise.\n\n",
-		made.Format("2006-01-02"), c.all()-c[NotMet], c[Right], c[Inconclusive], c[Wrong], c[NotMet], c[Unlike])
+	fmt.Fprintf(&b, "# Fault sweeps\n\n`lab sweep --write` writes this page from [sweep.json](../../sweep.json), which has the commit of\neach run; [labs](labs.md#fault-sweeps) explains it.\n\n")
+	fmt.Fprintf(&b, "Last run %s. Of %d runs with a kill -9: %d right, %d inconclusive, %d wrong. In %d more the\nkill met nothing that ran. %d saved histories were judged otherwise.\n\n",
+		lastRun(rows), c.all()-c[NotMet], c[Right], c[Inconclusive], c[Wrong], c[NotMet], c[Unlike])
 	group := func(title string, keys func(*Row) []string) {
 		of := map[string][]*Row{}
 		for _, r := range rows {
@@ -128,13 +128,19 @@ func WriteMarkdown(w io.Writer, root string, rows []*Row, made time.Time) error 
 		fmt.Fprintf(&b, "\n## %s\n\n| lab | variant | seed | killed | why |\n|---|---|---|---|---|\n", part.title)
 		for _, r := range rows {
 			if r.Kills > 0 && r.State() == part.state {
-				fmt.Fprintf(&b, "| %s | %s | %d | %s | %s: %s |\n", r.Lab, r.Variant, r.Seed, r.Killed(), r.Verdict, cell(strings.ReplaceAll(r.line(), root+"/", "")))
+				fmt.Fprintf(&b, "| %s | %s | %d | %s | %s: %s |\n", r.Lab, r.Variant, r.Seed, r.Killed(), r.Verdict, cell(r.line()))
 			}
 		}
 	}
 	fmt.Fprintf(&b, "\n## Commits\n\n%s\n", commits(rows))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// lastRun is the day of the latest row.
+func lastRun(rows []*Row) string {
+	latest := slices.MaxFunc(rows, func(a, b *Row) int { return a.Began.Compare(b.Began) })
+	return latest.Began.UTC().Format(time.DateOnly)
 }
 
 // seeds says which were run of the lab of r, with what was to be killed.
