@@ -71,8 +71,11 @@ func (a *Answer) State() string {
 func (a *Answer) Class() string { return strings.ReplaceAll(a.State(), " ", "-") }
 
 // Commit is the first digits of the commit that was run.
-func (a *Answer) Commit() string {
-	hash, dirty, _ := strings.Cut(a.Outcome.Commit, "-")
+func (a *Answer) Commit() string { return ShortCommit(a.Outcome.Commit) }
+
+// ShortCommit is the first digits of a run.Outcome.Commit, and whether there were changes.
+func ShortCommit(commit string) string {
+	hash, dirty, _ := strings.Cut(commit, "-")
 	if dirty != "" {
 		dirty = " (changed)"
 	}

@@ -4,7 +4,6 @@
 package proof
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -63,20 +62,26 @@ func LoadRecord(root string) (*Record, error) {
 
 // Save writes the record below root, each run as a line of its own.
 func (r *Record) Save(root string) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "{\n  \"made\": %q,\n  \"runs\": [", r.Made)
-	for i, run := range r.Runs {
-		line, err := json.Marshal(run)
-		if err != nil {
-			return err
-		}
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "\n    %s", line)
+	runs, err := JSONLines("  ", r.Runs)
+	if err != nil {
+		return err
 	}
-	b.WriteString("\n  ]\n}\n")
-	return os.WriteFile(filepath.Join(root, RecordFile), b.Bytes(), 0o644)
+	text := fmt.Sprintf("{\n  \"made\": %q,\n  \"runs\": %s\n}\n", r.Made, runs)
+	return os.WriteFile(filepath.Join(root, RecordFile), []byte(text), 0o644)
+}
+
+// JSONLines is a JSON array of values, each on a line of its own, so that a change of one is a
+// change of one line. indent is that of the line in which the array begins.
+func JSONLines[T any](indent string, values []T) (string, error) {
+	lines := make([]string, len(values))
+	for i, v := range values {
+		line, err := json.Marshal(v)
+		if err != nil {
+			return "", err
+		}
+		lines[i] = "\n" + indent + "  " + string(line)
+	}
+	return "[" + strings.Join(lines, ",") + "\n" + indent + "]", nil
 }
 
 func (r *Record) find(c Cell) *Recorded {

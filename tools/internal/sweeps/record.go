@@ -4,10 +4,8 @@
 package sweeps
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -52,19 +50,15 @@ func (r *Row) recorded(root string) *Row {
 
 // WriteRecord writes rows, each as a line of its own.
 func WriteRecord(w io.Writer, rows []*Row) error {
-	lines := make([]string, len(rows))
-	for i, row := range rows {
-		line, err := json.Marshal(row)
-		if err != nil {
-			return err
-		}
-		lines[i] = "\n  " + string(line)
+	lines, err := proof.JSONLines("", rows)
+	if err != nil {
+		return err
 	}
-	_, err := fmt.Fprintf(w, "[%s\n]\n", strings.Join(lines, ","))
+	_, err = io.WriteString(w, lines+"\n")
 	return err
 }
 
 // LoadRecord reads the committed rows below root alone; there may be none yet.
 func LoadRecord(root string) ([]*Row, error) {
-	return read(filepath.Join(root, RecordFile), RecordFile, "correct it, or remove it and run "+RecordCommand)
+	return read(root, RecordFile, "correct it, or remove it and run "+RecordCommand)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
@@ -66,6 +67,19 @@ func TestRecordedElsewhere(t *testing.T) {
 	}
 	if alone, err := LoadRecord(other.o.Root); err != nil || len(alone) != 6 || slices.ContainsFunc(alone, func(r *Row) bool { return r.Verdict == labkit.Inconclusive }) {
 		t.Errorf("%d rows, %v", len(alone), err)
+	}
+	// But not before one that was recorded later.
+	later := *kept[1]
+	later.Began, later.Key = later.Began.Add(time.Hour), "later"
+	b.Reset()
+	if err := WriteRecord(&b, []*Row{&later}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(other.o.Root, RecordFile), b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = Load(other.o.Root); err != nil || again.Find(own.ID).Key != "later" || len(again.All()) != 8 {
+		t.Errorf("%d rows, %v", len(again.All()), err)
 	}
 }
 

@@ -8,6 +8,7 @@ package sweeps
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,29 +105,33 @@ type Rows struct {
 	Root string
 
 	mu   sync.Mutex
-	rows []*Row
+	rows map[ID]*Row
 }
 
-// Load reads the rows of this checkout's own runs, and of the others those of the record.
+// Load reads the rows of this checkout's own runs and of the record; of two the later one, and the
+// own one if they are of the same time.
 func Load(root string) (*Rows, error) {
-	r := &Rows{Root: root}
-	var err error
-	if r.rows, err = LoadRecord(root); err != nil {
-		return nil, err
-	}
-	own, err := read(filepath.Join(root, File), File, "remove it, and the runs are repeated")
+	recorded, err := LoadRecord(root)
 	if err != nil {
 		return nil, err
 	}
-	for _, row := range own {
-		r.set(row)
+	own, err := read(root, File, "remove it, and the runs are repeated")
+	if err != nil {
+		return nil, err
+	}
+	r := &Rows{Root: root}
+	for _, row := range append(recorded, own...) {
+		// File has copies of rows that were recorded when it was written.
+		if had := r.rows[row.ID]; had == nil || !row.Began.Before(had.Began) {
+			r.set(row)
+		}
 	}
 	return r, nil
 }
 
-// read decodes rows; a file that is missing has none. name is for the error.
-func read(file, name, remedy string) ([]*Row, error) {
-	raw, err := os.ReadFile(file)
+// read decodes the rows of a file below root; one that is missing has none.
+func read(root, name, remedy string) ([]*Row, error) {
+	raw, err := os.ReadFile(filepath.Join(root, name))
 	if os.IsNotExist(err) {
 		return nil, nil
 	}
@@ -144,19 +149,14 @@ func read(file, name, remedy string) ([]*Row, error) {
 func (r *Rows) Find(id ID) *Row {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, row := range r.rows {
-		if row.ID == id {
-			return row
-		}
-	}
-	return nil
+	return r.rows[id]
 }
 
 // All are sorted by lab, variant, kill and seed.
 func (r *Rows) All() []*Row {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.rows)
+	return r.sorted()
 }
 
 // Put replaces the row of the same ID, and writes the file.
@@ -164,7 +164,7 @@ func (r *Rows) Put(row *Row) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.set(row)
-	raw, err := json.MarshalIndent(r.rows, "", "  ")
+	raw, err := json.MarshalIndent(r.sorted(), "", "  ")
 	if err != nil {
 		return err
 	}
@@ -180,8 +180,14 @@ func (r *Rows) Put(row *Row) error {
 }
 
 func (r *Rows) set(row *Row) {
-	r.rows = append(slices.DeleteFunc(r.rows, func(o *Row) bool { return o.ID == row.ID }), row)
-	slices.SortFunc(r.rows, func(a, b *Row) int { return strings.Compare(a.order(), b.order()) })
+	if r.rows == nil {
+		r.rows = map[ID]*Row{}
+	}
+	r.rows[row.ID] = row
+}
+
+func (r *Rows) sorted() []*Row {
+	return slices.SortedFunc(maps.Values(r.rows), func(a, b *Row) int { return strings.Compare(a.order(), b.order()) })
 }
 
 func (i ID) order() string {

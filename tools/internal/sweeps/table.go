@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"holdfast/tools/internal/proof"
 )
 
 // MarkdownFile is where the repository keeps the table, below the root.
@@ -169,7 +171,7 @@ func cell(s string) string {
 func commits(rows []*Row) string {
 	n := map[string]int{}
 	for _, r := range rows {
-		n[short(r.Commit)]++
+		n[proof.ShortCommit(r.Commit)]++
 	}
 	var out []string
 	keys := slices.SortedFunc(maps.Keys(n), func(a, b string) int { return cmp.Or(n[b]-n[a], strings.Compare(a, b)) })
@@ -177,12 +179,4 @@ func commits(rows []*Row) string {
 		out = append(out, fmt.Sprintf("* %s: %d runs", k, n[k]))
 	}
 	return strings.Join(out, "\n")
-}
-
-func short(commit string) string {
-	hash, more, _ := strings.Cut(commit, "-")
-	if hash = hash[:min(12, len(hash))]; more != "" {
-		hash += " (changed)"
-	}
-	return cmp.Or(hash, "unknown")
 }
