@@ -66,7 +66,7 @@ type size struct {
 func sizeOf(p labkit.Profile) size {
 	return labkit.Pick(p,
 		size{pods: 20, deployments: 40, pairs: 3, starts: 3, rest: 30 * time.Second, end: time.Minute},
-		size{pods: 110, deployments: 200, pairs: 5, starts: 9, rest: 100 * time.Second, end: 5 * time.Minute})
+		size{pods: 110, deployments: 200, pairs: 6, starts: 9, rest: 100 * time.Second, end: 5 * time.Minute})
 }
 
 type lab struct {
@@ -165,6 +165,9 @@ func (l *lab) program(who, name string) kube.Program {
 // turn starts one build of each and measures both.
 func (l *lab) turn(ctx context.Context, pair int, kubeletWho, managerWho string) error {
 	n := l.c.Nodes[0]
+	if err := costlab.DeleteEvents(ctx, l.c.Client, ns); err != nil {
+		return err
+	}
 	startManager, err := costlab.SwapManager(ctx, l.e, l.c, l.program(managerWho, manager), l.starts)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ type size struct {
 func sizeOf(p labkit.Profile) size {
 	return labkit.Pick(p,
 		size{nodes: 5, deployments: 5, replicas: 20, pairs: 3, starts: 3, bound: 3 * time.Minute},
-		size{nodes: 100, deployments: 50, replicas: 60, pairs: 5, starts: 9, bound: 25 * time.Minute})
+		size{nodes: 100, deployments: 50, replicas: 60, pairs: 6, starts: 9, bound: 25 * time.Minute})
 }
 
 func (s size) pods() int { return s.deployments * s.replicas }
@@ -128,6 +128,9 @@ func (l *lab) program(who string) kube.Program {
 // turn starts a build's controller manager and measures a rollout of all Deployments.
 func (l *lab) turn(ctx context.Context, pair int, who string) error {
 	m := l.c.ControllerManager
+	if err := costlab.DeleteEvents(ctx, l.c.Client, ns); err != nil {
+		return err
+	}
 	started, err := costlab.SwapManager(ctx, l.e, l.c, l.program(who), l.starts)
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ func TestJudge(t *testing.T) {
 		"the requests of kube-controller-manager ours is 0":                            requests(0),
 	})
 	res := judgetest.Judge(t, l, long(requests(1.05)), labkit.Passed)
-	if all := strings.Join(res.Facts, "\n"); !strings.Contains(all, "PUT pods 35 and 35") {
+	if all := strings.Join(res.Facts, "\n"); !strings.Contains(all, "PUT pods 42 and 42") {
 		t.Errorf("facts: %s", all)
 	}
 }

@@ -20,15 +20,14 @@ const (
 	Ours  = "ours"
 )
 
-// Turns are those of n pairs. Chance says who goes first in each.
+// Turns are those of n pairs. Each build goes first in half of them, by chance in which; if n
+// is odd, chance says who does once more. So what grows from turn to turn favours neither.
 func Turns(rng *rand.Rand, n int) []string {
+	pairs := [][]string{{Stock, Ours}, {Ours, Stock}}
+	other := rng.IntN(2)
 	var out []string
-	for range n {
-		pair := []string{Stock, Ours}
-		if rng.IntN(2) == 0 {
-			pair = []string{Ours, Stock}
-		}
-		out = append(out, pair...)
+	for _, i := range rng.Perm(n) {
+		out = append(out, pairs[(i+other)%2]...)
 	}
 	return out
 }

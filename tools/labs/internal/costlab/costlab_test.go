@@ -63,21 +63,35 @@ func TestIntervalCovers(t *testing.T) {
 }
 
 func TestTurns(t *testing.T) {
-	first := map[string]int{}
-	for seed := range uint64(200) {
-		turns := Turns(rand.New(rand.NewPCG(seed, 1)), 4)
-		if len(turns) != 8 {
-			t.Fatal(turns)
-		}
-		for i := 0; i < 8; i += 2 {
-			if turns[i] == turns[i+1] {
-				t.Fatalf("pair %d is of one build: %v", i/2, turns)
+	for _, n := range []int{3, 6} {
+		first := map[string]int{}
+		orders := map[string]bool{}
+		for seed := range uint64(200) {
+			turns := Turns(rand.New(rand.NewPCG(seed, 1)), n)
+			if len(turns) != 2*n {
+				t.Fatal(turns)
 			}
-			first[turns[i]]++
+			here := 0
+			for i := 0; i < 2*n; i += 2 {
+				if turns[i] == turns[i+1] {
+					t.Fatalf("pair %d is of one build: %v", i/2, turns)
+				}
+				if first[turns[i]]++; turns[i] == Ours {
+					here++
+				}
+			}
+			if here != n/2 && here != n-n/2 {
+				t.Fatalf("ours is first in %d of %d pairs: %v", here, n, turns)
+			}
+			orders[strings.Join(turns, " ")] = true
 		}
-	}
-	if first[Stock] < 350 || first[Ours] < 350 {
-		t.Errorf("who is first: %v", first)
+		// Of 3 there are 6 orders (1 or 2 times ours first), of 6 there are 20.
+		if want := map[int]int{3: 6, 6: 20}[n]; len(orders) != want {
+			t.Errorf("%d pairs: %d orders in 200 seeds, want %d", n, len(orders), want)
+		}
+		if first[Stock] < 85*n || first[Ours] < 85*n {
+			t.Errorf("%d pairs: who is first: %v", n, first)
+		}
 	}
 }
 
