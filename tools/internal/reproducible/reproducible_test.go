@@ -53,9 +53,19 @@ func bases(t *testing.T, root string) []*base.Base {
 	return out
 }
 
+// binary is a file that was built of a base.
+type binary struct {
+	b       *base.Base
+	variant base.Variant
+	name    string
+	file    string
+	// script is upstream's release script, hack/lib/golang.sh of the very release.
+	script []byte
+}
+
 // perBinary runs f for each binary that is built. Those of the product have to
 // be; the others are there as far as a lab wanted them.
-func perBinary(t *testing.T, f func(t *testing.T, b *base.Base, variant base.Variant, name, file string)) {
+func perBinary(t *testing.T, f func(t *testing.T, x binary)) {
 	root := profile(t, "short", "long")
 	for _, b := range bases(t, root) {
 		for _, v := range b.VariantNames() {
@@ -71,39 +81,61 @@ func perBinary(t *testing.T, f func(t *testing.T, b *base.Base, variant base.Var
 						}
 						t.Skip("not built")
 					}
-					f(t, b, v, n, file)
+					script, err := os.ReadFile(filepath.Join(b.SrcDir(v), "hack", "lib", "golang.sh"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					f(t, binary{b, v, n, file, script})
 				})
 			}
 		}
 	}
 }
 
-var staticRE = regexp.MustCompile(`(?s)readonly KUBE_STATIC_LIBRARIES=\((.*?)\)`)
+var (
+	staticRE   = regexp.MustCompile(`(?s)readonly KUBE_STATIC_LIBRARIES=\((.*?)\)`)
+	releasedRE = regexp.MustCompile(`(?s)(?:server_targets\(\) \{\s*local targets|KUBE_CLIENT_TARGETS)=\((.*?)\)`)
+)
 
-// TestKinds: static are the binaries that upstream's release script (hack/lib/
-// golang.sh of the very release) links statically, dynamic the others.
+// released says whether upstream's release has the program. The others, as hollow-node and those
+// of the e2e suites, are upstream's tools for tests.
+func (x binary) released(t *testing.T) bool {
+	lists := releasedRE.FindAllSubmatch(x.script, -1)
+	if len(lists) != 2 {
+		t.Fatalf("upstream's hack/lib/golang.sh has %d lists of servers and clients, want 2", len(lists))
+	}
+	var targets []string
+	for _, m := range lists {
+		targets = append(targets, strings.Fields(string(m[1]))...)
+	}
+	is := slices.Contains(targets, strings.TrimPrefix(x.b.Binaries[x.name].Package, "./"))
+	if !is && x.b.Binaries[x.name].DropIn {
+		t.Fatal("upstream's hack/lib/golang.sh does not list it, but it is a drop-in binary")
+	}
+	return is
+}
+
+// TestKinds: static are the binaries that upstream's release script links statically, dynamic the
+// others of the release; and all are as base.json says.
 func TestKinds(t *testing.T) {
-	perBinary(t, func(t *testing.T, b *base.Base, variant base.Variant, name, file string) {
-		script, err := os.ReadFile(filepath.Join(b.SrcDir(variant), "hack", "lib", "golang.sh"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := staticRE.FindSubmatch(script)
-		if m == nil {
-			t.Fatal("upstream's hack/lib/golang.sh has no list of static binaries")
-		}
-		want := slices.Contains(strings.Fields(string(m[1])), name)
-		f, err := elf.Open(file)
+	perBinary(t, func(t *testing.T, x binary) {
+		f, err := elf.Open(x.file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Close()
 		static := f.Section(".interp") == nil && f.Section(".dynamic") == nil
-		if static != want {
-			t.Errorf("static: %v, upstream's release: %v", static, want)
+		if x.released(t) {
+			m := staticRE.FindSubmatch(x.script)
+			if m == nil {
+				t.Fatal("upstream's hack/lib/golang.sh has no list of static binaries")
+			}
+			if want := slices.Contains(strings.Fields(string(m[1])), x.name); static != want {
+				t.Errorf("static: %v, upstream's release: %v", static, want)
+			}
 		}
-		if static == b.Binaries[name].Cgo {
-			t.Errorf("static: %v, but bases/%s/base.json says cgo: %v", static, b.Name, b.Binaries[name].Cgo)
+		if cgo := x.b.Binaries[x.name].Cgo; static == cgo {
+			t.Errorf("static: %v, but bases/%s/base.json says cgo: %v", static, x.b.Name, cgo)
 		}
 		if f.Machine != elf.EM_X86_64 && runtime.GOARCH == "amd64" {
 			t.Errorf("machine %s", f.Machine)
@@ -111,24 +143,13 @@ func TestKinds(t *testing.T) {
 	})
 }
 
-// TestWhatTheySay: the version, and no folder of this machine.
+// TestWhatTheySay: those of the release say their version, and none has a folder of this machine.
 func TestWhatTheySay(t *testing.T) {
-	perBinary(t, func(t *testing.T, b *base.Base, variant base.Variant, name, file string) {
-		args := []string{"--version"}
-		if name == "kubectl" {
-			args = []string{"version", "--client"}
+	perBinary(t, func(t *testing.T, x binary) {
+		if x.released(t) {
+			x.saysVersion(t)
 		}
-		cmd := exec.Command(file, args...)
-		cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-		out, err := cmd.CombinedOutput()
-		version := b.Version
-		if variant == base.Ours {
-			version = b.Release
-		}
-		if err != nil || !regexp.MustCompile(`(Kubernetes |GitVersion:")`+regexp.QuoteMeta(version)+`["\n]`).Match(out) {
-			t.Errorf("%s %s: %v: %s, want %s", name, args, err, out, version)
-		}
-		raw, err := os.ReadFile(file)
+		raw, err := os.ReadFile(x.file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,12 +157,29 @@ func TestWhatTheySay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, dir := range append(strings.Fields(string(dirs)), b.Root) {
+		for _, dir := range append(strings.Fields(string(dirs)), x.b.Root) {
 			if bytes.Contains(raw, []byte(dir)) {
 				t.Errorf("it names the folder %s of the machine that it was built on", dir)
 			}
 		}
 	})
+}
+
+func (x binary) saysVersion(t *testing.T) {
+	args := []string{"--version"}
+	if x.name == "kubectl" {
+		args = []string{"version", "--client"}
+	}
+	cmd := exec.Command(x.file, args...)
+	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	out, err := cmd.CombinedOutput()
+	version := x.b.Version
+	if x.variant == base.Ours {
+		version = x.b.Release
+	}
+	if err != nil || !regexp.MustCompile(`(Kubernetes |GitVersion:")`+regexp.QuoteMeta(version)+`["\n]`).Match(out) {
+		t.Errorf("%s %s: %v: %s, want %s", x.name, args, err, out, version)
+	}
 }
 
 // TestReproducible copies the checkout into a folder of another name, writes
