@@ -9,14 +9,12 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	"k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -73,50 +71,6 @@ func newSubpathBinds(m mount.Interface) subpathBinds {
 	return b
 }
 
-// subpathKey names a container of a pod, whichever of its instances runs.
-type subpathKey struct {
-	pod       types.UID
-	container string
-}
-
-// subpathStarts are the containers that this process is starting: from before
-// their subPaths are bound until after the runtime has started them. The sweep
-// leaves them alone.
-type subpathStarts struct {
-	sync.Mutex
-	keys map[subpathKey]int
-}
-
-// theSubpathStarts is one for the process, as there is one kubelet in it.
-var theSubpathStarts = &subpathStarts{keys: map[subpathKey]int{}}
-
-// begin returns the function that ends it, which may be called more than once.
-func (s *subpathStarts) begin(k subpathKey) func() {
-	s.Lock()
-	defer s.Unlock()
-	s.keys[k]++
-	var once sync.Once
-	return func() {
-		once.Do(func() {
-			s.Lock()
-			defer s.Unlock()
-			if s.keys[k]--; s.keys[k] == 0 {
-				delete(s.keys, k)
-			}
-		})
-	}
-}
-
-// unlessStarting calls f while no start of the container can begin, or not at
-// all if one is under way.
-func (s *subpathStarts) unlessStarting(k subpathKey, f func()) {
-	s.Lock()
-	defer s.Unlock()
-	if s.keys[k] == 0 {
-		f()
-	}
-}
-
 // ownsSubpathBinds is whether the binds are of no use once a container runs. It
 // is shown for docker, which mounts them into the container's mount namespace.
 // A runtime that resolves the paths later, as rkt does, and a kubelet whose
@@ -146,14 +100,15 @@ func (kl *Kubelet) makeMountsThenUnbind(pod *v1.Pod, container *v1.Container, ho
 		b.unblock(podDir, container.Name) // the gate may have been on
 		return makeMounts(pod, podDir, container, hostName, hostDomain, podIP, podVolumes, kl.mounter)
 	}
-	done := theSubpathStarts.begin(subpathKey{pod.UID, container.Name})
+	k := subpathKey{pod.UID, container.Name}
+	done := theSubpathStarts.begin(k)
 	b.unblock(podDir, container.Name)
 	mounts, cleanup, err := makeMounts(pod, podDir, container, hostName, hostDomain, podIP, podVolumes, kl.mounter)
 	unbind := func() {
 		if cleanup != nil {
 			cleanup()
 		}
-		b.unbind(podDir, container.Name, fmt.Sprintf("container %q of pod %q", container.Name, format.Pod(pod)))
+		b.unbind(podDir, k, fmt.Sprintf("container %q of pod %q", container.Name, format.Pod(pod)))
 		done()
 	}
 	if err != nil {
@@ -206,14 +161,14 @@ func mountPath(mp mount.MountPoint) string {
 }
 
 // unbind unmounts the binds of one container. who is for the log.
-func (b subpathBinds) unbind(podDir, container, who string) {
-	targets, mounted, err := b.look(podDir, container)
+func (b subpathBinds) unbind(podDir string, k subpathKey, who string) {
+	targets, mounted, err := b.look(podDir, k.container)
 	if err != nil {
 		subpathsUnbindFailed.Inc()
 		glog.Errorf("subPaths of %s stay mounted: %v", who, err)
 		return
 	}
-	n := b.unbindAll(targets, mounted, who)
+	n := b.unbindAll(targets, mounted, theSubpathStarts.isLate(k), who)
 	if n > 0 {
 		glog.V(2).Infof("Unmounted %d subPath bind mount(s) of %s below %s: the container has its own (feature gate %s)",
 			n, who, filepath.Join(podDir, subpathsDirName), features.SubpathUnbindAfterStart)
@@ -248,8 +203,8 @@ func (b subpathBinds) mounted() (map[string]int, error) {
 }
 
 // unbindAll unmounts what is mounted at the targets of one container, blocks one
-// of them, and returns how many mounts that were.
-func (b subpathBinds) unbindAll(targets []string, mounted map[string]int, who string) int {
+// of them, or each if the runtime may be late, and returns how many mounts that were.
+func (b subpathBinds) unbindAll(targets []string, mounted map[string]int, late bool, who string) int {
 	n := 0
 	var free []string
 	for _, t := range targets {
@@ -265,7 +220,7 @@ func (b subpathBinds) unbindAll(targets []string, mounted map[string]int, who st
 	}
 	sort.Strings(free)
 	for _, t := range free {
-		if block(t) {
+		if block(t) && !late {
 			break
 		}
 	}
@@ -297,7 +252,10 @@ func (b subpathBinds) unbindOne(target string, times int, who string) (int, bool
 // in the container's configuration. Should it start the container again, by hand
 // or because it was slow, or copy into it, it would find an empty directory where
 // the user's data were; so it finds what it cannot mount, and says so. One mount
-// point of a container is enough.
+// point of a container is enough once it has been started: the path in the container
+// exists and is of the other kind. In a container that was never started the runtime
+// makes that path, of the kind that it finds. So where its first start may be late each
+// mount point is blocked: the user's program finds a file, and not an empty directory.
 //
 // doCleanSubPath removes both, stock's too. doBindSubPath of a stock kubelet fails
 // at such a mount point, removes it, and succeeds at the next attempt; with one

@@ -33,7 +33,7 @@ func (kl *Kubelet) startSubpathSweep() {
 
 // sweep unmounts the binds of the containers that run and of those that are not
 // about to. A container that was created and not started may be one that the
-// runtime is starting for an earlier process of the kubelet.
+// runtime is starting for an earlier process of the kubelet, or that is late.
 func (b subpathBinds) sweep(podsDir string, getPods func(all bool) ([]*kubecontainer.Pod, error)) {
 	podsDir, err := asMounted(podsDir)
 	if err != nil {
@@ -55,7 +55,8 @@ func (b subpathBinds) sweep(podsDir string, getPods func(all bool) ([]*kubeconta
 			binds[k][path]++
 		}
 	}
-	if len(binds) == 0 {
+	late := theSubpathStarts.allLate()
+	if len(binds) == 0 && len(late) == 0 {
 		return
 	}
 	pods, err := getPods(true)
@@ -76,6 +77,7 @@ func (b subpathBinds) sweep(podsDir string, getPods func(all bool) ([]*kubeconta
 			}
 		}
 	}
+	theSubpathStarts.settle(late, pending)
 	for k, paths := range binds {
 		if pending[k] && !running[k] {
 			continue
@@ -85,7 +87,7 @@ func (b subpathBinds) sweep(podsDir string, getPods func(all bool) ([]*kubeconta
 			for path := range paths {
 				targets = append(targets, path)
 			}
-			n := b.unbindAll(targets, paths, fmt.Sprintf("container %q of pod %s", k.container, k.pod))
+			n := b.unbindAll(targets, paths, pending[k], fmt.Sprintf("container %q of pod %s", k.container, k.pod))
 			if n > 0 {
 				glog.Infof("Unmounted %d subPath bind mount(s) of container %q of pod %s that an earlier kubelet left (feature gate %s)",
 					n, k.container, k.pod, features.SubpathUnbindAfterStart)

@@ -86,27 +86,6 @@ func TestSubpathSweepLeavesOthers(t *testing.T) {
 	}
 }
 
-func TestSubpathStarts(t *testing.T) {
-	s := &subpathStarts{keys: map[subpathKey]int{}}
-	k := subpathKey{"u", "c"}
-	idle := func() bool {
-		ok := false
-		s.unlessStarting(k, func() { ok = true })
-		return ok
-	}
-	first := s.begin(k)
-	second := s.begin(k)
-	first()
-	first() // startContainer calls it twice
-	if idle() {
-		t.Error("the second start is not seen")
-	}
-	second()
-	if !idle() || len(s.keys) != 0 {
-		t.Errorf("left: %v", s.keys)
-	}
-}
-
 func TestSubpathUnmountOrphaned(t *testing.T) {
 	f := newFakeBinds(t)
 	defer f.done()

@@ -163,7 +163,7 @@ func TestSubpathUnbind(t *testing.T) {
 	idle := f.target("u1/data/app/2", false)
 	f.mounts = append(f.mounts, dir) // twice
 	before := subpathCounter(t, subpathsUnbound)
-	f.binds().unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	f.binds().unbind(filepath.Join(f.pods, "u1"), subpathKey{"u1", "app"}, "app")
 	sort.Strings(f.log)
 	if want := []string{"u1/conf/app/1", "u1/data/app/0", "u1/data/app/0"}; !reflect.DeepEqual(f.log, want) {
 		t.Errorf("unmounted %q, want %q", f.log, want)
@@ -188,7 +188,7 @@ func TestSubpathUnbindFails(t *testing.T) {
 	busy, free := f.target("u1/data/app/0", true), f.target("u1/data/app/1", true)
 	f.fail["u1/data/app/0"] = syscall.EBUSY
 	before := subpathCounter(t, subpathsUnbindFailed)
-	f.binds().unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	f.binds().unbind(filepath.Join(f.pods, "u1"), subpathKey{"u1", "app"}, "app")
 	if !reflect.DeepEqual(f.mounts, []string{busy}) || f.kind(busy) != "dir" || f.kind(free) != "file" {
 		t.Errorf("mounted %q, busy one a %s, the other a %s", f.mounts, f.kind(busy), f.kind(free))
 	}
@@ -199,13 +199,13 @@ func TestSubpathUnbindFails(t *testing.T) {
 	delete(f.fail, "u1/data/app/0")
 	b := f.binds()
 	b.unmount = func(string) error { return syscall.EINVAL }
-	b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	b.unbind(filepath.Join(f.pods, "u1"), subpathKey{"u1", "app"}, "app")
 	if f.kind(busy) != "dir" {
 		t.Errorf("what somebody else unmounted is blocked")
 	}
 	// A table that cannot be read leaves all as it is.
 	f.log, f.fail["list"] = nil, errors.New("too many changes")
-	f.binds().unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	f.binds().unbind(filepath.Join(f.pods, "u1"), subpathKey{"u1", "app"}, "app")
 	if len(f.log) != 0 {
 		t.Errorf("unmounted %q without a table", f.log)
 	}
@@ -220,7 +220,7 @@ func TestSubpathUnbindCopy(t *testing.T) {
 	b := f.binds()
 	b.list = func() ([]mount.MountPoint, error) { return []mount.MountPoint{{Path: dir}, {Path: dir}}, nil }
 	before := subpathCounter(t, subpathsUnbound)
-	b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	b.unbind(filepath.Join(f.pods, "u1"), subpathKey{"u1", "app"}, "app")
 	if n := subpathCounter(t, subpathsUnbound) - before; n != 1 || f.kind(dir) != "file" {
 		t.Errorf("counted %v, want 1; the mount point is a %s", n, f.kind(dir))
 	}
@@ -237,7 +237,7 @@ func TestSubpathSymlink(t *testing.T) {
 	if f.kind(dir) != "dir" {
 		t.Errorf("a bind's mount point was removed")
 	}
-	b.unbind(filepath.Join(f.link, "u1"), "app", "app")
+	b.unbind(filepath.Join(f.link, "u1"), subpathKey{"u1", "app"}, "app")
 	if len(f.mounts) != 0 || f.kind(dir) != "file" {
 		t.Errorf("after the start: %q is mounted, the mount point is a %s", f.mounts, f.kind(dir))
 	}
@@ -268,7 +268,7 @@ func TestSubpathSweepLate(t *testing.T) {
 	dir := f.target("u1/data/app/0", true)
 	b := f.binds()
 	b.sweep(f.pods, func(bool) ([]*kubecontainer.Pod, error) {
-		b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
+		b.unbind(filepath.Join(f.pods, "u1"), subpathKey{"u1", "app"}, "app")
 		return nil, nil
 	})
 	if f.kind(dir) != "file" {
@@ -288,7 +288,7 @@ func TestSubpathBlockKeepsData(t *testing.T) {
 		}
 	}
 	b := f.binds()
-	b.unbind(filepath.Join(f.pods, "u1"), "app", "app")
+	b.unbind(filepath.Join(f.pods, "u1"), subpathKey{"u1", "app"}, "app")
 	b.unblock(filepath.Join(f.pods, "u1"), "app")
 	for path, text := range map[string]string{filepath.Join(dir, "precious"): "a", file: "b"} {
 		if got, err := ioutil.ReadFile(path); err != nil || string(got) != text {
@@ -305,7 +305,7 @@ func TestSubpathUnblock(t *testing.T) {
 	dir, file := f.target("u1/data/app/0", true), f.target("u1/data/app/1f", true)
 	podDir := filepath.Join(f.pods, "u1")
 	b := f.binds()
-	b.unbind(podDir, "app", "app")
+	b.unbind(podDir, subpathKey{"u1", "app"}, "app")
 	mounted, other := f.target("u1/data/app/2", true), f.target("u1/data/sidecar/0f", false)
 	b.unblock(podDir, "app")
 	for path, want := range map[string]string{dir: "gone", file: "gone", mounted: "dir", other: "file"} {
@@ -323,7 +323,7 @@ func TestSubpathCleanSubPaths(t *testing.T) {
 	f.target("u1/data/app/0", true)
 	f.target("u1/data/app/1f", true)
 	podDir := filepath.Join(f.pods, "u1")
-	f.binds().unbind(podDir, "app", "app")
+	f.binds().unbind(podDir, subpathKey{"u1", "app"}, "app")
 	if err := mount.New("").CleanSubPaths(podDir, "data"); err != nil {
 		t.Fatal(err)
 	}

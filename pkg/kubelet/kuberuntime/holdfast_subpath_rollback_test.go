@@ -18,14 +18,16 @@ import (
 // cleanupHelper returns a function to call after the start.
 type cleanupHelper struct {
 	kubecontainer.RuntimeHelper
-	err     error
-	cleanup func()
+	err error
+	say func(string)
 }
 
 func (h *cleanupHelper) GenerateRunContainerOptions(pod *v1.Pod, container *v1.Container, podIP string) (*kubecontainer.RunContainerOptions, func(), error) {
 	opts, _, _ := h.RuntimeHelper.GenerateRunContainerOptions(pod, container, podIP)
-	return opts, h.cleanup, h.err
+	return opts, func() { h.say("cleanup") }, h.err
 }
+
+func (h *cleanupHelper) StartFailed(*v1.Pod, *v1.Container) { h.say("failed") }
 
 // cleanupRuntime tells what the runtime was asked for.
 type cleanupRuntime struct {
@@ -60,7 +62,7 @@ func (r cleanupRunner) Run(kubecontainer.ContainerID, *v1.Pod, *v1.Container, *v
 
 // TestSubpathCleanupAction: what makeMounts left is cleaned up when the runtime
 // has started the container, before a postStart hook that may take long, and on
-// every way out on which it was not started.
+// every way out on which it was not started. The kubelet is told of a failed start first.
 func TestSubpathCleanupAction(t *testing.T) {
 	boom := errors.New("boom")
 	for _, test := range []struct {
@@ -72,7 +74,7 @@ func TestSubpathCleanupAction(t *testing.T) {
 		{name: "started", want: []string{"create", "start", "cleanup", "hook", "cleanup"}},
 		{name: "options", options: boom, fails: true, want: []string{"cleanup"}},
 		{name: "create", create: boom, fails: true, want: []string{"create", "cleanup"}},
-		{name: "start", run: boom, fails: true, want: []string{"create", "start", "cleanup", "cleanup"}},
+		{name: "start", run: boom, fails: true, want: []string{"create", "start", "failed", "cleanup", "cleanup"}},
 	} {
 		fakeRuntime, _, m, err := createTestRuntimeManager()
 		if err != nil {
@@ -83,7 +85,7 @@ func TestSubpathCleanupAction(t *testing.T) {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "12345678", Name: "bar", Namespace: "new"}}
 		pod.Spec.Containers = []v1.Container{{Name: "foo", Image: "busybox", ImagePullPolicy: v1.PullIfNotPresent,
 			Lifecycle: &v1.Lifecycle{PostStart: &v1.Handler{Exec: &v1.ExecAction{Command: []string{"x"}}}}}}
-		m.runtimeHelper = &cleanupHelper{m.runtimeHelper, test.options, func() { say("cleanup") }}
+		m.runtimeHelper = &cleanupHelper{m.runtimeHelper, test.options, say}
 		m.runtimeService = &cleanupRuntime{fakeRuntime, say, test.create, test.run}
 		m.runner = cleanupRunner{say}
 		_, err = m.startContainer("sandbox", &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Name: "bar", Namespace: "new", Uid: "12345678"}},
