@@ -78,17 +78,56 @@ func (util *RBDUtil) imageInUse(b *rbdMounter) (bool, string, error) {
 				return false, "", err
 			}
 		}
-		if len(watchers) == 0 || b.ReadOnly {
+		if len(watchers) == 0 {
 			return false, "", nil
 		}
+		why := ""
+		if b.ReadOnly {
+			locks, err := b.readsTakeLock()
+			if err != nil {
+				return false, "", err
+			}
+			if !locks {
+				return false, "", nil
+			}
+			why = "; " + objectMapRefused
+		}
 		if look == watcherLooks {
-			return true, watchersText(watchers), nil
+			return true, watchersText(watchers) + why, nil
 		}
 		glog.V(3).Infof("rbd: image %s/%s is in use, looking again in %v: %s", b.Pool, b.Image, delay, watchersText(watchers))
 		rbdAttachLooks.Inc()
 		sleep(delay)
 		delay = time.Duration(float64(delay) * watcherFactor)
 	}
+}
+
+// objectMapRefused is said where only the feature keeps a read-only mount away.
+const objectMapRefused = "a read-only mount beside others needs an image without the feature object-map"
+
+// readsTakeLock says whether a client that only reads the image takes its exclusive lock
+// from the one that writes. With object-map the kernel does (need_exclusive_lock in
+// drivers/block/rbd.c), unless the image is mapped read-only, when it watches nothing. If the
+// holder of the lock does not answer, it is blocklisted, with all its other images.
+func (b *rbdMounter) readsTakeLock() (bool, error) {
+	return b.hasFeature("object-map")
+}
+
+func (b *rbdMounter) hasFeature(feature string) (bool, error) {
+	output, err := b.run([]string{"info", b.Image, "--format", "json"})
+	if err != nil {
+		return false, fmt.Errorf("rbd: failed to ask for the features of %s/%s: %v, rbd output: %s", b.Pool, b.Image, err, output)
+	}
+	image, err := parseInfo(output)
+	if err != nil {
+		return false, err
+	}
+	for _, f := range image.features {
+		if f == feature {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // clearOldLocks removes the locks of kubelets up to 1.8 from an image without watchers: their

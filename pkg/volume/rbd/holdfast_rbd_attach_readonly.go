@@ -37,7 +37,7 @@ func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (st
 		err = b.checkMapped()
 	}
 	if err == nil && attachChecks() {
-		err = b.setDevice(device)
+		err = b.setDevice(device, found)
 	}
 	if err == nil {
 		return device, nil
@@ -78,7 +78,8 @@ func (b *rbdMounter) checkFound(device string) error {
 	return err
 }
 
-func (b *rbdMounter) setDevice(device string) error {
+// setDevice has the kernel let nobody write to the device of a read-only mount that others use.
+func (b *rbdMounter) setDevice(device string, found bool) error {
 	readOnly, err := b.deviceIsReadOnly(device)
 	if err != nil {
 		return err
@@ -89,9 +90,21 @@ func (b *rbdMounter) setDevice(device string) error {
 		}
 		return nil
 	}
-	shared, err := b.isShared()
-	if err != nil || shared == readOnly {
+	watchers, err := b.listWatchers()
+	if err != nil {
 		return err
+	}
+	shared := isSharedBy(watchers)
+	// After a map the only watcher is this node, whatever address Ceph knows it by.
+	if shared && (found || len(watchers) > 1) {
+		if locks, err := b.readsTakeLock(); err != nil {
+			return err
+		} else if locks {
+			return fmt.Errorf("rbd: image %s/%s is in use by other clients; %s", b.Pool, b.Image, objectMapRefused)
+		}
+	}
+	if shared == readOnly {
+		return nil
 	}
 	option := "--setrw"
 	if shared {
@@ -103,17 +116,8 @@ func (b *rbdMounter) setDevice(device string) error {
 	return nil
 }
 
-// isShared says whether an image that is mapped here has watchers beside this node's.
-func (b *rbdMounter) isShared() (bool, error) {
-	watchers, err := b.listWatchers()
-	if err != nil {
-		return false, err
-	}
-	return isSharedBy(watchers), nil
-}
-
-// isSharedBy says so of these watchers. This node's own watch may be lost, and the only one
-// another's.
+// isSharedBy says whether an image that is mapped here has watchers beside this node's. Its own
+// watch may be lost, and the only one another's.
 func isSharedBy(watchers []rbdWatcher) bool {
 	return len(watchers) > 1 || len(watchers) == 1 && !isLocal(watchers[0])
 }

@@ -5,6 +5,7 @@ package rbd
 
 import (
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 
@@ -23,7 +24,7 @@ func TestAttachReadOnly(t *testing.T) {
 		readOnly bool
 		fails    bool
 	}{
-		"others":           {true, []rbdWatcher{foreignWatcher}, "rbd status img; rbd map img; rbd status img; blockdev --setro /dev/rbd1", true, false},
+		"others":           {true, []rbdWatcher{foreignWatcher}, "rbd status img; rbd info img --format json; rbd map img; rbd status img; rbd info img --format json; blockdev --setro /dev/rbd1", true, false},
 		"nobody":           {true, nil, "rbd status img; rbd lock list img; rbd map img; rbd status img", false, false},
 		"gate off, others": {false, []rbdWatcher{foreignWatcher}, "rbd status img", false, true},
 		"gate off, nobody": {false, nil, "rbd status img; rbd map img", false, false},
@@ -36,7 +37,7 @@ func TestAttachReadOnly(t *testing.T) {
 		r.end()
 	}
 	// What cannot be protected, or is not known, is not handed out and not left mapped.
-	for _, fails := range []string{"blockdev --setro", "blockdev --getro"} {
+	for _, fails := range []string{"blockdev --setro", "blockdev --getro", "rbd info"} {
 		r := newAttachRig(t, true)
 		r.watchers = []rbdWatcher{foreignWatcher}
 		r.failing(fails, "no", exit(1))
@@ -56,6 +57,57 @@ func TestAttachReadOnly(t *testing.T) {
 		t.Errorf("second status fails: %v, %v", err, r.devices())
 	}
 	r.end()
+}
+
+// With object-map a reader would take the lock of the node that writes, which is refused as
+// in stock, also where the other comes between the look and the map.
+func TestAttachReadOnlyObjectMap(t *testing.T) {
+	const features = `"layering","exclusive-lock","object-map"`
+	r := newAttachRig(t, true)
+	r.features, r.watchers = features, []rbdWatcher{foreignWatcher}
+	_, err := r.attach(true)
+	contains(t, "error", fmt.Sprint(err), "rbd image rbd/img is still being used", foreignWatcher.client, objectMapRefused)
+	if len(r.slept) != 9 || strings.Contains(r.commands(), "map img;") || len(r.devices()) > 0 {
+		t.Errorf("slept %v: %s", r.slept, r.commands())
+	}
+	r.end()
+
+	r = newAttachRig(t, true)
+	r.features = features
+	if _, err := r.attach(true); err != nil || r.readOnly {
+		t.Errorf("nobody else: %v, read-only %v", err, r.readOnly)
+	}
+	r.end()
+
+	// Ceph knows this node by an address that it does not have.
+	r = newAttachRig(t, true)
+	r.features = features
+	localAddresses = func() ([]net.Addr, error) { return nil, nil }
+	if _, err := r.attach(true); err != nil || !r.readOnly {
+		t.Errorf("nobody else, behind SNAT: %v, read-only %v: %s", err, r.readOnly, r.commands())
+	}
+	r.end()
+
+	for name, found := range map[string]bool{"mapped just now": false, "found mapped": true} {
+		r = newAttachRig(t, true)
+		r.features = features
+		if found {
+			r.device(4, testPool, "img", "-", "", "")
+			r.watchers = []rbdWatcher{ownWatcher, foreignWatcher}
+		}
+		r.before = func(line string) (string, error, bool) {
+			if strings.HasPrefix(line, "rbd map") {
+				r.watchers = []rbdWatcher{foreignWatcher} // and this node's, after the map
+			}
+			return r.blockdev(line)
+		}
+		_, err := r.attach(true)
+		contains(t, name, fmt.Sprint(err), "is in use by other clients", objectMapRefused)
+		if len(r.devices()) > 0 || r.readOnly {
+			t.Errorf("%s: left mapped: %v: %s", name, r.devices(), r.commands())
+		}
+		r.end()
+	}
 }
 
 // A device that is found mapped is made what the mount needs, but not under another mount.

@@ -120,20 +120,7 @@ func hasLegacyLock(b *rbdMounter) (bool, error) {
 }
 
 func (b *rbdMounter) hasExclusiveLock() (bool, error) {
-	output, err := b.run([]string{"info", b.Image, "--format", "json"})
-	if err != nil {
-		return false, fmt.Errorf("rbd: failed to ask for the features of %s/%s: %v, rbd output: %s", b.Pool, b.Image, err, output)
-	}
-	image, err := parseInfo(output)
-	if err != nil {
-		return false, err
-	}
-	for _, f := range image.features {
-		if f == "exclusive-lock" {
-			return true, nil
-		}
-	}
-	return false, nil
+	return b.hasFeature("exclusive-lock")
 }
 
 // clearForLegacyLock says whether this machine has the lock already. Another machine's is
