@@ -115,13 +115,16 @@ func refusedRepository(repository string) string {
 		// "helper::address" starts the program git-remote-helper.
 		return remoteOnly
 	}
-	// git before 2.14 hands such a host to ssh as an option. It decodes %2d in a URL,
-	// and takes the brackets off.
-	if host = strings.TrimPrefix(host, "["); strings.HasPrefix(host, "-") || strings.HasPrefix(strings.ToLower(host), "%2d") {
+	// git before 2.14 hands such a host to ssh as an option. It decodes a URL first, and
+	// takes the brackets off.
+	if host = strings.TrimLeft(hostDecoder.Replace(host), "["); strings.HasPrefix(host, "-") {
 		return "its host must not begin with \"-\""
 	}
 	return ""
 }
+
+// hostDecoder decodes what a host can begin with that is not part of its name.
+var hostDecoder = strings.NewReplacer("%2d", "-", "%2D", "-", "%5b", "[", "%5B", "[")
 
 // authority cuts "user@host:port" off what follows the "//" of a URL.
 func authority(rest string) string {

@@ -72,6 +72,9 @@ func TestRefusedField(t *testing.T) {
 		{"ssh://-oProxyCommand=x/a", "", "", "repository"},
 		{"ssh://%2DoProxyCommand=x/a", "", "", "repository"},
 		{"ssh://%2doProxyCommand=x@a/b", "", "", "repository"},
+		{"ssh://%5b-oProxyCommand=x%5d/b", "", "", "repository"},
+		{"ssh://[%2DoProxyCommand=x]/b", "", "", "repository"},
+		{"ssh://%5B%2doProxyCommand=x]/b", "", "", "repository"},
 		{"ssh://[-oProxyCommand=x]/a", "", "", "repository"},
 		{"[-oProxyCommand=x]:a", "", "", "repository"},
 		{"git://a%0ab/c\nd", "", "", "repository"},
@@ -100,7 +103,7 @@ func seeds() int {
 // TestRefusedRepositoryFuzz: what is allowed is neither a path nor an option nor a
 // helper, judged by another reading of the same text than the rule's own.
 func TestRefusedRepositoryFuzz(t *testing.T) {
-	parts := []string{"http", "https", "ssh", "git", "file", "ext", ":", "::", "//", "/", "-", "@", "a", ".", "..", "[", "]", "%2d", "~", " ", "\n", "--x=", "host"}
+	parts := []string{"http", "https", "ssh", "git", "file", "ext", ":", "::", "//", "/", "-", "@", "a", ".", "..", "[", "]", "%2d", "%5b", "~", " ", "\n", "--x=", "host"}
 	r := rand.New(rand.NewSource(1))
 	allowed := 0
 	for i, all := 0, seeds(); i < all; i++ {
