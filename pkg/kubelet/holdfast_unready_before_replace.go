@@ -260,6 +260,8 @@ func (kl *Kubelet) settleReplacement(pod *v1.Pod, podStatus *kubecontainer.PodSt
 		}
 		replaceNoted.forget(pod.UID, id.ID)
 	}
+	// PrepareReplacement takes the end away when this sync comes so far.
+	marker.LimitMarks(pod.UID, unreadyMaxHold)
 }
 
 func isRunning(podStatus *kubecontainer.PodStatus, id kubecontainer.ContainerID) bool {

@@ -103,7 +103,8 @@ func TestHoldfastHoldUnreadyEnds(t *testing.T) {
 
 // TestHoldfastPutOffEnds: a container that is not ready because it was about to be replaced, and
 // whose replacement was put off by news and does not begin again, is ready again after a
-// while; syncs that come to it keep it not ready. A kill that fails does not make it ready.
+// while; syncs that come to it keep it not ready. So is one whose kill failed, if no sync comes
+// to it again.
 func TestHoldfastPutOffEnds(t *testing.T) {
 	hold := unreadyMaxHold
 	defer func() { unreadyMaxHold = hold }()
@@ -134,4 +135,13 @@ func TestHoldfastPutOffEnds(t *testing.T) {
 	time.Sleep(unreadyMaxHold)
 	r.publish()
 	assert.False(t, r.cachedReady(), "its kill has begun")
+	// The kill failed, and the next sync comes so far.
+	assert.True(t, r.prepare(true))
+	time.Sleep(unreadyMaxHold)
+	r.publish()
+	assert.False(t, r.cachedReady(), "it is killed again")
+	// It failed again, and from now on something keeps the syncs from coming so far.
+	time.Sleep(unreadyMaxHold)
+	r.publish()
+	assert.True(t, r.cachedReady(), "not ready without an end after a kill that failed")
 }

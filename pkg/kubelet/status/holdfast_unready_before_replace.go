@@ -32,6 +32,9 @@ type UnreadyMarking interface {
 	// LimitUnready has marks, where there are such, end after most if MarkUnready does not
 	// confirm them: the replacement was put off, and may not begin again.
 	LimitUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration)
+	// LimitMarks is LimitUnready of all marks of the pod that have no end. It is for each sync:
+	// one whose kill failed may never be followed by one that comes so far again.
+	LimitMarks(podUID types.UID, most time.Duration)
 	// LiftUnready takes away the marks that keep does not want, and those that have come to
 	// their end. keep is asked for all. Readiness is as the pod's next
 	// status says. It returns the containers whose mark is gone.
@@ -127,11 +130,6 @@ func (m *manager) MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
 func (m *manager) HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration) {
 	m.unready.mark(podUID, ids, time.Time{})
 	m.LimitUnready(podUID, ids, most)
-}
-
-// LimitUnready implements UnreadyMarking.
-func (m *manager) LimitUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration) {
-	m.unready.holdUntil(podUID, ids, time.Now().Add(most))
 }
 
 // LiftUnready implements UnreadyMarking.
@@ -235,29 +233,6 @@ func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, a
 		p.version = 0 // what was acknowledged had one mark less
 	}
 	return added
-}
-
-func (u *unreadyMarks) holdUntil(podUID types.UID, ids []kubecontainer.ContainerID, end time.Time) {
-	u.Lock()
-	defer u.Unlock()
-	if p := u.pods[podUID]; p != nil {
-		for _, id := range ids {
-			p.ends[id.String()] = end
-		}
-	}
-}
-
-// heldInVain says whether the mark has come to its end.
-func (u *unreadyMarks) heldInVain(podUID types.UID, id kubecontainer.ContainerID, now time.Time) bool {
-	u.Lock()
-	defer u.Unlock()
-	p := u.pods[podUID]
-	if p == nil {
-		return false
-	}
-	_, marked := p.containers[id.String()]
-	end, ends := p.ends[id.String()]
-	return marked && ends && !now.Before(end)
 }
 
 // from notes the version of the first status with all marks. It returns the marks for

@@ -241,29 +241,28 @@ func TestHoldfastHoldUnready(t *testing.T) {
 	eventually(t, "acknowledged", acknowledged(m, pod))
 }
 
-// TestHoldfastHoldUnreadyEnds: a hold that nobody confirms has an end, a mark has none.
-func TestHoldfastHoldUnreadyEnds(t *testing.T) {
-	all := func(kubecontainer.ContainerID) bool { return true }
-	m, _, pod := newMarking(t)
-	m.HoldUnready(pod.UID, []kubecontainer.ContainerID{idC}, time.Hour)
-	assert.Empty(t, m.LiftUnready(pod.UID, all))
-	m.HoldUnready(pod.UID, []kubecontainer.ContainerID{idC, idD}, 0)
-	m.MarkUnready(pod, []kubecontainer.ContainerID{idD})
-	assert.Equal(t, []kubecontainer.ContainerID{idC}, m.LiftUnready(pod.UID, all))
-	m.SetPodStatus(pod, twoContainers().Status)
-	c, d, _ := readyOf(m, pod.UID)
-	assert.Equal(t, []bool{true, false}, []bool{c, d})
+// TestHoldfastUnreadyMirrorUnknown: as long as the kubelet does not know whose the mirror pod
+// is that the API server has, nobody has acknowledged anything.
+func TestHoldfastUnreadyMirrorUnknown(t *testing.T) {
+	pod, mirror := twoContainers(), twoContainers()
+	pod.UID, mirror.UID = "static", "mirror"
+	pod.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: "file"}
+	mirror.Annotations = map[string]string{kubetypes.ConfigSourceAnnotationKey: "api", kubetypes.ConfigMirrorAnnotationKey: "x"}
+	a := newAPI(mirror)
+	asked := make(chan bool, 100)
+	a.set(func(verb string) error { asked <- true; return nil })
+	m := newTestManager(a)
+	m.podManager.AddPod(pod)
+	m.SetPodStatus(pod, pod.Status)
+	m.MarkUnready(pod, []kubecontainer.ContainerID{idC})
+	<-asked
+	time.Sleep(100 * time.Millisecond)
+	assert.False(t, acknowledged(m, pod)())
+	assert.Zero(t, a.writes())
+	m.podManager.AddPod(mirror)
 	eventually(t, "acknowledged", acknowledged(m, pod))
-	// A mark that is put off has one, until it is confirmed.
-	m.LimitUnready(pod.UID, []kubecontainer.ContainerID{idD}, time.Hour)
-	assert.Empty(t, m.LiftUnready(pod.UID, all))
-	m.LimitUnready(pod.UID, []kubecontainer.ContainerID{idD}, 0)
-	m.MarkUnready(pod, []kubecontainer.ContainerID{idD})
-	assert.Empty(t, m.LiftUnready(pod.UID, all))
-	m.LimitUnready(pod.UID, []kubecontainer.ContainerID{idC, idD}, 0)
-	assert.Equal(t, []kubecontainer.ContainerID{idD}, m.LiftUnready(pod.UID, all))
-	m.LimitUnready("gone", []kubecontainer.ContainerID{idD}, 0)
-	assert.NotContains(t, m.unready.pods, types.UID("gone"), "a limit marks nothing")
+	c, _, _ := a.ready()
+	assert.False(t, c)
 }
 
 // TestHoldfastUnreadyStaticPod: the API server has the static pod's status as the mirror

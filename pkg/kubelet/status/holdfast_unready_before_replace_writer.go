@@ -4,6 +4,7 @@
 package status
 
 import (
+	"fmt"
 	"net/http"
 	"time"
 
@@ -97,6 +98,10 @@ func (m *manager) sendUnready(podUID types.UID, marks *podMarks, status versione
 		return err
 	}
 	translated := m.podManager.TranslatePodUID(pod.UID)
+	if _, mirror := pod.Annotations[kubetypes.ConfigMirrorAnnotationKey]; mirror && translated == kubetypes.ResolvedPodUID(pod.UID) {
+		// Whose it is, is known as soon as the kubelet's list of pods has come.
+		return fmt.Errorf("the kubelet does not know the mirror pod %q yet", pod.UID)
+	}
 	if len(translated) > 0 && translated != kubetypes.ResolvedPodUID(podUID) {
 		m.unready.sent(marks, status.version, "") // deleted, and created again
 		return nil
