@@ -82,6 +82,7 @@ func faultSteps(e *labkit.Env) []labkit.Step {
 		labkit.Step{Text: "SIGSTOP of endpoints-rules", Do: l.stopped},
 		labkit.Step{Text: "drop all packets from and to endpoints-rules until its breaker has emptied the webhook configuration", Do: l.dropped},
 		labkit.Step{Text: "kill -9 of endpoints-rules", Do: l.killed},
+		labkit.Step{Text: "drop all packets between endpoints-rules and the API server, but for reviews, until it ends", Do: l.deaf},
 		labkit.Step{Text: "start endpoints-rules with a certificate of another authority", Do: l.certificate},
 		labkit.Step{Text: "bodies that come slowly, answers that come late, answers that are none: by a server between kube-apiserver and endpoints-rules", Do: l.between},
 		labkit.Step{Text: "send made-up AdmissionReviews to endpoints-rules", Do: l.fuzz},
@@ -190,6 +191,9 @@ func (l *rig) makePods(ctx context.Context, in, app string) error {
 
 func (l *faults) install(ctx context.Context) (err error) {
 	if l.program, err = prepare(ctx, l.e, l.c, "traffic-off", ns); err != nil {
+		return err
+	}
+	if err := l.ownWay(ctx); err != nil {
 		return err
 	}
 	if err := l.program.install(ctx, probe); err != nil {

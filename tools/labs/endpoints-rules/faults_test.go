@@ -34,6 +34,7 @@ func goodFaults() []any {
 		stoppedRow:     {Calls: []call{write(probe, 10, unchanged)}, EndedAfter: at(11), FilledAfter: at(10)},
 		droppedRow:     {Calls: []call{write(probe, 30, unchanged), write(probe2, 30, unchanged)}, EmptyAfter: at(8), FilledAfter: at(12)},
 		killedRow:      {Calls: []call{write(probe, 0.1, unchanged)}, EndedAfter: at(0.1), FilledAfter: at(2)},
+		deafRow:        {EndedAfter: at(42), FilledAfter: at(2)},
 		certificateRow: {Calls: []call{write(probe, 0.1, unchanged)}, EmptyAfter: at(9), FilledAfter: at(12)},
 		betweenRow:     {Modes: len(modes), FilledAfter: at(1)},
 		ruleRow:        {Calls: []call{write(probe, 0.1, patched)}},
@@ -109,6 +110,9 @@ func TestJudgeFaults(t *testing.T) {
 		"1 changes in namespace default are not":                                       in(droppedRow, func(f *fault) { f.Served = goodServed(); f.Served[0].Lost = 1 }),
 		"packets dropped: probe-2 unchanged":                                           inCall(droppedRow, probe2, took(40)),
 		"packets dropped: the webhook configuration is not empty":                      in(droppedRow, func(f *fault) { f.EmptyAfter = 0 }),
+		"no news: the program did not end within 1m0s":                                 in(deafRow, func(f *fault) { f.EndedAfter = 0 }),
+		"no news: Endpoints of namespace other followed after 20s":                     in(deafRow, func(f *fault) { f.Served = goodServed(); f.Served[1].Slowest = at(20) }),
+		"no news: the webhook is not in its":                                           in(deafRow, func(f *fault) { f.FilledAfter = 0 }),
 		"foreign certificate: the webhook is not in its":                               in(certificateRow, func(f *fault) { f.FilledAfter = 0 }),
 		"kill -9: probe unchanged after 6s":                                            inCall(killedRow, probe, took(6)),
 		"kill -9: a write was refused: probe refused after 100ms: 500":                 inCall(killedRow, probe, func(c *call) { c.Err = "500" }),
@@ -128,6 +132,7 @@ func TestJudgeFaults(t *testing.T) {
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, madeFaults, map[string]judgetest.Change{
 		"the first write took 100ms: the trigger":  inCall(stoppedRow, probe, took(0.1)),
+		"no news: the slowest Endpoints took 1s":   in(deafRow, func(f *fault) { f.Served = goodServed(); f.Served[0].Slowest = at(1) }),
 		"took the foreign certificate":             inCall(certificateRow, probe, func(c *call) { c.Placed = patched }),
 		"kill -9: probe unchanged after 2s, right": inCall(killedRow, probe, took(2)),
 		"body-under unchanged":                     inCall(betweenRow, "body-under", func(c *call) { c.Placed = unchanged }),

@@ -19,6 +19,7 @@ const (
 	stoppedRow     row = "SIGSTOP"
 	droppedRow     row = "packets dropped"
 	killedRow      row = "kill -9"
+	deafRow        row = "no news"
 	certificateRow row = "foreign certificate"
 	betweenRow     row = "slow bodies, late answers, no answers"
 	ruleRow        row = "a rule that fails"
@@ -28,7 +29,7 @@ const (
 )
 
 // faultRows are those of ours.
-var faultRows = []row{stoppedRow, droppedRow, killedRow, certificateRow, betweenRow, ruleRow, largeRow, reloadRow}
+var faultRows = []row{stoppedRow, droppedRow, killedRow, deafRow, certificateRow, betweenRow, ruleRow, largeRow, reloadRow}
 
 // placed is what the API server made of Endpoints that were written with all addresses
 // ready, one of which the rules do not let be ready.
@@ -142,8 +143,9 @@ const (
 var faultOracle = labkit.Oracle{
 	Text: []string{
 		"stock: the lease of a controller manager is lost when a webhook that sees kube-system hangs and nothing guards it",
-		fmt.Sprintf("ours: both leases keep their holder; Endpoints follow each pod, within %v in any namespace in all rows but that of dropped packets", anyUpdate),
+		fmt.Sprintf("ours: both leases keep their holder; Endpoints follow each pod, within %v in any namespace in all rows but those of dropped packets and of no news", anyUpdate),
 		fmt.Sprintf("ours: with packets dropped a write takes %v at most, and the webhook configuration is empty after %v", serverGivesUp, tripped),
+		fmt.Sprintf("ours: a program that hears of no pod any more ends within %v; Endpoints of its namespaces follow within %v, others within %v", deafEnds, givenUp, anyUpdate),
 		fmt.Sprintf("ours: without the program, or with a foreign certificate, a write takes %v at most, and the foreign certificate empties the configuration within %v", quick, tripped),
 		"ours: a body that is in time is judged; one that is not, a late answer and no answer let the write through unchanged, and the program puts it right",
 		"ours: a made-up review is allowed, or is no review; a rule that fails goes off and the others stay",

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"holdfast/tools/labkit/kube"
-	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/webset"
 )
@@ -118,17 +117,7 @@ func (l *rig) healthy(ctx context.Context) error {
 
 func (l *faults) dropped(ctx context.Context) error {
 	return l.row(ctx, droppedRow, func(ctx context.Context, o *fault) error {
-		rules := [][]string{{"--dport"}, {"--sport"}}
-		port := address[strings.LastIndexByte(address, ':')+1:]
-		change := func(ctx context.Context, what string) error {
-			for _, r := range rules {
-				if err := machine.Run(ctx, "iptables", "-w", what, "INPUT", "-i", "lo", "-p", "tcp", r[0], port, "-j", "DROP"); err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		if err := change(ctx, "-A"); err != nil {
+		if err := packets(ctx, "-A", address); err != nil {
 			return err
 		}
 		calls := make(chan call, 2)
@@ -136,7 +125,7 @@ func (l *faults) dropped(ctx context.Context) error {
 		go func() { calls <- l.call(ctx, probe2) }()
 		o.EmptyAfter, _ = l.program.webhooks(ctx, 0, tripped) // that it is not is for the oracle
 		o.Calls = append(o.Calls, <-calls, <-calls)
-		if err := change(ctx, "-D"); err != nil {
+		if err := packets(ctx, "-D", address); err != nil {
 			return err
 		}
 		return l.recovered(ctx, o)

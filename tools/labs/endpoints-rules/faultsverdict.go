@@ -182,6 +182,17 @@ func (f fault) wrong() (wrong, unsure string) {
 			wrong = f.filled()
 		}
 		return wrong, unsure
+	case deafRow:
+		inside, outside := f.Served[0], f.Served[1]
+		switch {
+		case f.EndedAfter == 0:
+			return fmt.Sprintf("the program did not end within %v", deafEnds), ""
+		case outside.Slowest > anyUpdate:
+			return fmt.Sprintf("Endpoints of namespace %s followed after %v, want %v", outside.Namespace, outside.Slowest.Round(100*time.Millisecond), anyUpdate), ""
+		case inside.Slowest < felt:
+			return "", fmt.Sprintf("the slowest Endpoints took %v: the trigger is missing", inside.Slowest)
+		}
+		return f.filled(), ""
 	case certificateRow:
 		for _, c := range f.Calls {
 			if c.Placed != unchanged {

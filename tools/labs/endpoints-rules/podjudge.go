@@ -53,7 +53,7 @@ func (r row) ends() []string {
 }
 
 // slow says whether Endpoints may follow late: nobody takes calls, or nobody follows.
-func (r row) slow() bool { return r == droppedRow || len(r.ends()) > 0 }
+func (r row) slow() bool { return r == droppedRow || r == deafRow || len(r.ends()) > 0 }
 
 // keeps says whether the container of the program stays.
 func (r row) keeps() bool {

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -96,6 +97,11 @@ func serveCommand() *cobra.Command {
 				}
 				if err != nil {
 					cancel(err)
+				}
+			}()
+			go func() {
+				if err := store.Lost(ctx); err != nil {
+					cancel(fmt.Errorf("it starts anew: %w", err))
 				}
 			}()
 			if err := serve.Listen(ctx, listen, pair, serve.Handler(store, metrics, log), log); err != nil {

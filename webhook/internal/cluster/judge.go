@@ -103,6 +103,14 @@ func (s *Store) held(p *v1.Pod) bool {
 	return false
 }
 
+// forgetGone has the tracker forget a pod that is gone: a judgement that had it in hand when it
+// went has shown it again.
+func (s *Store) forgetGone(namespace, name string, uid types.UID) {
+	if p, err := s.pods.Pods(namespace).Get(name); err != nil || p.UID != uid {
+		s.tracker.forget(uid)
+	}
+}
+
 func (s *Store) judgePod(namespace, name string) {
 	if s.foreign(namespace) != "" {
 		return
@@ -137,6 +145,7 @@ func (s *Store) judgePod(namespace, name string) {
 			if old.pod == name && !(in && uid == p.UID) {
 				st.forget(uid)
 				changed = true
+				s.forgetGone(namespace, name, uid)
 			}
 		}
 		if in {
@@ -154,8 +163,13 @@ func (s *Store) judgeService(namespace, name string) {
 	svc, _ := s.service(namespace, name)
 	if svc == nil {
 		s.mu.Lock()
+		defer s.mu.Unlock()
+		if st := s.states[k]; st != nil {
+			for uid, old := range st.verdicts {
+				s.forgetGone(namespace, old.pod, uid)
+			}
+		}
 		delete(s.states, k)
-		s.mu.Unlock()
 		return
 	}
 	pods, err := s.pods.Pods(namespace).List(labels.Set(svc.Spec.Selector).AsSelectorPreValidated())
@@ -173,10 +187,12 @@ func (s *Store) judgeService(namespace, name string) {
 		st = newState()
 		s.states[k] = st
 	}
-	for uid := range st.verdicts {
-		if _, ok := verdicts[uid]; !ok {
-			st.forget(uid)
+	for uid, old := range st.verdicts {
+		if _, ok := verdicts[uid]; ok {
+			continue
 		}
+		st.forget(uid)
+		s.forgetGone(namespace, old.pod, uid)
 	}
 	for uid, v := range verdicts {
 		st.put(uid, v)

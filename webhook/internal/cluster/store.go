@@ -56,6 +56,7 @@ type Store struct {
 	nodes     corelisters.NodeLister
 	spaces    corelisters.NamespaceLister
 	podRV     func() string // that of the last event of a pod
+	deaf      deafness
 
 	tracker *tracker
 	work    workqueue.TypedDelayingInterface[item]
@@ -224,8 +225,12 @@ func (s *Store) Decide(namespace, name string, a review.Address) review.Decision
 	if st := s.states[key(namespace, name)]; st != nil {
 		v, ok = st.verdicts[types.UID(a.UID)]
 	}
+	last := s.podRV()
+	unseen := older(last, a.ResourceVersion)
 	switch {
-	case !ok && older(s.podRV(), a.ResourceVersion):
+	case unseen && s.deaf.note(last, namespace, s.now()):
+		return review.Decision{} // it will not come: see Lost
+	case !ok && unseen:
 		return review.Decision{Known: true, Behind: true} // a pod that has not come here yet
 	case !ok:
 		return review.Decision{} // a pod that is gone, or that the Service does not select
