@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -30,6 +31,7 @@ const timeout = 5 * time.Minute
 // Client asks one API server as one user.
 type Client struct {
 	server     string
+	context    string
 	http       http.Client
 	header     string
 	user, pass string
@@ -73,9 +75,12 @@ type user struct {
 	AuthProvider json.RawMessage `json:"auth-provider"`
 }
 
-// Load reads a kubeconfig and takes its current context. Paths in it are relative to its
-// folder.
-func Load(file string) (*Client, error) {
+// Where names the server and the context that it is asked by.
+func (c *Client) Where() string { return fmt.Sprintf("%s (context %q)", c.server, c.context) }
+
+// Load reads a kubeconfig and takes a context, "" for its current one. Paths in it are relative
+// to its folder.
+func Load(file, name string) (*Client, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -84,7 +89,11 @@ func Load(file string) (*Client, error) {
 	if err := yaml.Unmarshal(text, &k); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	c, u, err := k.current()
+	why := "which --context names"
+	if name == "" {
+		name, why = k.CurrentContext, "which current-context names"
+	}
+	c, u, err := k.find(name, why)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -92,12 +101,13 @@ func Load(file string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	client.context = name
 	return client, nil
 }
 
-func (k *kubeconfig) current() (*cluster, *user, error) {
+func (k *kubeconfig) find(name, why string) (*cluster, *user, error) {
 	for _, x := range k.Contexts {
-		if x.Name != k.CurrentContext {
+		if x.Name != name {
 			continue
 		}
 		for i := range k.Clusters {
@@ -113,7 +123,7 @@ func (k *kubeconfig) current() (*cluster, *user, error) {
 		}
 		return nil, nil, fmt.Errorf("it has no cluster %q", x.Context.Cluster)
 	}
-	return nil, nil, fmt.Errorf("it has no context %q, which current-context names", k.CurrentContext)
+	return nil, nil, fmt.Errorf("it has no context %q, %s", name, why)
 }
 
 func (c *cluster) client(u *user, dir string) (*Client, error) {
@@ -170,7 +180,8 @@ func (c *cluster) client(u *user, dir string) (*Client, error) {
 		out.server, out.header, out.user, out.pass = "http://"+out.server, "", "", ""
 		out.hint = fmt.Sprintf(" (the kubeconfig's server %q has no https:// before it: it is asked by http, and as nobody)", c.Server)
 	}
-	out.http = http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: conf, Proxy: http.ProxyFromEnvironment}}
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	out.http = http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: conf, Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext}}
 	return out, nil
 }
 

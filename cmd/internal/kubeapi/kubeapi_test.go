@@ -48,7 +48,7 @@ func TestGet(t *testing.T) {
 		{"server: '" + server.URL + "'", "token: t0ken", "certificate"},
 		{"server: '" + server.URL + "', insecure-skip-tls-verify: true", "token: t0ken", ""},
 	} {
-		client, err := Load(config(t, c.cluster, c.user))
+		client, err := Load(config(t, c.cluster, c.user), "")
 		if err != nil {
 			t.Errorf("%+v: %v", c, err)
 			continue
@@ -76,7 +76,7 @@ func TestNoScheme(t *testing.T) {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
 	get := func(cluster, user string) error {
 		t.Helper()
-		client, err := Load(config(t, cluster, user))
+		client, err := Load(config(t, cluster, user), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestNoScheme(t *testing.T) {
 		t.Error(err)
 	}
 	for _, server := range []string{port + "/prefix", "/", "https://", "a b:1"} {
-		if _, err := Load(config(t, "server: '"+server+"'", "token: x")); err == nil || !strings.Contains(err.Error(), "no URL and no HOST:PORT") {
+		if _, err := Load(config(t, "server: '"+server+"'", "token: x"), ""); err == nil || !strings.Contains(err.Error(), "no URL and no HOST:PORT") {
 			t.Errorf("%s: %v", server, err)
 		}
 	}
@@ -114,7 +114,7 @@ func TestLoadFaults(t *testing.T) {
 		{"server: x", "client-certificate-data: eA==", "client-certificate"},
 	} {
 		file := config(t, c.cluster, c.user)
-		if _, err := Load(file); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), file) {
+		if _, err := Load(file, ""); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s, %s: %v, want %q", c.cluster, c.user, err, c.says)
 		}
 	}
@@ -123,8 +123,26 @@ func TestLoadFaults(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(file); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := Load(file, ""); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", text, err)
 		}
+	}
+}
+
+// Another context than the current one is another server.
+func TestContext(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	text := "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}, {name: b, context: {cluster: d, user: u}}]\n" +
+		"clusters: [{name: c, cluster: {server: 'https://c'}}, {name: d, cluster: {server: 'https://d/'}}]\nusers: [{name: u, user: {token: x}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"": `https://c (context "a")`, "a": `https://c (context "a")`, "b": `https://d (context "b")`} {
+		if c, err := Load(file, name); err != nil || c.Where() != want {
+			t.Errorf("%q: %v, %v, want %s", name, c, err, want)
+		}
+	}
+	if _, err := Load(file, "z"); err == nil || !strings.Contains(err.Error(), `no context "z", which --context names`) {
+		t.Error(err)
 	}
 }

@@ -34,6 +34,7 @@ type (
 			VolumesInUse    []string
 			VolumesAttached []volumeName
 			NodeInfo        struct{ KubeletVersion string }
+			Conditions      []struct{ Type, Status string }
 		}
 	}
 	podObject struct {
@@ -65,6 +66,7 @@ type node struct {
 	name, host string
 	ips        []string
 	minor      int // of the kubelet's release, 1.minor; -1 if it does not say
+	ready      bool
 	// reported are volumesInUse and volumesAttached.
 	reported []string
 }
@@ -118,6 +120,9 @@ func read(ctx context.Context, a api) (*cluster, error) {
 	}
 	for _, o := range nodes.Items {
 		n := &node{name: o.Metadata.Name, host: strings.ToLower(o.Metadata.Name), minor: minorOf(o.Status.NodeInfo.KubeletVersion), reported: o.Status.VolumesInUse}
+		for _, d := range o.Status.Conditions {
+			n.ready = n.ready || d.Type == "Ready" && d.Status == "True"
+		}
 		for _, v := range o.Status.VolumesAttached {
 			n.reported = append(n.reported, v.Name)
 		}
@@ -235,6 +240,29 @@ func (n *node) reports(v *volume) bool {
 		}
 	}
 	return slices.Contains(n.reported, "kubernetes.io/rbd/"+v.pool+":"+v.image)
+}
+
+// twin says who is to have a volume of the same pool and image behind other monitors, "" if
+// nobody: they may be other names of the same Ceph.
+func (c *cluster) twin(v *volume) string {
+	for _, o := range c.volumes {
+		if o.name() != v.name() || o.is(v.pool, v.image, v.monitors) {
+			continue
+		}
+		by := ""
+		for _, n := range c.nodes {
+			if n.reports(o) {
+				by = n.name + " reports it"
+			}
+		}
+		for _, u := range o.users {
+			by = fmt.Sprintf("%s on %s", u.pod, u.node)
+		}
+		if by != "" {
+			return fmt.Sprintf("an image of this name behind the monitors %s is in use (%s): if that is the same Ceph, it is this image", strings.Join(o.monitors, ","), by)
+		}
+	}
+	return ""
 }
 
 // warnings are of host names that a kubelet up to 1.8 takes for its own in a lock, and of

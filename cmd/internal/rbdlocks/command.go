@@ -23,7 +23,7 @@ import (
 
 // Command returns the command rbd-locks.
 func Command() *cobra.Command {
-	var kubeconfig, image string
+	var kubeconfig, kubeContext, image string
 	var format output.Format
 	r := &ceph{program: "rbd"}
 	cmd := &cobra.Command{
@@ -57,14 +57,16 @@ Exit status: 0, no finding; 1, something could not be read, and the rest is prin
 			if pool, name, ok := strings.Cut(image, "/"); image != "" && (!ok || pool == "" || name == "") {
 				return exit.Usagef("--image %q is not POOL/IMAGE", image)
 			}
-			a, err := kubeapi.Load(kubeconfig)
+			a, err := kubeapi.Load(kubeconfig, kubeContext)
 			if err != nil {
 				return exit.Failedf("--kubeconfig: %w", err)
 			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
 			return run(cmd.Context(), a, r, image, format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server, with a certificate or a token")
+	cmd.Flags().StringVar(&kubeContext, "context", "", "the kubeconfig's context (default its current one)")
 	cmd.Flags().StringVar(&r.conf, "ceph-conf", "", "Ceph's configuration")
 	cmd.Flags().StringVar(&r.id, "id", "", "Ceph's user, without \"client.\"")
 	cmd.Flags().StringVar(&r.keyring, "keyring", "", "the keyring with its key")

@@ -109,6 +109,8 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher, options ...
 	case writers > 1:
 		a.Verdict, a.Note = DoubleMount, fmt.Sprintf("%d addresses have it open and may write: stop all but one of its pods before anything else", writers)
 		a.Remedy = nil
+	case len(leaked) > 0 && c.twin(v) != "":
+		a.Verdict, a.Note, a.Remedy = Unknown, "it is open at "+strings.Join(leaked, ", ")+"; "+c.twin(v), nil
 	case len(leaked) > 0:
 		a.Verdict, a.Note = LeakedMapping, "no pod and no node's status accounts for "+strings.Join(leaked, ", ")
 	case foreign != "":
@@ -132,6 +134,13 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher, options ...
 				a.Note += fmt.Sprintf("; no node has the lock's name or address, and %s runs: make sure that it is not its node's lock", running)
 			case strings.ContainsFunc(v.name()+l.ID+l.Locker, unicode.IsControl):
 				a.Note += "; its name has control characters, so no command is printed"
+			case c.twin(v) != "":
+				a.Note += "; " + c.twin(v)
+			case n == nil || !n.ready:
+				// No kubelet there has unmounted it when its pod was deleted.
+				host := strings.TrimPrefix(l.ID, magic)
+				a.Note += fmt.Sprintf("; %s, whose lock it is, is no node that is Ready, and may have it mounted", host)
+				a.Remedy = append(a.Remedy, fmt.Sprintf("when %s is powered off, or has not mounted it: %s", word(host), removal(v, l, options)))
 			default:
 				a.Remedy = append(a.Remedy, removal(v, l, options))
 			}

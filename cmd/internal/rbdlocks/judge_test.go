@@ -16,9 +16,9 @@ import (
 // nobody's.
 func threeNodes() *cluster {
 	return &cluster{nodes: []*node{
-		{name: "n1", host: "node1", ips: []string{"10.0.0.11", "10.1.0.11"}, minor: 7},
-		{name: "n2", host: "node2", ips: []string{"10.0.0.12"}, minor: 9},
-		{name: "n3", host: "10.0.0.13", ips: []string{"10.0.0.13"}, minor: 9},
+		{name: "n1", host: "node1", ips: []string{"10.0.0.11", "10.1.0.11"}, minor: 7, ready: true},
+		{name: "n2", host: "node2", ips: []string{"10.0.0.12"}, minor: 9, ready: true},
+		{name: "n3", host: "10.0.0.13", ips: []string{"10.0.0.13"}, minor: 9, ready: true},
 	}}
 }
 
@@ -52,6 +52,7 @@ func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		users    []user
 		reported string // the node whose status has the volume
+		notReady string // a node that is not Ready
 		locks    []Lock
 		watchers []Watcher
 		want     Verdict
@@ -70,14 +71,16 @@ func TestJudge(t *testing.T) {
 		"no pod, in the node's status":                   {reported: "n1", watchers: []Watcher{w1}, want: InUse},
 		"readers":                                        {users: []user{reader1, reader2}, watchers: []Watcher{w1, w2}, want: InUse},
 		"readers beside a writer":                        {users: []user{writer1, reader2, reader3}, locks: []Lock{lock1}, watchers: []Watcher{w1, w2, w3}, want: InUse},
-		"a dead node's lock":                             {locks: []Lock{lock1}, want: StaleLock, text: "open\nrbd status rbd/img | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/img kubelet_lock_magic_node1 client.11", remedies: 1},
-		"a dead node's lock, a pod waits":                {users: []user{writer2}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
+		"a lock of a node without a pod":                 {locks: []Lock{lock1}, want: StaleLock, text: "open\nrbd status rbd/img | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false rbd/img kubelet_lock_magic_node1 client.11", remedies: 1},
+		"a lock of a node that is not Ready":             {notReady: "n1", locks: []Lock{lock1}, want: StaleLock, text: "may have it mounted\nwhen node1 is powered off, or has not mounted it: rbd status", remedies: 1},
+		"the same, and its pod is still there":           {notReady: "n1", users: []user{writer1}, locks: []Lock{lock1}, want: StaleLock, text: "n1 is mounting it now, or is cut off from Ceph"},
+		"a lock of a node without a pod, a pod waits":    {users: []user{writer2}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
 		"a lock, and a pod that reads there":             {users: []user{reader1}, locks: []Lock{lock1}, want: StaleLock, text: "nobody has it open\n", remedies: 1},
 		"a lock, and a pod that writes there":            {users: []user{writer1}, locks: []Lock{lock1}, want: StaleLock, text: "n1 is mounting it now, or is cut off from Ceph"},
 		"a lock, and the node reports the volume":        {reported: "n1", locks: []Lock{lock1}, want: StaleLock, text: "n1 is mounting it now, or is cut off from Ceph"},
 		"no node's lock, and a pod runs":                 {users: []user{{pod: "ns/b", node: "n2", running: true}}, locks: []Lock{lockOld}, want: StaleLock, text: "ns/b runs"},
-		"no node's lock, and a pod waits":                {users: []user{writer2}, locks: []Lock{lockOld}, want: StaleLock, remedies: 1},
-		"a lock of a host that is no node":               {locks: []Lock{lockOld}, want: StaleLock, remedies: 1},
+		"no node's lock, and a pod waits":                {users: []user{writer2}, locks: []Lock{lockOld}, want: StaleLock, text: "when gone is powered off", remedies: 1},
+		"a lock of a host that is no node":               {locks: []Lock{lockOld}, want: StaleLock, text: "when gone is powered off", remedies: 1},
 		"a kubelet's lock and librbd's, no client":       {locks: []Lock{librbd, lock2}, want: StaleLock, text: "kubelet_lock_magic_node2 client.12", remedies: 1},
 		"its pod is gone":                                {watchers: []Watcher{w1}, want: LeakedMapping, text: "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/img", remedies: 1},
 		"its pod is on another node":                     {users: []user{writer2}, watchers: []Watcher{w1}, want: LeakedMapping, remedies: 1},
@@ -101,6 +104,7 @@ func TestJudge(t *testing.T) {
 		cl := threeNodes()
 		v := &volume{pool: "rbd", image: "img", monitors: []string{"10.0.0.1:6789"}, users: c.users}
 		for _, n := range cl.nodes {
+			n.ready = n.name != c.notReady
 			if n.name == c.reported {
 				n.reported = []string{"kubernetes.io/rbd/[10.0.0.1:6789]:img"}
 			}
@@ -111,6 +115,41 @@ func TestJudge(t *testing.T) {
 		}
 		if len(a.Watchers) != len(c.watchers) || len(a.Locks) != len(c.locks) || len(a.Pods) != len(c.users) {
 			t.Errorf("%s: not everything is in the answer: %+v", name, a)
+		}
+	}
+}
+
+// An image that has another list of monitors elsewhere in the API may be the same one.
+func TestJudgeTwin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		users    []user
+		reported string
+		monitors []string
+		twin     bool
+	}{
+		"a pod has the other":                {users: []user{writer1}, monitors: []string{"10.0.0.1:6789", "10.0.0.2:6789"}, twin: true},
+		"a node reports it":                  {reported: "n1", monitors: []string{"mon"}, twin: true},
+		"nobody has the other":               {monitors: []string{"mon"}},
+		"the same monitors in another order": {users: []user{writer1}, monitors: []string{"b", "a"}},
+	} {
+		c := threeNodes()
+		v := &volume{pool: "rbd", image: "img", monitors: []string{"a", "b"}, pvs: []string{"old"}}
+		c.volumes = []*volume{v, {pool: "rbd", image: "img", monitors: tc.monitors, users: tc.users}, {pool: "fast", image: "img", monitors: []string{"c"}, users: []user{writer1}}}
+		for _, n := range c.nodes {
+			if n.name == tc.reported {
+				n.reported = []string{"kubernetes.io/rbd/[mon]:img"}
+			}
+		}
+		leak, lock := c.judge(v, nil, []Watcher{w1}), c.judge(v, []Lock{lock1}, nil)
+		if tc.twin {
+			for _, a := range []Answer{leak, lock} {
+				if len(a.Remedy) > 0 || !strings.Contains(a.Note, "behind the monitors "+strings.Join(tc.monitors, ",")+" is in use") {
+					t.Errorf("%s: %+v", name, a)
+				}
+			}
+		}
+		if (leak.Verdict == Unknown) != tc.twin || (leak.Verdict == LeakedMapping) == tc.twin || lock.Verdict != StaleLock || (len(lock.Remedy) == 0) != tc.twin {
+			t.Errorf("%s: %+v, %+v", name, leak, lock)
 		}
 	}
 }
@@ -151,7 +190,7 @@ func TestRemovalOptions(t *testing.T) {
 func TestRemediesAreQuoted(t *testing.T) {
 	evil := &volume{pool: "rbd", image: "a; rm -rf ~ '$(x)"}
 	a := threeNodes().judge(evil, []Lock{{"kubelet_lock_magic_x y", "client.1", ""}}, nil)
-	if want := `rbd status 'rbd/a; rm -rf ~ '\''$(x)' | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false 'rbd/a; rm -rf ~ '\''$(x)' 'kubelet_lock_magic_x y' client.1`; !slices.Equal(a.Remedy, []string{want}) {
+	if want := `when 'x y' is powered off, or has not mounted it: rbd status 'rbd/a; rm -rf ~ '\''$(x)' | grep -qx 'Watchers: none' && rbd lock remove --rbd_blocklist_on_break_lock=false 'rbd/a; rm -rf ~ '\''$(x)' 'kubelet_lock_magic_x y' client.1`; !slices.Equal(a.Remedy, []string{want}) {
 		t.Errorf("%q, want %q", a.Remedy, want)
 	}
 	a = threeNodes().judge(evil, nil, []Watcher{w1})

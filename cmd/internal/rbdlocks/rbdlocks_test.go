@@ -20,7 +20,7 @@ import (
 
 const nodes = `{"items":[
  {"metadata":{"name":"n1"},"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.11"},{"type":"Hostname","address":"node1"}],
-  "nodeInfo":{"kubeletVersion":"v1.7.0"},"volumesInUse":["kubernetes.io/rbd/[10.0.0.1:6789]:used"]}},
+  "conditions":[{"type":"OutOfDisk","status":"False"},{"type":"Ready","status":"True"}],"nodeInfo":{"kubeletVersion":"v1.7.0"},"volumesInUse":["kubernetes.io/rbd/[10.0.0.1:6789]:used"]}},
  {"metadata":{"name":"n2"},"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.12"},{"type":"Hostname","address":"node10"}],
   "nodeInfo":{"kubeletVersion":"v1.9.11+holdfast.2"},"volumesAttached":[{"name":"kubernetes.io/rbd/[10.0.0.1:6789]:attached"}]}}]}`
 
@@ -42,7 +42,8 @@ var images = []struct {
 	{"claimed", `[{"id":"kubelet_lock_magic_node1","locker":"client.7","address":"10.0.0.11:0/9"}]`, `[{"address":"10.0.0.11:0/1","client":4}]`, InUse, ""},
 	{"stale", `[{"id":"kubelet_lock_magic_node1","locker":"client.7","address":"10.0.0.11:0/9"}]`, `[]`, StaleLock,
 		"rbd --id u --keyring /k -m 10.0.0.1:6789 status rbd/stale | grep -qx 'Watchers: none' && rbd --id u --keyring /k -m 10.0.0.1:6789 lock remove --rbd_blocklist_on_break_lock=false rbd/stale kubelet_lock_magic_node1 client.7"},
-	{"jewel", `{"kubelet_lock_magic_x":{"locker":"client.7","address":"10.0.0.99:0/9"}}`, `{}`, StaleLock, "client.7"},
+	{"jewel", `{"kubelet_lock_magic_x":{"locker":"client.7","address":"10.0.0.99:0/9"}}`, `{}`, StaleLock, "when x is powered off, or has not mounted it: rbd"},
+	{"unready", `[{"id":"kubelet_lock_magic_node10","locker":"client.7","address":"10.0.0.12:0/9"}]`, `[]`, StaleLock, "when node10 is powered off, or has not mounted it: rbd"},
 	{"jewel2", `{}`, `{"watcher":{"address":"10.0.0.11:0/1","client":4,"cookie":1},"watcher":{"address":"10.0.0.12:0/1","client":5,"cookie":1}}`, DoubleMount, "2 addresses"},
 	{"jewel1", `{"kubelet_lock_magic_node1":{"locker":"client.7","address":"10.0.0.11:0/9"}}`, `{"watcher":{"address":"10.0.0.99:0/1","client":4,"cookie":1}}`, LeakedMapping, "10.0.0.99"},
 	{"leaked", `[]`, `[{"address":"10.0.0.11:0/1","client":4}]`, LeakedMapping, "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/leaked"},
@@ -124,8 +125,11 @@ func execute(t *testing.T, r *ceph, args ...string) (stdout, stderr string, err 
 func TestVerdicts(t *testing.T) {
 	kubeconfig, r := serve(t, http.StatusOK)
 	out, errs, err := execute(t, r, "--kubeconfig", kubeconfig, "--id", "u", "--keyring", "/k", "-o", "json")
-	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "3 of 17 images could not be read") {
+	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "3 of 18 images could not be read") {
 		t.Errorf("%v", err)
+	}
+	if !strings.HasPrefix(errs, "the API server is http://127.0.0.1:") || !strings.Contains(errs, `(context "a")`) {
+		t.Errorf("whom it asks: %q", errs)
 	}
 	if !strings.Contains(errs, "the kubelet 1.7 on node1 takes locks of node10 for its own") || strings.Count(errs, "warning") != 1 {
 		t.Errorf("warnings %q", errs)
@@ -195,6 +199,7 @@ func TestExitStatuses(t *testing.T) {
 	for args, want := range map[string]int{
 		"--image rbd/free": exit.OK, "--image rbd/stale": exit.Found, "--image rbd/missing": exit.Failed, "--image rbd/none": exit.Failed,
 		"--image free": exit.Usage, "x": exit.Usage, "--kubeconfig=": exit.Usage, "--kubeconfig=/none": exit.Failed,
+		"--image rbd/free --context a": exit.OK, "--context b": exit.Failed,
 	} {
 		if out, _, err := execute(t, r, append([]string{"--kubeconfig", kubeconfig}, strings.Fields(args)...)...); exit.Code(err) != want {
 			t.Errorf("%s: %v, want status %d:\n%s", args, err, want, out)
