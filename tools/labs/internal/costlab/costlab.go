@@ -40,6 +40,7 @@ const (
 	StartCPU   Quantity = "CPU of the start"
 	CPU        Quantity = "CPU"
 	RSS        Quantity = "resident memory"
+	FilePages  Quantity = "mapped pages of files" // not compared
 	Heap       Quantity = "heap after a collection"
 	Goroutines Quantity = "goroutines"
 	Files      Quantity = "open files"
@@ -53,7 +54,7 @@ func (q Quantity) text(v float64) string {
 	switch q {
 	case Start, StartCPU, CPU, Rollout, Settled:
 		return fmt.Sprintf("%.2f s", v)
-	case RSS, Heap:
+	case RSS, FilePages, Heap:
 		return fmt.Sprintf("%.1f MiB", v/(1<<20))
 	}
 	return fmt.Sprintf("%.0f", v)
@@ -70,7 +71,7 @@ type Reading struct {
 
 func (r Reading) String() string {
 	var parts []string
-	for _, q := range []Quantity{Start, StartCPU, CPU, RSS, Heap, Goroutines, Files, Requests, Rollout, Settled} {
+	for _, q := range []Quantity{Start, StartCPU, CPU, RSS, FilePages, Heap, Goroutines, Files, Requests, Rollout, Settled} {
 		if v, ok := r.Took[q]; ok {
 			parts = append(parts, fmt.Sprintf("%s %s", q, q.text(v)))
 		}

@@ -42,18 +42,20 @@ func (t Target) CPU() (float64, error) {
 	return stat.CPUTime(), err
 }
 
-// memory is resident memory in bytes, and how many files are open.
-func (t Target) memory() (rss, files float64, err error) {
+// memory is resident memory, and how many files are open. The pages of files are apart:
+// they are the binary's, and the kernel maps as many around each that is touched as its cache has
+// just then, which is not the process's doing.
+func (t Target) memory() (map[Quantity]float64, error) {
 	p, err := procfs.NewProc(t.Proc.PID())
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	stat, err := p.Stat()
+	status, err := p.NewStatus()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	n, err := p.FileDescriptorsLen()
-	return float64(stat.ResidentMemory()), float64(n), err
+	return map[Quantity]float64{RSS: float64(status.RssAnon), FilePages: float64(status.RssFile), Files: float64(n)}, err
 }
 
 // Meter reads what processes take from its start on.
@@ -63,7 +65,7 @@ type Meter struct {
 	stop    context.CancelFunc
 	done    chan struct{}
 
-	// sum is of samples of resident memory and open files; both are of the goroutine until
+	// sum is of samples of what memory returns; both are of the goroutine until
 	// done is closed, as is err.
 	sum     []map[Quantity]float64
 	samples float64
@@ -94,18 +96,19 @@ func StartMeter(ctx context.Context, targets ...Target) (*Meter, error) {
 
 func (m *Meter) sample() error {
 	for i, t := range m.targets {
-		rss, files, err := t.memory()
+		sample, err := t.memory()
 		if err != nil {
 			return err
 		}
-		m.sum[i][RSS] += rss
-		m.sum[i][Files] += files
+		for q, v := range sample {
+			m.sum[i][q] += v
+		}
 	}
 	m.samples++
 	return nil
 }
 
-// Stop has what each target took: CPU, and the means of resident memory and open files.
+// Stop has what each target took: CPU, and the means of what memory returns.
 func (m *Meter) Stop() ([]map[Quantity]float64, error) {
 	m.stop()
 	<-m.done
@@ -117,9 +120,10 @@ func (m *Meter) Stop() ([]map[Quantity]float64, error) {
 		if err != nil {
 			return nil, err
 		}
+		for q := range m.sum[i] {
+			m.sum[i][q] /= m.samples
+		}
 		m.sum[i][CPU] = cpu - m.begin[i]
-		m.sum[i][RSS] /= m.samples
-		m.sum[i][Files] /= m.samples
 	}
 	return m.sum, nil
 }
