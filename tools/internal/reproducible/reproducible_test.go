@@ -53,16 +53,6 @@ func bases(t *testing.T, root string) []*base.Base {
 	return out
 }
 
-// binary is a file that was built of a base.
-type binary struct {
-	b       *base.Base
-	variant base.Variant
-	name    string
-	file    string
-	// script is upstream's release script, hack/lib/golang.sh of the very release.
-	script []byte
-}
-
 // perBinary runs f for each binary that is built. Those of the product have to
 // be; the others are there as far as a lab wanted them.
 func perBinary(t *testing.T, f func(t *testing.T, x binary)) {
@@ -92,28 +82,7 @@ func perBinary(t *testing.T, f func(t *testing.T, x binary)) {
 	}
 }
 
-var (
-	staticRE   = regexp.MustCompile(`(?s)readonly KUBE_STATIC_LIBRARIES=\((.*?)\)`)
-	releasedRE = regexp.MustCompile(`(?s)(?:server_targets\(\) \{\s*local targets|KUBE_CLIENT_TARGETS)=\((.*?)\)`)
-)
-
-// released says whether upstream's release has the program. The others, as hollow-node and those
-// of the e2e suites, are upstream's tools for tests.
-func (x binary) released(t *testing.T) bool {
-	lists := releasedRE.FindAllSubmatch(x.script, -1)
-	if len(lists) != 2 {
-		t.Fatalf("upstream's hack/lib/golang.sh has %d lists of servers and clients, want 2", len(lists))
-	}
-	var targets []string
-	for _, m := range lists {
-		targets = append(targets, strings.Fields(string(m[1]))...)
-	}
-	is := slices.Contains(targets, strings.TrimPrefix(x.b.Binaries[x.name].Package, "./"))
-	if !is && x.b.Binaries[x.name].DropIn {
-		t.Fatal("upstream's hack/lib/golang.sh does not list it, but it is a drop-in binary")
-	}
-	return is
-}
+var staticRE = regexp.MustCompile(`(?s)readonly KUBE_STATIC_LIBRARIES=\((.*?)\)`)
 
 // TestKinds: static are the binaries that upstream's release script links statically, dynamic the
 // others of the release; and all are as base.json says.
@@ -163,23 +132,6 @@ func TestWhatTheySay(t *testing.T) {
 			}
 		}
 	})
-}
-
-func (x binary) saysVersion(t *testing.T) {
-	args := []string{"--version"}
-	if x.name == "kubectl" {
-		args = []string{"version", "--client"}
-	}
-	cmd := exec.Command(x.file, args...)
-	cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
-	out, err := cmd.CombinedOutput()
-	version := x.b.Version
-	if x.variant == base.Ours {
-		version = x.b.Release
-	}
-	if err != nil || !regexp.MustCompile(`(Kubernetes |GitVersion:")`+regexp.QuoteMeta(version)+`["\n]`).Match(out) {
-		t.Errorf("%s %s: %v: %s, want %s", x.name, args, err, out, version)
-	}
 }
 
 // TestReproducible copies the checkout into a folder of another name, writes
