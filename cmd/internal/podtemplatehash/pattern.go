@@ -5,6 +5,8 @@ package podtemplatehash
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,9 +16,9 @@ const MaxTags = 50_000_000
 
 // Expand writes a pattern out: {0..12} is each number, {00..12} with its zeros,
 // {a,b} each word; anything else stands for itself. The last part varies
-// fastest. "v1.{0..2}.{0..9}" is 30 tags.
+// fastest. "v1.{0..2}.{0..9}" is 30 tags. Each tag is there once: "{1..12}{1..31}" has 111
+// in two ways.
 func Expand(pattern string) ([]string, error) {
-	type part []string
 	var parts []part
 	total := 1
 	for rest := pattern; rest != ""; {
@@ -70,5 +72,59 @@ func Expand(pattern string) ([]string, error) {
 		}
 		tags = next
 	}
+	if mayRepeat(parts) {
+		tags = unique(tags)
+	}
 	return tags, nil
+}
+
+// part is what stands at one place of a pattern.
+type part []string
+
+// uneven says whether the words are of several lengths.
+func (p part) uneven() bool {
+	return slices.ContainsFunc(p, func(s string) bool { return len(s) != len(p[0]) })
+}
+
+// mayRepeat says whether two choices may give one tag: a word that comes twice, or words of
+// several lengths with nothing that stands for itself between them and the next choice. What
+// stands for itself may be a part of a word, so that is asked only of numbers.
+func mayRepeat(parts []part) bool {
+	choices := 0
+	for _, p := range parts {
+		if len(p) > 1 {
+			choices++
+		}
+	}
+	number := regexp.MustCompile(`^[0-9]+$`)
+	for i, p := range parts {
+		switch {
+		case len(unique(p)) < len(p):
+			return true
+		case len(p) == 1 || !p.uneven() || choices == 1:
+		case slices.ContainsFunc(p, func(s string) bool { return !number.MatchString(s) }):
+			return true
+		case i > 0 && !apart(parts[i-1], number) || i+1 < len(parts) && !apart(parts[i+1], number):
+			return true
+		}
+	}
+	return false
+}
+
+// apart says whether a part keeps the numbers at its sides from each other.
+func apart(p part, number *regexp.Regexp) bool {
+	return len(p) == 1 && !number.MatchString(p[0])
+}
+
+// unique is each word once, in their order.
+func unique(words []string) []string {
+	seen := make(map[string]bool, len(words))
+	var out []string
+	for _, w := range words {
+		if !seen[w] {
+			seen[w] = true
+			out = append(out, w)
+		}
+	}
+	return out
 }
