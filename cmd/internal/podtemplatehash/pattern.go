@@ -5,7 +5,6 @@ package podtemplatehash
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +37,7 @@ func Expand(pattern string) ([]string, error) {
 		rest = rest[open+shut+1:]
 		from, to, isRange := strings.Cut(body, "..")
 		if !isRange {
-			parts = append(parts, strings.Split(body, ","))
+			parts = append(parts, unique(strings.Split(body, ",")))
 		} else {
 			lo, err1 := strconv.Atoi(from)
 			hi, err2 := strconv.Atoi(to)
@@ -86,9 +85,9 @@ func (p part) uneven() bool {
 	return slices.ContainsFunc(p, func(s string) bool { return len(s) != len(p[0]) })
 }
 
-// mayRepeat says whether two choices may give one tag: a word that comes twice, or words of
-// several lengths with nothing that stands for itself between them and the next choice. What
-// stands for itself may be a part of a word, so that is asked only of numbers.
+// mayRepeat says whether two choices may give one tag: words of several lengths with nothing that
+// stands for itself between them and the next choice. What stands for itself may be a part of a
+// word, so that is asked only of numbers.
 func mayRepeat(parts []part) bool {
 	choices := 0
 	for _, p := range parts {
@@ -96,25 +95,22 @@ func mayRepeat(parts []part) bool {
 			choices++
 		}
 	}
-	number := regexp.MustCompile(`^[0-9]+$`)
 	for i, p := range parts {
 		switch {
-		case len(unique(p)) < len(p):
-			return true
 		case len(p) == 1 || !p.uneven() || choices == 1:
-		case slices.ContainsFunc(p, func(s string) bool { return !number.MatchString(s) }):
+		case slices.ContainsFunc(p, func(s string) bool { return !isNumber(s) }):
 			return true
-		case i > 0 && !apart(parts[i-1], number) || i+1 < len(parts) && !apart(parts[i+1], number):
+		case i > 0 && !parts[i-1].separates() || i+1 < len(parts) && !parts[i+1].separates():
 			return true
 		}
 	}
 	return false
 }
 
-// apart says whether a part keeps the numbers at its sides from each other.
-func apart(p part, number *regexp.Regexp) bool {
-	return len(p) == 1 && !number.MatchString(p[0])
-}
+// separates says whether a part keeps the numbers at its sides from each other.
+func (p part) separates() bool { return len(p) == 1 && !isNumber(p[0]) }
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // unique is each word once, in their order.
 func unique(words []string) []string {

@@ -109,16 +109,20 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher, options ...
 	case writers > 1:
 		a.Verdict, a.Note = DoubleMount, fmt.Sprintf("%d addresses have it open and may write: stop all but one of its pods before anything else", writers)
 		a.Remedy = nil
-	case len(leaked) > 0 && c.twin(v) != "":
-		a.Verdict, a.Note, a.Remedy = Unknown, "it is open at "+strings.Join(leaked, ", ")+"; "+c.twin(v), nil
 	case len(leaked) > 0:
-		a.Verdict, a.Note = LeakedMapping, "no pod and no node's status accounts for "+strings.Join(leaked, ", ")
+		at := strings.Join(leaked, ", ")
+		if twin := c.twin(v); twin != "" {
+			a.Verdict, a.Note, a.Remedy = Unknown, "it is open at "+at+"; "+twin, nil
+		} else {
+			a.Verdict, a.Note = LeakedMapping, "no pod and no node's status accounts for "+at
+		}
 	case foreign != "":
 		a.Verdict, a.Note = ForeignLock, foreign
 	case len(holders) > 0:
 		a.Verdict = InUse
 	case slices.ContainsFunc(locks, isOld):
 		a.Verdict, a.Note = StaleLock, "nobody has it open"
+		twin := c.twin(v)
 		for _, l := range locks {
 			if !isOld(l) {
 				continue
@@ -134,8 +138,8 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher, options ...
 				a.Note += fmt.Sprintf("; no node has the lock's name or address, and %s runs: make sure that it is not its node's lock", running)
 			case strings.ContainsFunc(v.name()+l.ID+l.Locker, unicode.IsControl):
 				a.Note += "; its name has control characters, so no command is printed"
-			case c.twin(v) != "":
-				a.Note += "; " + c.twin(v)
+			case twin != "":
+				a.Note += "; " + twin
 			case n == nil || !n.ready:
 				// No kubelet there has unmounted it when its pod was deleted.
 				host := strings.TrimPrefix(l.ID, magic)
