@@ -50,16 +50,8 @@ func (l *faults) deaf(ctx context.Context) error {
 		if err := packets(ctx, "-A", wayAddress); err != nil {
 			return err
 		}
-		begin := time.Now()
-		select {
-		case <-was.Done():
-			o.EndedAfter = time.Since(begin)
-		case <-time.After(deafEnds):
-			if err := was.Kill(); err != nil { // so that the rows after it can be told
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := o.end(ctx, was, deafEnds); err != nil {
+			return err
 		}
 		if err := packets(ctx, "-D", wayAddress); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/webset"
 )
@@ -64,22 +65,29 @@ func (l *faults) stopped(ctx context.Context) error {
 		if err := was.Signal(syscall.SIGSTOP); err != nil {
 			return err
 		}
-		begin := time.Now()
 		called := make(chan call, 1)
 		go func() { called <- l.call(ctx, probe) }()
 		defer func() { o.Calls = append(o.Calls, <-called) }()
-		select {
-		case <-was.Done():
-			o.EndedAfter = time.Since(begin)
-		case <-time.After(time.Minute):
-			if err := was.Kill(); err != nil { // so that the rows after it can be told
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := o.end(ctx, was, time.Minute); err != nil {
+			return err
 		}
 		return l.recovered(ctx, o)
 	})
+}
+
+// end waits until the program has ended, and kills it after within, so that the rows after it can
+// be told.
+func (o *fault) end(ctx context.Context, was *process.Proc, within time.Duration) error {
+	begin := time.Now()
+	select {
+	case <-was.Done():
+		o.EndedAfter = time.Since(begin)
+	case <-time.After(within):
+		return was.Kill()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // recovered waits until the program answers and the API server asks it again.

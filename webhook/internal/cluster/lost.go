@@ -115,7 +115,7 @@ func (l *lost) look(ctx context.Context) error {
 	at, err := l.s.serverAt(ctx)
 	switch {
 	case err != nil && stalled != "":
-		return fmt.Errorf("the watch of pods has brought no event for %v, though there are newer pods; and they cannot be listed: %w", deafFor, err)
+		return unlisted(err)
 	case err != nil:
 		return nil // the watch may go on, or its next failure is seen
 	case older(at, l.highest):
@@ -130,13 +130,21 @@ func (l *lost) look(ctx context.Context) error {
 		return nil
 	}
 	missed, err := l.s.missed(ctx, stalled, last)
-	if err != nil || missed {
+	switch {
+	case err != nil:
+		return unlisted(err)
+	case missed:
 		return fmt.Errorf("the watch of pods has brought no event for %v, though there are newer pods", deafFor)
 	}
 	// Whoever may write Endpoints can make up an address.
 	l.s.log.Warn("an address has the resourceVersion of no pod", "namespace", stalled)
 	l.s.deaf.forget()
 	return nil
+}
+
+// unlisted is why the program ends that hears nothing and cannot ask either.
+func unlisted(err error) error {
+	return fmt.Errorf("the watch of pods has brought no event for %v, though an address of a newer pod was seen; and pods cannot be listed: %w", deafFor, err)
 }
 
 // missed reports whether a namespace has a pod that is newer than the last event, which does not

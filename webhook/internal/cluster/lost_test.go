@@ -26,7 +26,8 @@ type watched struct {
 	*Store
 	last, server string
 	pod          string // the resourceVersion of the only one
-	fails        error
+	fails        error  // of each list
+	failsOfOne   error  // of the list of one namespace
 	clock        time.Time
 	lists        int
 }
@@ -40,6 +41,9 @@ func newWatched() *watched {
 		l.ResourceVersion = w.server
 		if a.GetNamespace() == "d" {
 			l.Items = []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "new", ResourceVersion: w.pod}}}
+			if w.failsOfOne != nil {
+				return true, l, w.failsOfOne
+			}
 		}
 		return true, l, w.fails
 	})
@@ -120,8 +124,12 @@ func TestLost(t *testing.T) {
 			w.server, w.pod = "120", "110"
 			w.decide("110")
 		}},
-		"nor an answer": {looks: 13, lists: 2, want: "cannot be listed: Unauthorized", do: func(w *watched, n int) {
+		"nor an answer": {looks: 13, lists: 2, want: "though an address of a newer pod was seen; and pods cannot be listed: Unauthorized", do: func(w *watched, n int) {
 			w.fails = errors.New("Unauthorized")
+			w.decide("110")
+		}},
+		"nor an answer of the namespace": {looks: 13, lists: 3, want: "though an address of a newer pod was seen; and pods cannot be listed: Forbidden", do: func(w *watched, n int) {
+			w.failsOfOne = errors.New("Forbidden")
 			w.decide("110")
 		}},
 		"no answer, and nothing newer": {looks: 13, lists: 3, do: func(w *watched, n int) { w.fails = errors.New("timeout") }},
