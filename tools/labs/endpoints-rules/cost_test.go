@@ -36,12 +36,14 @@ func TestJudgeCost(t *testing.T) {
 	judgetest.Judged(t, l, labkit.Reproduced, in, map[string]judgetest.Change{
 		"5000 addresses, one moved: namespace other: 1":                large(func(w *writes) { w.Wrong = "namespace other: 1 addresses" }),
 		"5000 addresses, one moved: the webhook adds 1.2s to the medi": large(func(w *writes) { w.With = slices.Repeat([]time.Duration{at(2)}, len(w.With)) }),
-		"1025 MiB at most; the container may have 1024 MiB":            judgetest.Where(all[memory], func(m *memory) { m.Most = 1025 << 20 }),
+		"adds 1.2s": large(func(w *writes) { w.With, w.GivenUp = slices.Repeat([]time.Duration{at(2)}, len(w.With)), len(w.With) }),
+		"1025 MiB at most; the container may have 1024 MiB": judgetest.Where(all[memory], func(m *memory) { m.Most = 1025 << 20 }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, in, map[string]judgetest.Change{
-		"5 kinds of writes":                 judgetest.Without(func(w writes) bool { return w.Addresses == 50 && w.Moved }),
-		"19 writes with the webhook and 20": large(func(w *writes) { w.With = w.With[1:] }),
-		"limit was not read":                judgetest.Where(all[memory], func(m *memory) { m.Limit = 0 }),
+		"5 kinds of writes":                                             judgetest.Without(func(w writes) bool { return w.Addresses == 50 && w.Moved }),
+		"19 writes with the webhook and 20":                             large(func(w *writes) { w.With = w.With[1:] }),
+		"5000 addresses, one moved: 2 writes took more than 1s and wer": large(func(w *writes) { w.GivenUp = 2 }),
+		"limit was not read":                                            judgetest.Where(all[memory], func(m *memory) { m.Limit = 0 }),
 	})
 	judgetest.Judged(t, l, labkit.Absent, in, map[string]judgetest.Change{
 		"adds 300ms at most to the median write, with 5000 addresses, one moved; memory with 10000 pods: 100 MiB": large(func(w *writes) {
