@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,7 +57,8 @@ func init() {
 
 // size is what a profile makes. The kubelet's default --max-pods is 110.
 type size struct {
-	pods, deployments, pairs int
+	pods, deployments int
+	rounds            int // of four turns each, see round
 	// starts is how often a turn starts its processes, to measure that; the last ones stay.
 	starts int
 	// A process is measured from the age rest to the age end.
@@ -65,8 +67,39 @@ type size struct {
 
 func sizeOf(p labkit.Profile) size {
 	return labkit.Pick(p,
-		size{pods: 20, deployments: 40, pairs: 3, starts: 3, rest: 30 * time.Second, end: time.Minute},
-		size{pods: 110, deployments: 200, pairs: 6, starts: 9, rest: 100 * time.Second, end: 5 * time.Minute})
+		size{pods: 20, deployments: 40, rounds: 2, starts: 3, rest: 30 * time.Second, end: time.Minute},
+		size{pods: 110, deployments: 200, rounds: 3, starts: 9, rest: 100 * time.Second, end: 5 * time.Minute})
+}
+
+// pairs is how many of each program there are: two in each round.
+func (s size) pairs() int { return 2 * s.rounds }
+
+// turn is whose kubelet and whose controller manager run.
+type turn struct{ kubelet, manager string }
+
+// pair is that of a program in its round, by the build of the other one.
+func pair(round int, beside string) int {
+	if beside == costlab.Ours {
+		return 2*round + 1
+	}
+	return 2 * round
+}
+
+// round has both builds of each program beside both of the other one, so that each is compared
+// beside the same: a stock kubelet that starts publishes all pods as not ready and as ready
+// again, and the controller manager follows. Of the two pairs of each program stock is first in
+// one, and ours in the other. The rest is chance.
+func round(rng *rand.Rand) []turn {
+	builds := []string{costlab.Stock, costlab.Ours}
+	k, m := rng.IntN(2), rng.IntN(2)
+	turns := []turn{
+		{builds[k], builds[m]}, {builds[1-k], builds[1-m]},
+		{builds[k], builds[1-m]}, {builds[1-k], builds[m]},
+	}
+	if rng.IntN(2) == 0 {
+		turns[2], turns[3] = turns[3], turns[2]
+	}
+	return turns
 }
 
 type lab struct {
@@ -82,11 +115,12 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "start the control plane v1.9.11 and a node with the kubelet v1.9.11, all stock", Do: l.start},
 		{Text: fmt.Sprintf("create %d Deployments of one pod each, each with a Service; %d of the pods run on the node", l.deployments, l.pods), Do: l.create},
 	}
-	kubelets, managers := costlab.Turns(e.Rand, l.pairs), costlab.Turns(e.Rand, l.pairs)
-	for i := range kubelets {
-		s = append(s, labkit.Step{
-			Text: fmt.Sprintf("pair %d: start the kubelet (%s) and the controller manager (%s) and measure them until they are %v old", i/2+1, kubelets[i], managers[i], l.end),
-			Do:   func(ctx context.Context) error { return l.turn(ctx, i/2, kubelets[i], managers[i]) }})
+	for i := range l.rounds {
+		for _, t := range round(e.Rand) {
+			s = append(s, labkit.Step{
+				Text: fmt.Sprintf("round %d: start the kubelet (%s) and the controller manager (%s) and measure them until they are %v old", i+1, t.kubelet, t.manager, l.end),
+				Do:   func(ctx context.Context) error { return l.measure(ctx, i, t) }})
+		}
 	}
 	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
 }
@@ -162,17 +196,17 @@ func (l *lab) program(who, name string) kube.Program {
 	return l.e.Stock(base, name)
 }
 
-// turn starts one build of each and measures both.
-func (l *lab) turn(ctx context.Context, pair int, kubeletWho, managerWho string) error {
+// measure starts one build of each and measures both.
+func (l *lab) measure(ctx context.Context, round int, t turn) error {
 	n := l.c.Nodes[0]
 	if err := costlab.DeleteEvents(ctx, l.c.Client, ns); err != nil {
 		return err
 	}
-	startManager, err := costlab.SwapManager(ctx, l.e, l.c, l.program(managerWho, manager), l.starts)
+	startManager, err := costlab.SwapManager(ctx, l.e, l.c, l.program(t.manager, manager), l.starts)
 	if err != nil {
 		return err
 	}
-	startKubelet, err := costlab.SwapKubelet(ctx, n, l.program(kubeletWho, kubelet), l.starts)
+	startKubelet, err := costlab.SwapKubelet(ctx, n, l.program(t.kubelet, kubelet), l.starts)
 	if err != nil {
 		return err
 	}
@@ -187,11 +221,14 @@ func (l *lab) turn(ctx context.Context, pair int, kubeletWho, managerWho string)
 		{Proc: n.Kubelet, MetricsURL: n.KubeletURL + "/metrics", ProfilesURL: "https://" + n.IP + ":10250/debug/pprof", TLS: l.c.APIServer.TLS},
 		{Proc: l.c.ControllerManager.Proc, MetricsURL: l.c.ControllerManager.URL + "/metrics", ProfilesURL: l.c.ControllerManager.URL + "/debug/pprof"},
 	}
-	readings := []costlab.Reading{{Component: kubelet, Who: kubeletWho}, {Component: manager, Who: managerWho}}
+	readings := []costlab.Reading{
+		{Component: kubelet, Who: t.kubelet, Pair: pair(round, t.manager)},
+		{Component: manager, Who: t.manager, Pair: pair(round, t.kubelet)},
+	}
 	var before []costlab.Counts
 	var startCPU []float64
-	for i, t := range targets {
-		cpu, err := t.CPU()
+	for i, target := range targets {
+		cpu, err := target.CPU()
 		if err != nil {
 			return err
 		}
@@ -210,17 +247,17 @@ func (l *lab) turn(ctx context.Context, pair int, kubeletWho, managerWho string)
 	if err := errors.Join(waited, err); err != nil {
 		return err
 	}
-	for i, t := range targets {
+	for i, target := range targets {
 		r := &readings[i]
 		asked, err := costlab.ReadRequests(ctx, l.c.APIServer, r.Component)
 		if err != nil {
 			return err
 		}
-		r.Pair, r.Took, r.Asked = pair, took[i], asked.Since(before[i])
+		r.Took, r.Asked = took[i], asked.Since(before[i])
 		r.Took[costlab.Start] = []float64{startKubelet, startManager}[i]
 		r.Took[costlab.StartCPU] = startCPU[i]
 		r.Took[costlab.Requests] = r.Asked.All()
-		if err := t.Inside(ctx, r.Took); err != nil {
+		if err := target.Inside(ctx, r.Took); err != nil {
 			return err
 		}
 		l.e.Step("%s", r)

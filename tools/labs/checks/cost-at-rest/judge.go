@@ -18,7 +18,7 @@ var oracle = labkit.Oracle{
 
 func judge(h *history.History) labkit.Result {
 	readings := history.Of[costlab.Reading](h)
-	ratios, err := costlab.Compare(readings, sizeOf(labkit.Profile(h.Profile)).pairs,
+	ratios, err := costlab.Compare(readings, sizeOf(labkit.Profile(h.Profile)).pairs(),
 		[]costlab.Component{{Name: kubelet, Quantities: quantities}, {Name: manager, Quantities: quantities}})
 	res := costlab.Judge(h.Profile, ratios, err)
 	res.Facts = append(res.Facts, costlab.Kinds(readings, kubelet), costlab.Kinds(readings, manager))

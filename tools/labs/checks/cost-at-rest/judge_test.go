@@ -4,6 +4,8 @@
 package costatrest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"holdfast/tools/labkit"
@@ -16,7 +18,7 @@ import (
 // stock takes, or what change makes of it.
 func made(p labkit.Profile, factor float64, c judgetest.Change) *history.History {
 	var list []any
-	for i := range sizeOf(p).pairs {
+	for i := range sizeOf(p).pairs() {
 		for _, component := range []string{kubelet, manager} {
 			for who, f := range map[string]float64{costlab.Stock: 1, costlab.Ours: factor} {
 				r := costlab.Reading{Component: component, Who: who, Pair: i, Took: map[costlab.Quantity]float64{}}
@@ -28,6 +30,38 @@ func made(p labkit.Profile, factor float64, c judgetest.Change) *history.History
 		}
 	}
 	return history.Make(history.Begin{Lab: "cost-at-rest", Variant: string(labkit.Ours), Profile: string(p)}, c.Of(list)...)
+}
+
+// TestRound: each program's builds run beside both of the other, and in each pair of a program the
+// other one is the same, and each build is first in one of the two pairs.
+func TestRound(t *testing.T) {
+	orders := map[string]bool{}
+	for seed := range uint64(200) {
+		turns := round(rand.New(rand.NewPCG(seed, 1)))
+		all := map[turn]bool{}
+		firstKubelet, firstManager := map[int]string{}, map[int]string{}
+		for _, x := range turns {
+			all[x] = true
+			if p := pair(1, x.manager); firstKubelet[p] == "" {
+				firstKubelet[p] = x.kubelet
+			}
+			if p := pair(1, x.kubelet); firstManager[p] == "" {
+				firstManager[p] = x.manager
+			}
+		}
+		if len(turns) != 4 || len(all) != 4 {
+			t.Fatalf("%v: %d kinds of turns", turns, len(all))
+		}
+		for what, first := range map[string]map[int]string{kubelet: firstKubelet, manager: firstManager} {
+			if first[2] == "" || first[3] == "" || first[2] == first[3] {
+				t.Fatalf("%v: %s: first are %v", turns, what, first)
+			}
+		}
+		orders[fmt.Sprint(turns)] = true
+	}
+	if len(orders) != 8 {
+		t.Errorf("%d orders, want 8", len(orders))
+	}
 }
 
 func TestJudge(t *testing.T) {
