@@ -8,10 +8,12 @@ package checkpointcompat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -256,8 +258,13 @@ func (l *lab) left(ctx context.Context, name string, bound time.Duration) error 
 }
 
 // removeContainers removes a pod's containers and sandbox, as a person does who
-// cleans up, or docker after a crash.
-func (l *lab) removeContainers(ctx context.Context, name string) error {
+// cleans up, or docker after a crash. The kubelet stands still meanwhile: else it may create a
+// container in the sandbox that is about to go, and that keeps the sandbox for two more minutes.
+func (l *lab) removeContainers(ctx context.Context, name string) (err error) {
+	if err := l.node.Kubelet.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.node.Kubelet.Signal(syscall.SIGCONT)) }()
 	cs, err := l.node.Docker.Containers(ctx, true)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@
 package checkpointcompat
 
 import (
+	"fmt"
 	"testing"
 
 	"holdfast/tools/labkit"
@@ -41,11 +42,21 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, of(labkit.Ours, 4, logged{}), labkit.Inconclusive)
 	judgetest.Judge(t, l, of(labkit.Stock, 4, logged{}), labkit.Absent)
 	judgetest.Judge(t, l, of(labkit.Ours, 4, logged{Refused: 1}), labkit.Reproduced)
+	for refused, want := range map[int]labkit.Verdict{0: labkit.Inconclusive, 1: labkit.Reproduced} {
+		early := good()
+		early[3] = rulesLeft{Pod: "gone", Kubelet: base, Address: "2", Rules: []string{"-A KUBE-HP-X --to-destination 2:8080"}}
+		early[4] = logged{Refused: refused, Accepted: true, Early: true}
+		judgetest.Judge(t, l, history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Ours)}, early...), want)
+	}
 }
 
 func TestReadLog(t *testing.T) {
 	l := readLog("I1 1 x.go:1] Sandbox checkpoints: accepted 2 of v1.7.0\nE1 1 y.go:2] StopPodSandbox \"a\" from runtime: checkpoint is corrupt\nChecksum of checkpoint\n")
 	if !l.Accepted || l.Refused != 1 || len(l.Stop) != 1 || l.Stop[0] != "StopPodSandbox \"a\" from runtime: checkpoint is corrupt" {
 		t.Errorf("%+v", l)
+	}
+	const failed = `E1 1 z.go:1] Failed to stop sandbox "1e98": NetworkPlugin kubenet failed to teardown pod "%s_default" network: Kubenet needs a PodCIDR to tear down pods`
+	if gone, first := readLog(fmt.Sprintf(failed, "gone")), readLog(fmt.Sprintf(failed, "first")); !gone.Early || first.Early {
+		t.Errorf("gone: %+v; first: %+v", gone, first)
 	}
 }

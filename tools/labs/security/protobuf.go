@@ -68,7 +68,7 @@ type fed struct {
 	Given     int    // malformed answers
 	After     int    // answers of the API server to the same request, later
 	Exit      string // how it ended, "" if it runs
-	Panicked  bool   // its log has a panic in generated.pb.go
+	Panicked  bool   // its log has a panic in generated.pb.go that was not caught
 	Named     int    // lines of its log that name a malformed message
 	Counted   float64
 }
@@ -82,13 +82,28 @@ func (m *malformed) start(ctx context.Context) error {
 	if m.proxy, err = m.e.StartProxy(c.APIServer, "proxy", m.e.Seed); err != nil {
 		return err
 	}
-	c.ControllerManager, err = m.e.StartControllerManager(ctx, m.proxy.Before(c.APIServer), kube.ControllerManagerConfig{Program: m.e.UnderTest(base, "kube-controller-manager")})
+	return m.startManager(ctx, "kube-controller-manager")
+}
+
+func (m *malformed) startManager(ctx context.Context, name string) (err error) {
+	m.c.ControllerManager, err = m.e.StartControllerManager(ctx, m.proxy.Before(m.c.APIServer),
+		kube.ControllerManagerConfig{Program: m.e.UnderTest(base, "kube-controller-manager"), Name: name})
 	return err
 }
 
 func (m *malformed) feedManager(ctx context.Context) error {
-	return m.feed(ctx, "kube-controller-manager", m.c.ControllerManager.Proc, "/api/v1/namespaces/kube-system/endpoints/kube-controller-manager", "Endpoints",
-		m.c.ControllerManager.URL+"/metrics")
+	starts := 1
+	return m.feed(ctx, "kube-controller-manager", "/api/v1/namespaces/kube-system/endpoints/kube-controller-manager", "Endpoints",
+		func() (*process.Proc, string, error) {
+			// With a sweep that kills the API server it ends while it starts its controllers, as stock's does.
+			if !m.c.ControllerManager.Alive() {
+				starts++
+				if err := m.startManager(ctx, fmt.Sprintf("kube-controller-manager-%d", starts)); err != nil {
+					return nil, "", err
+				}
+			}
+			return m.c.ControllerManager.Proc, m.c.ControllerManager.URL + "/metrics", nil
+		})
 }
 
 func (m *malformed) feedKubelet(ctx context.Context) error {
@@ -99,22 +114,45 @@ func (m *malformed) feedKubelet(ctx context.Context) error {
 	if err := m.c.WaitNodeReady(ctx, n.Name, time.Minute); err != nil {
 		return err
 	}
-	return m.feed(ctx, "kubelet", n.Kubelet, "/api/v1/nodes/"+n.Name, "Node", n.KubeletURL+"/metrics")
+	return m.feed(ctx, "kubelet", "/api/v1/nodes/"+n.Name, "Node", func() (*process.Proc, string, error) { return n.Kubelet, n.KubeletURL + "/metrics", nil })
 }
 
-// feed answers GETs of path by a malformed message of kind and records what the component does.
-func (m *malformed) feed(ctx context.Context, name string, p *process.Proc, path, kind, metricsURL string) error {
+// feed answers GETs of path by a malformed message of kind and records what the component
+// does. component gives its process, which runs, and the address of its metrics.
+func (m *malformed) feed(ctx context.Context, name, path, kind string, component func() (*process.Proc, string, error)) error {
 	body, err := malformedMessage(kind)
 	if err != nil {
 		return err
 	}
+	var o fed
+	// A new process has counted nothing, and one without its API server ends for another reason.
+	if err := m.e.Sweep.Undisturbed(ctx, func() error {
+		p, metricsURL, err := component()
+		if err != nil {
+			return err
+		}
+		o, err = m.given(ctx, name, p, path, body, metricsURL)
+		return err
+	}); err != nil {
+		return err
+	}
+	m.e.Record(o)
+	return nil
+}
+
+// given has a component get body for its next GETs of path.
+func (m *malformed) given(ctx context.Context, name string, p *process.Proc, path string, body []byte, metricsURL string) (fed, error) {
+	o := fed{Component: name}
 	good := func() int {
 		return m.proxy.Count(func(r kube.ProxyRequest) bool {
 			return r.Method == http.MethodGet && r.Path == path && r.Status == http.StatusOK
 		})
 	}
-	if err := wait.Until(ctx, name+" gets "+path, time.Minute, func(context.Context) (bool, error) { return good() > 0, nil }); err != nil {
-		return err
+	earlier := good()
+	if err := wait.Until(ctx, name+" gets "+path, time.Minute, func(context.Context) (bool, error) {
+		return good() > earlier, process.AllAlive(p)
+	}); err != nil {
+		return o, err
 	}
 	given := m.proxy.Answer(malformedAnswers, func(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.Path == path },
 		func(w http.ResponseWriter, _ *http.Request) {
@@ -122,7 +160,6 @@ func (m *malformed) feed(ctx context.Context, name string, p *process.Proc, path
 			_, _ = w.Write(body) // a client that went away is seen below
 		})
 	before := -1
-	o := fed{Component: name}
 	if err := wait.Until(ctx, name+" has ended or goes on", time.Minute, func(context.Context) (bool, error) {
 		if o.Given = given(); o.Given == malformedAnswers && before < 0 {
 			before = good()
@@ -132,7 +169,7 @@ func (m *malformed) feed(ctx context.Context, name string, p *process.Proc, path
 		}
 		return !p.Alive() || o.After > 0, nil
 	}); err != nil {
-		return err
+		return o, err
 	}
 	o.Given = given()
 	if !p.Alive() {
@@ -140,20 +177,34 @@ func (m *malformed) feed(ctx context.Context, name string, p *process.Proc, path
 	}
 	log, err := p.LastRunLog()
 	if err != nil {
-		return err
+		return o, err
 	}
-	// Not "panic: ": what is deferred may end the process first ("leaderelection lost").
-	o.Panicked = strings.Contains(log, "index out of range") && strings.Contains(log, "generated.pb.go")
-	o.Named = strings.Count(log, "malformed protobuf message of ")
+	o.readLog(log)
 	if p.Alive() {
 		page, err := labmetrics.Get(ctx, metricsURL)
 		if err != nil {
-			return err
+			return o, err
 		}
 		o.Counted, _ = page.Sum("holdfast_protobuf_decode_guard_malformed_total")
 	}
-	m.e.Record(o)
-	return nil
+	return o, nil
+}
+
+// readLog takes from a component's log what it says of malformed messages. The decoder's panic
+// stands there too if it was caught: those lines say so, and are left out.
+func (o *fed) readLog(log string) {
+	index := false
+	for _, line := range strings.Split(log, "\n") {
+		switch {
+		case strings.Contains(line, "malformed protobuf message of "):
+			o.Named++
+		case strings.Contains(line, "The decoder of a protobuf message of "):
+		default:
+			index = index || strings.Contains(line, "index out of range")
+		}
+	}
+	// Not "panic: ": what is deferred may end the process first ("leaderelection lost").
+	o.Panicked = index && strings.Contains(log, "generated.pb.go")
 }
 
 func (m *malformed) alive(context.Context) error {

@@ -47,3 +47,18 @@ func TestJudgeMalformed(t *testing.T) {
 		}
 	}
 }
+
+func TestMalformedLog(t *testing.T) {
+	const (
+		caught = "I1125 20:13:15.915328      54 guard.go:46] The decoder of a protobuf message of 12 bytes panicked: runtime error: index out of range [-9]\n" +
+			"\tk8s.io/api/core/v1/generated.pb.go:22600 +0x7a5\n" +
+			"E1125 20:13:15.915414      54 leaderelection.go:224] error retrieving resource lock: malformed protobuf message of 12 bytes: runtime error: index out of range [-9]\n"
+		died = "E1125 20:13:15.915414      54 runtime.go:66] Observed a panic: runtime error: index out of range [-9]\n\tk8s.io/api/core/v1/generated.pb.go:22600 +0x7a5\n"
+	)
+	for log, want := range map[string]fed{caught + caught: {Named: 2}, died: {Panicked: true}, caught + died: {Named: 1, Panicked: true}, "": {}} {
+		var o fed
+		if o.readLog(log); o != want {
+			t.Errorf("%+v, want %+v, of\n%s", o, want, log)
+		}
+	}
+}
