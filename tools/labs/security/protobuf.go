@@ -127,6 +127,9 @@ func (m *malformed) feed(ctx context.Context, name, path, kind string, component
 	var o fed
 	// A new process has counted nothing, and one without its API server ends for another reason.
 	if err := m.e.Sweep.Undisturbed(ctx, func() error {
+		if o.Panicked {
+			return nil // is enough
+		}
 		p, metricsURL, err := component()
 		if err != nil {
 			return err
