@@ -232,8 +232,9 @@ func (l *lab) first(ctx context.Context) (err error) {
 }
 
 // incident does what the incident takes, records the deletions of Endpoints of live Services,
-// and returns the controller manager's metrics after it. One that a sweep killed meanwhile has
-// listed all Services anew, and counts from 0: so it is done again then, if nothing was deleted.
+// and returns the controller manager's metrics after it. A controller manager that a sweep killed
+// meanwhile has listed all Services anew, and counts from 0; an API server has lost the watches.
+// So it is done again then, if nothing was deleted.
 func (l *lab) incident(ctx context.Context, phase string) (page metrics.Page, err error) {
 	o, again := incidentSeen{}, false
 	if err := l.e.Sweep.Undisturbed(ctx, func() (err error) {
@@ -254,7 +255,7 @@ func (l *lab) incident(ctx context.Context, phase string) (page metrics.Page, er
 		}
 		page, err = metrics.Get(ctx, l.c.ControllerManager.URL+"/metrics")
 		return err
-	}, sweep.ControllerManager); err != nil {
+	}, sweep.ControllerManager, sweep.APIServer); err != nil {
 		return nil, err
 	}
 	l.e.Record(o)
@@ -325,7 +326,7 @@ func (l *lab) provoke(ctx context.Context, phase string) (incidentSeen, error) {
 	}
 
 	l.e.Step("delete old, the oldest, and wait for %d restarts of the watch", l.restarts)
-	before, known := len(l.eps.Events()), len(l.svcs.Events())
+	before, known, gaps := len(l.eps.Events()), len(l.svcs.Events()), l.eps.Gaps()+l.svcs.Gaps()
 	if err := remove(ctx, "old"); err != nil {
 		return o, err
 	}
@@ -344,7 +345,7 @@ func (l *lab) provoke(ctx context.Context, phase string) (incidentSeen, error) {
 	if err := l.waitEndpoints(ctx, names, true); err != nil {
 		return o, err
 	}
-	o.Gaps = l.eps.Gaps() + l.svcs.Gaps()
+	o.Gaps = l.eps.Gaps() + l.svcs.Gaps() - gaps
 	for _, ev := range l.eps.Events()[before:] {
 		if ev.Type == "DELETED" && strings.HasPrefix(ev.Object.GetName(), "s") {
 			o.Deleted = append(o.Deleted, ev.Object.GetName())

@@ -127,10 +127,10 @@ func lookLocalnet(ctx context.Context, l *lab) error {
 	}
 	seen := request{AtNode: true, AtItself: true, Answered: answered == nil, TimedOut: answered != nil}
 	if l.e.Variant == labkit.Ours {
-		if seen.Counted, err = l.counted(ctx, "holdfast_localnet_firewall_rules_added_total"); err != nil {
+		if seen.Dropped, err = l.dropped(ctx); err != nil {
 			return err
 		}
-		if seen.Dropped, err = l.dropped(ctx); err != nil {
+		if seen.Counted, err = l.rulesAdded(ctx); err != nil {
 			return err
 		}
 	}
@@ -139,6 +139,25 @@ func lookLocalnet(ctx context.Context, l *lab) error {
 		return nil
 	}
 	return l.waysOut(ctx)
+}
+
+// rulesAdded is how often the kubelet says that it added the rule. One that a sweep killed found
+// the rule when it came back: then all rules of its chain go, and the kubelet adds them within a
+// minute.
+func (l *lab) rulesAdded(ctx context.Context) (float64, error) {
+	const metric = "holdfast_localnet_firewall_rules_added_total"
+	n, err := l.counted(ctx, metric)
+	if err != nil || n > 0 || l.e.Sweep == nil {
+		return n, err
+	}
+	if err := l.node.Run(ctx, "iptables", "-F", "KUBE-FIREWALL"); err != nil {
+		return n, err
+	}
+	err = wait.Until(ctx, "the kubelet adds the rule again", patience, func(ctx context.Context) (_ bool, err error) {
+		n, err = l.counted(ctx, metric)
+		return n > 0, err
+	})
+	return n, err
 }
 
 // dropped is how many packets the rule of ours has dropped.
