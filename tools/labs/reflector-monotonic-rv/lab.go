@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
@@ -504,7 +505,12 @@ func (l *lab) gone(ctx context.Context) error {
 	release := l.p.Hold(func(string) bool { return true })
 	// The watch cache remembers a thousand changes of a resource at most.
 	for i := range 1100 {
-		if _, err := l.c.Client.PatchMerge(ctx, kube.Services, ns, "changing", fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, i)); err != nil {
+		// The server patches what its watch cache has. If that is the object before the last patch, it
+		// takes the newer one for a change that conflicts (1.7.0, patchResource in endpoints/handlers).
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			_, err := l.c.Client.PatchMerge(ctx, kube.Services, ns, "changing", fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d"}}}`, i))
+			return err
+		}); err != nil {
 			release()
 			return err
 		}
