@@ -490,6 +490,55 @@ func TestJudge(t *testing.T) {
 			w.pass(2 * time.Second)
 			w.watchFor(services, "90", time.Minute)
 		}, "stale back", 2},
+		"1.8, a version is named later in the second of a creation": {func(w *logWriter) {
+			w.coarse = true
+			w.list(services)
+			end := w.watch(services, "100")
+			w.pass(2 * time.Second)
+			created := w.request("create", "/api/v1/namespaces/default/services", 201, ref("services", "", ""), "")
+			w.stage(created, "RequestReceived") // 101
+			w.update("endpoints", "e", "150", "")
+			w.pass(time.Second)
+			w.list("/api/v1/pods")
+			w.stage(created, "ResponseComplete")
+			w.pass(time.Minute)
+			w.list("/api/v1/pods") // the log goes on
+			end()
+			w.watchFor(services, "101", time.Minute)
+			w.watchFor(services, "101", time.Minute)
+		}, "", 2},
+		"1.8, a version is named in the second before": {func(w *logWriter) {
+			w.coarse = true
+			w.list(services)
+			end := w.watch(services, "100")
+			w.pass(2 * time.Second)
+			w.update("endpoints", "e", "150", "")
+			w.pass(time.Second)
+			w.create("services", "") // 152 at least
+			w.pass(time.Minute)
+			w.list("/api/v1/pods") // the log goes on
+			end()
+			w.watchFor(services, "150", time.Minute)
+		}, "stale", 1},
+		"1.8, a creation that takes long": {func(w *logWriter) {
+			w.coarse = true
+			w.list(services)
+			end := w.watch(services, "100")
+			w.pass(2 * time.Second)
+			slow := w.request("create", "/api/v1/namespaces/default/configmaps", 201, ref("configmaps", "", ""), "")
+			w.stage(slow, "RequestReceived")
+			w.pass(2 * time.Second)
+			created := w.request("create", "/api/v1/namespaces/default/services", 201, ref("services", "", ""), "")
+			w.stage(created, "RequestReceived") // 101
+			w.pass(time.Second)
+			w.stage(slow, "ResponseComplete") // 102
+			w.list("/api/v1/pods")
+			w.stage(created, "ResponseComplete")
+			w.pass(time.Minute)
+			w.list("/api/v1/pods") // the log goes on
+			end()
+			w.watchFor(services, "101", time.Minute)
+		}, "", 1},
 		"1.8, a Service was created near the end of the watch": {func(w *logWriter) {
 			w.coarse = true
 			w.list(services)

@@ -47,13 +47,19 @@ func (e *epoch) had(rv string, then time.Time) bool {
 // bounds returns the creations by resource, in the order of their completion, each
 // with a lower bound of its resourceVersion. A resourceVersion that a client names
 // in a watch or an update exists then, and every creation that is received later has
-// a larger one, each its own. It also returns, by class, the epochs that begin with
-// resourceVersions going back for everybody.
+// a larger one, each its own. In a log like that of 1.8 "later" is a second later than
+// a reception, and the lag later than a completion: it has no more than the second of
+// the one and a guess of the other. It also returns, by class, the epochs that begin
+// with resourceVersions going back for everybody.
 func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
+	var second, guess time.Duration
+	if l.coarse {
+		second, guess = time.Second, l.lag()
+	}
 	steps := map[string][]step{}
 	for c, os := range l.observations {
 		for _, o := range os {
-			steps[c] = append(steps[c], step{at: o.at, order: 1, rv: o.rv, by: o.by})
+			steps[c] = append(steps[c], step{at: o.at.Add(second), order: 1, rv: o.rv, by: o.by})
 		}
 	}
 	for key, s := range l.streams {
@@ -70,7 +76,7 @@ func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
 			continue
 		}
 		c := class(w.resource)
-		steps[c] = append(steps[c], step{at: w.completed, order: 2, w: w}, step{at: w.received, order: 3, w: w})
+		steps[c] = append(steps[c], step{at: w.completed.Add(guess), order: 2, w: w}, step{at: w.received, order: 3, w: w})
 	}
 	creations := map[string][]creation{}
 	epochs := map[string][]*epoch{}
