@@ -218,8 +218,8 @@ func (l *lab) measure(ctx context.Context, round int, t turn) error {
 		return err
 	}
 	targets := []costlab.Target{
-		{Proc: n.Kubelet, MetricsURL: n.KubeletURL + "/metrics", ProfilesURL: "https://" + n.IP + ":10250/debug/pprof", TLS: l.c.APIServer.TLS},
-		{Proc: l.c.ControllerManager.Proc, MetricsURL: l.c.ControllerManager.URL + "/metrics", ProfilesURL: l.c.ControllerManager.URL + "/debug/pprof"},
+		{Proc: n.Kubelet, ProfilesURL: "https://" + n.IP + ":10250/debug/pprof", TLS: l.c.APIServer.TLS},
+		{Proc: l.c.ControllerManager.Proc, ProfilesURL: l.c.ControllerManager.URL + "/debug/pprof"},
 	}
 	readings := []costlab.Reading{
 		{Component: kubelet, Who: t.kubelet, Pair: pair(round, t.manager)},

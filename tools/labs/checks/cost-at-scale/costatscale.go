@@ -138,7 +138,7 @@ func (l *lab) turn(ctx context.Context, pair int, who string) error {
 	if err := l.waitQuiet(ctx); err != nil {
 		return err
 	}
-	target := costlab.Target{Proc: m.Proc, MetricsURL: m.URL + "/metrics", ProfilesURL: m.URL + "/debug/pprof"}
+	target := costlab.Target{Proc: m.Proc, ProfilesURL: m.URL + "/debug/pprof"}
 	startCPU, err := target.CPU()
 	if err != nil {
 		return err

@@ -153,12 +153,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestHeapAlloc(t *testing.T) {
-	if n, err := heapAlloc(strings.NewReader("heap profile: 1\n\n# runtime.MemStats\n# Alloc = 5\n# HeapAlloc = 123456\n# HeapSys = 7\n")); err != nil || n != 123456 {
+func TestNumberAfter(t *testing.T) {
+	if n, err := numberAfter(strings.NewReader("goroutine profile: total 970\n334 @ 0x48fe2e\n"), "goroutine profile: total "); err != nil || n != 970 {
+		t.Errorf("%v goroutines, %v", n, err)
+	}
+	if n, err := numberAfter(strings.NewReader("heap profile: 1\n\n# runtime.MemStats\n# Alloc = 5\n# HeapAlloc = 123456\n# HeapSys = 7\n"), "# HeapAlloc = "); err != nil || n != 123456 {
 		t.Error(n, err)
 	}
 	for _, text := range []string{"", "# Alloc = 5\n", "# HeapAlloc = x\n"} {
-		if n, err := heapAlloc(strings.NewReader(text)); err == nil {
+		if n, err := numberAfter(strings.NewReader(text), "# HeapAlloc = "); err == nil {
 			t.Errorf("%q: %v", text, n)
 		}
 	}

@@ -17,16 +17,12 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/process"
-	"holdfast/tools/labkit/wait"
 )
 
 // Target is a process whose cost is read.
 type Target struct {
 	Proc *process.Proc
-	// MetricsURL has go_goroutines.
-	MetricsURL string
 	// ProfilesURL ends with /debug/pprof; TLS is the client's, for https.
 	ProfilesURL string
 	TLS         *tls.Config
@@ -129,40 +125,33 @@ func (m *Meter) Stop() ([]map[Quantity]float64, error) {
 }
 
 // Inside reads what only the process itself knows, into took: how many goroutines it has,
-// the median of five looks, and what its heap is after a collection.
+// the median of five looks, and what its heap is after a collection. The number of
+// goroutines is that of their profile: go_goroutines of /metrics has those that collect
+// the page, one for each collector.
 func (t Target) Inside(ctx context.Context, took map[Quantity]float64) error {
 	var all []float64
 	for range 5 {
-		err := wait.Until(ctx, "go_goroutines of "+t.MetricsURL, 30*time.Second, func(ctx context.Context) (bool, error) {
-			page, err := metrics.Get(ctx, t.MetricsURL) // it may be slow to answer
-			if err != nil {
-				return false, err
-			}
-			n, found := page.Sum("go_goroutines")
-			if found != 1 {
-				return false, fmt.Errorf("there are %d of them", found)
-			}
-			all = append(all, n)
-			return true, nil
-		})
+		n, err := t.profile(ctx, "/goroutine?debug=1", "goroutine profile: total ")
 		if err != nil {
 			return err
 		}
+		all = append(all, n)
 		if err := pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}
 	slices.Sort(all)
 	took[Goroutines] = all[len(all)/2]
-	heap, err := t.heap(ctx)
+	heap, err := t.profile(ctx, "/heap?gc=1&debug=1", "# HeapAlloc = ") // of runtime.MemStats
 	took[Heap] = heap
 	return err
 }
 
-func (t Target) heap(ctx context.Context) (float64, error) {
+// profile reads a number of a profile in text form, that of the line with the prefix.
+func (t Target) profile(ctx context.Context, path, prefix string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	url := t.ProfilesURL + "/heap?gc=1&debug=1"
+	url := t.ProfilesURL + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, err
@@ -175,26 +164,26 @@ func (t Target) heap(ctx context.Context) (float64, error) {
 	if resp.StatusCode != http.StatusOK {
 		return 0, fmt.Errorf("%s answers %s", url, resp.Status)
 	}
-	n, err := heapAlloc(resp.Body)
+	n, err := numberAfter(resp.Body, prefix)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", url, err)
 	}
 	return n, nil
 }
 
-// heapAlloc reads a heap profile in text form, which ends with runtime.MemStats.
-func heapAlloc(r io.Reader) (float64, error) {
+// numberAfter is the number after the prefix, in the line that begins with it.
+func numberAfter(r io.Reader, prefix string) (float64, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 16<<20)
 	for s.Scan() {
-		if v, ok := strings.CutPrefix(s.Text(), "# HeapAlloc = "); ok {
+		if v, ok := strings.CutPrefix(s.Text(), prefix); ok {
 			return strconv.ParseFloat(v, 64)
 		}
 	}
 	if err := s.Err(); err != nil {
 		return 0, err
 	}
-	return 0, fmt.Errorf("it has no line # HeapAlloc")
+	return 0, fmt.Errorf("it has no line %s…", prefix)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
