@@ -109,11 +109,17 @@ func (w *logWriter) watchFor(path, rv string, d time.Duration) {
 	w.pass(time.Millisecond)
 }
 
-func (w *logWriter) do(verb, uri string, code int, ref map[string]any, rv string) {
+// begin is a request that is received, and returns how to answer it.
+func (w *logWriter) begin(verb, uri string, code int, ref map[string]any, rv string) (answer func()) {
 	r := w.request(verb, uri, code, ref, rv)
 	w.stage(r, "RequestReceived")
+	return func() { w.stage(r, "ResponseComplete") }
+}
+
+func (w *logWriter) do(verb, uri string, code int, ref map[string]any, rv string) {
+	answer := w.begin(verb, uri, code, ref, rv)
 	w.pass(5 * time.Millisecond)
-	w.stage(r, "ResponseComplete")
+	answer()
 	w.pass(time.Millisecond)
 }
 
@@ -130,6 +136,10 @@ func ref(resource, name, rv string) map[string]any {
 	return r
 }
 
+func (w *logWriter) beginCreate(resource string) (answer func()) {
+	return w.begin("create", "/api/v1/namespaces/default/"+resource, 201, ref(resource, "", ""), "")
+}
+
 func (w *logWriter) create(resource, rv string) {
 	w.do("create", "/api/v1/namespaces/default/"+resource, 201, ref(resource, "", ""), rv)
 }
@@ -140,6 +150,19 @@ func (w *logWriter) update(resource, name, before, rv string) {
 
 func (w *logWriter) remove(resource, name string) {
 	w.do("delete", "/api/v1/namespaces/default/"+resource+"/"+name, 200, ref(resource, name, ""), "")
+}
+
+// whole is a log of whole seconds, as of 1.8: what happens in it does 2 seconds after the
+// start of a watch of Services from 100, and a minute before its end.
+func (w *logWriter) whole(happens func()) {
+	w.coarse = true
+	w.list(services)
+	end := w.watch(services, "100")
+	w.pass(2 * time.Second)
+	happens()
+	w.pass(time.Minute)
+	w.list("/api/v1/pods") // the log goes on
+	end()
 }
 
 func judged(t *testing.T, logs ...*logWriter) (*Log, []*Result) {
@@ -491,52 +514,34 @@ func TestJudge(t *testing.T) {
 			w.watchFor(services, "90", time.Minute)
 		}, "stale back", 2},
 		"1.8, a version is named later in the second of a creation": {func(w *logWriter) {
-			w.coarse = true
-			w.list(services)
-			end := w.watch(services, "100")
-			w.pass(2 * time.Second)
-			created := w.request("create", "/api/v1/namespaces/default/services", 201, ref("services", "", ""), "")
-			w.stage(created, "RequestReceived") // 101
-			w.update("endpoints", "e", "150", "")
-			w.pass(time.Second)
-			w.list("/api/v1/pods")
-			w.stage(created, "ResponseComplete")
-			w.pass(time.Minute)
-			w.list("/api/v1/pods") // the log goes on
-			end()
+			w.whole(func() {
+				created := w.beginCreate("services") // 101
+				w.update("endpoints", "e", "150", "")
+				w.pass(time.Second)
+				w.list("/api/v1/pods")
+				created()
+			})
 			w.watchFor(services, "101", time.Minute)
 			w.watchFor(services, "101", time.Minute)
 		}, "", 2},
 		"1.8, a version is named in the second before": {func(w *logWriter) {
-			w.coarse = true
-			w.list(services)
-			end := w.watch(services, "100")
-			w.pass(2 * time.Second)
-			w.update("endpoints", "e", "150", "")
-			w.pass(time.Second)
-			w.create("services", "") // 152 at least
-			w.pass(time.Minute)
-			w.list("/api/v1/pods") // the log goes on
-			end()
+			w.whole(func() {
+				w.update("endpoints", "e", "150", "")
+				w.pass(time.Second)
+				w.create("services", "") // 152 at least
+			})
 			w.watchFor(services, "150", time.Minute)
 		}, "stale", 1},
 		"1.8, a creation that takes long": {func(w *logWriter) {
-			w.coarse = true
-			w.list(services)
-			end := w.watch(services, "100")
-			w.pass(2 * time.Second)
-			slow := w.request("create", "/api/v1/namespaces/default/configmaps", 201, ref("configmaps", "", ""), "")
-			w.stage(slow, "RequestReceived")
-			w.pass(2 * time.Second)
-			created := w.request("create", "/api/v1/namespaces/default/services", 201, ref("services", "", ""), "")
-			w.stage(created, "RequestReceived") // 101
-			w.pass(time.Second)
-			w.stage(slow, "ResponseComplete") // 102
-			w.list("/api/v1/pods")
-			w.stage(created, "ResponseComplete")
-			w.pass(time.Minute)
-			w.list("/api/v1/pods") // the log goes on
-			end()
+			w.whole(func() {
+				slow := w.beginCreate("configmaps")
+				w.pass(2 * time.Second)
+				created := w.beginCreate("services") // 101
+				w.pass(time.Second)
+				slow() // 102
+				w.list("/api/v1/pods")
+				created()
+			})
 			w.watchFor(services, "101", time.Minute)
 		}, "", 1},
 		"1.8, a Service was created near the end of the watch": {func(w *logWriter) {

@@ -101,10 +101,10 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, of(labkit.Stock, incident, good()[1], good()[2], found), labkit.Inconclusive)
 	judgetest.Judge(t, l, of(labkit.Stock, incident, flaps("configmaps"), found), labkit.Inconclusive)
 	judgetest.Judge(t, l, of(labkit.GateOff, incident, found), labkit.Reproduced)
+	judgetest.Judge(t, l, of(labkit.GateOff, incident, audited{Phase: phaseIncident}), labkit.Reproduced) // 1.7 writes no such log
 
 	// Without the live check only its own phase shows that it is missed.
 	judgetest.Judge(t, l, with(withoutLiveCheck, 5, incidentSeen{Phase: phaseLiveCheck, Restarts: 3, Sent: 6, Last: 99, Deleted: []string{"s01"}}), labkit.Reproduced)
 	judgetest.Judge(t, l, with(withoutLiveCheck, 3, found), labkit.Inconclusive)
 	judgetest.Judge(t, l, with(withoutLiveCheck, 8, wrong), labkit.Inconclusive)
-	judgetest.Judge(t, l, of(labkit.GateOff, incident, audited{Phase: phaseIncident}), labkit.Reproduced) // 1.7 writes no such log
 }
