@@ -68,7 +68,7 @@ type size struct {
 func sizeOf(p labkit.Profile) size {
 	return labkit.Pick(p,
 		size{pods: 20, deployments: 40, rounds: 2, starts: 3, rest: 30 * time.Second, end: time.Minute},
-		size{pods: 110, deployments: 200, rounds: 3, starts: 9, rest: 100 * time.Second, end: 5 * time.Minute})
+		size{pods: 110, deployments: 200, rounds: 3, starts: 9, rest: 200 * time.Second, end: 5 * time.Minute})
 }
 
 // pairs is how many of each program there are: two in each round.
