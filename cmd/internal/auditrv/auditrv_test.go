@@ -681,6 +681,29 @@ func TestRestore(t *testing.T) {
 	if l, results := judged(t, w); len(l.Restores) != 1 || len(results) != 1 || results[0].User != "a" || results[0].Count(Back) != 1 {
 		t.Errorf("a server that lags: restores %v, results %+v", l.Restores, results)
 	}
+	// The version of the list that shows the restore is later than the object that was
+	// created while it was answered.
+	w = newLogWriter()
+	w.user = "a"
+	w.list(services)
+	w.watchFor(services, "1000", time.Second)
+	w.pass(time.Minute) // etcd is restored
+	answer := w.begin("list", services, 200, nil, "")
+	w.pass(time.Millisecond)
+	w.user = "b"
+	w.list(services)
+	end = w.watch(services, "500")
+	w.create("services", "") // 501
+	w.user = "a"
+	answer()
+	w.watch(services, "510")
+	w.pass(time.Minute)
+	end()
+	w.user = "b"
+	w.watchFor(services, "501", time.Minute)
+	if l, results := judged(t, w); len(l.Restores) != 1 || len(results) != 0 {
+		t.Errorf("a creation while the list is answered: restores %v, results %+v", l.Restores, results)
+	}
 }
 
 // TestDocker: the log of a container, in which a long line is several.

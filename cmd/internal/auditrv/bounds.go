@@ -105,10 +105,11 @@ func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
 				if !back && (last.atLeast <= s.rv || last.completed.Add(l.lag()).After(s.at)) {
 					continue
 				}
+				// Its version is one of the answer, so it counts from the start of the watch
+				// that names it.
 				now = &epoch{from: s.at}
 				epochs[c] = append(epochs[c], now)
 				base, n = 0, 0
-				raise(s.rv, s.at)
 				clear(bound)
 				clear(newest)
 			case s.order == 1:
