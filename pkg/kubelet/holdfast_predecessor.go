@@ -9,8 +9,11 @@ import (
 	"github.com/golang/glog"
 	cadvisorapi "github.com/google/cadvisor/info/v1"
 
+	"k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	v1core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/kubernetes/pkg/kubelet/predecessor"
 	"k8s.io/kubernetes/pkg/version"
 )
@@ -24,6 +27,31 @@ const (
 	predecessorTries = 120
 	predecessorRetry = time.Second
 )
+
+// nodeRead is the answer to a read of the Node. No Node is an answer too.
+type nodeRead struct {
+	node *v1.Node
+	err  error
+}
+
+// earlyNodeRead gets the answer to the read that ReadPredecessorNode began. It is
+// nil if there is none, as in a kubelet whose clients the caller made.
+var earlyNodeRead chan nodeRead
+
+// ReadPredecessorNode begins to read the Node. The kubelet calls it as soon as it
+// has a client, so that the answer is there when learnPredecessor wants it: until
+// then this kubelet writes nothing to the Node.
+func ReadPredecessorNode(client v1core.NodesGetter, name types.NodeName) {
+	read := make(chan nodeRead, 1)
+	earlyNodeRead = read
+	go func() { read <- readNode(client, name) }()
+}
+
+func readNode(client v1core.NodesGetter, name types.NodeName) nodeRead {
+	// Not from the API server's cache, which can be older than our last write.
+	node, err := client.Nodes().Get(string(name), metav1.GetOptions{})
+	return nodeRead{node, err}
+}
 
 // learnPredecessor finds out which kubelet was here before this one, before this
 // one writes anything that should depend on it. If the API server does not answer
@@ -42,16 +70,20 @@ func (kl *Kubelet) learnPredecessor(machine *cadvisorapi.MachineInfo) {
 	if kl.heartbeatClient == nil {
 		return
 	}
+	early := earlyNodeRead
+	earlyNodeRead = nil
 	tried := make(chan struct{})
 	go func() {
-		for i := 0; i < predecessorTries && !predecessor.Default.Observed(); i++ {
-			if i > 0 {
-				time.Sleep(predecessorRetry)
-			}
-			kl.observePredecessor()
-			if i == 0 {
-				close(tried)
-			}
+		if early != nil {
+			observePredecessor(<-early)
+		}
+		if !predecessor.Default.Observed() {
+			observePredecessor(readNode(kl.heartbeatClient, kl.nodeName))
+		}
+		close(tried)
+		for i := 1; i < predecessorTries && !predecessor.Default.Observed(); i++ {
+			time.Sleep(predecessorRetry)
+			observePredecessor(readNode(kl.heartbeatClient, kl.nodeName))
 		}
 	}()
 	select {
@@ -60,15 +92,13 @@ func (kl *Kubelet) learnPredecessor(machine *cadvisorapi.MachineInfo) {
 	}
 }
 
-func (kl *Kubelet) observePredecessor() {
-	// Not from the API server's cache, which can be older than our last write.
-	node, err := kl.heartbeatClient.Nodes().Get(string(kl.nodeName), metav1.GetOptions{})
+func observePredecessor(read nodeRead) {
 	switch {
-	case err == nil:
-		predecessor.Default.Observe(node)
-	case apierrors.IsNotFound(err):
+	case read.err == nil:
+		predecessor.Default.Observe(read.node)
+	case apierrors.IsNotFound(read.err):
 		predecessor.Default.Observe(nil)
 	default:
-		glog.V(2).Infof("Cannot read yet which kubelet was here before: %v", err)
+		glog.V(2).Infof("Cannot read yet which kubelet was here before: %v", read.err)
 	}
 }

@@ -149,6 +149,52 @@ func TestLearnPredecessorAPIAway(t *testing.T) {
 	assert.Equal(t, "1.7.0", knownRelease())
 }
 
+// TestReadPredecessorNode: a read that began before the Kubelet was made is the one
+// that counts, and no other is made unless it failed. A silent API server delays
+// the start as it does without it.
+func TestReadPredecessorNode(t *testing.T) {
+	s := newNodeServer("v1.8.15")
+	defer s.Close()
+	kl, cleanup := predecessorKubelet(t, s)
+	defer cleanup()
+	ReadPredecessorNode(kl.heartbeatClient, kl.nodeName)
+	for i := 0; i < 100 && len(s.seen()) == 0; i++ {
+		time.Sleep(100 * time.Millisecond)
+	}
+	kl.learnPredecessor(testMachine)
+	assert.Equal(t, "1.8.15", knownRelease())
+	assert.Equal(t, []string{"GET "}, s.seen(), "one read, not from the cache")
+
+	predecessor.Default = predecessor.New()
+	kl.learnPredecessor(testMachine)
+	assert.Len(t, s.seen(), 2, "an early read counts once")
+
+	predecessor.Default = predecessor.New()
+	nobody, err := v1core.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
+	require.NoError(t, err)
+	ReadPredecessorNode(nobody, kl.nodeName)
+	kl.learnPredecessor(testMachine)
+	assert.True(t, predecessor.Default.Observed())
+	assert.Len(t, s.seen(), 3, "it failed, so the Node is read again at once")
+
+	predecessor.Default = predecessor.New()
+	s.Lock()
+	s.hang = make(chan struct{})
+	s.Unlock()
+	ReadPredecessorNode(kl.heartbeatClient, kl.nodeName)
+	began := time.Now()
+	kl.learnPredecessor(testMachine)
+	took := time.Since(began)
+	assert.True(t, took >= predecessorWait && took < predecessorWait+5*time.Second, "took %v", took)
+	assert.False(t, predecessor.Default.Observed())
+	close(s.hang)
+	for i := 0; i < 100 && !predecessor.Default.Observed(); i++ {
+		time.Sleep(100 * time.Millisecond)
+	}
+	assert.True(t, predecessor.Default.Observed())
+	assert.Len(t, s.seen(), 4)
+}
+
 // TestPredecessorBeforeNodeStatus: a process that has not seen the Node yet reads
 // it past the API server's cache before it writes its status, and takes the
 // version from it; later reads are as upstream's.
