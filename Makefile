@@ -25,7 +25,7 @@ L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
-	hash-oracle flags dropin differences security vulncheck measure-build queued labs lab outcomes proof sweep binaries up down patches-check patches-extract patches-normalise discard-edits clean
+	hash-oracle flags dropin differences security vulncheck measure-build labs lab outcomes proof sweep binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
@@ -114,13 +114,6 @@ vulncheck: $(if $(DB),all) ## run govulncheck on both binaries with the database
 measure-build: ## measure time and memory of builds, for docs/design/build.md; COLD=1 with an empty build cache
 	@cd tools && go run ./cmd/measure-build $(if $(COLD),-cold)
 
-queued: tool ## build the kubelet that the lab endpoints-rules-queued compares with; without a limit of its own for unready statuses
-	@$(H) dropin queued
-
-# These need it only where that lab runs.
-labs: $(if $(filter long,$(PROFILE)),queued)
-lab sweep: $(if $(filter endpoints-rules-queued,$(LAB)),queued)
-
 labs: tools kubectl-holdfast endpoints-rules ## run all labs in PROFILE
 	@$(L) --all --profile $(PROFILE) --seed $(SEED)
 
@@ -131,7 +124,7 @@ outcomes: tools ## record the labs' last outcomes in outcomes.json, README's tra
 	@$(L) outcomes --write $(LAB)
 	@$(MAKE) --no-print-directory security
 
-proof: tools kubectl-holdfast endpoints-rules queued ## run each lab also without its slug, as far as that is not done; writes _output/proof/proof.html (long)
+proof: tools kubectl-holdfast endpoints-rules ## run each lab also without its slug, as far as that is not done; writes _output/proof/proof.html (long)
 	@$(L) proof --profile $(PROFILE) --seed $(SEED)
 
 sweep: tools kubectl-holdfast endpoints-rules ## run labs while a component is killed at a random point: never a wrong verdict (LAB=name SEEDS=5; long)

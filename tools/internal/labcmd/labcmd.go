@@ -91,6 +91,9 @@ func labCmd() *cobra.Command {
 			if err := build(ctx, c, needs, o.Bins); err != nil {
 				return err
 			}
+			if err := buildChanged(ctx, c, args, o.Profile); err != nil {
+				return err
+			}
 			_, err = run.Labs(ctx, args, o)
 			return err
 		},
@@ -150,20 +153,28 @@ func build(ctx context.Context, c *cobra.Command, needs []labkit.Binary, rules [
 		}
 		names[t] = append(names[t], n.Name)
 	}
-	if _, err := os.Stat(holdfast(root)); err != nil && len(order) > 0 {
-		return exit.Preconditionf("the holdfast command, which builds what the labs run, is not built: %v: run make tools", err)
-	}
 	for _, t := range order {
 		args := append([]string{"build", "--root", root, "--base", t.base, "--variant", string(t.variant)}, names[t]...)
-		cmd := exec.CommandContext(ctx, holdfast(root), args...)
-		cmd.Stdout, cmd.Stderr = io.Discard, os.Stderr
-		err := cmd.Run()
-		if ee := new(exec.ExitError); errors.As(err, &ee) && ee.ExitCode() == exit.Usage {
-			return exit.Usagef("holdfast %s", strings.Join(args, " "))
+		if err := runHoldfast(ctx, root, args...); err != nil {
+			return err
 		}
-		if err != nil {
-			return exit.Preconditionf("holdfast %s: %v", strings.Join(args, " "), err)
-		}
+	}
+	return nil
+}
+
+// runHoldfast runs the holdfast command to build something that labs run.
+func runHoldfast(ctx context.Context, root string, args ...string) error {
+	if _, err := os.Stat(holdfast(root)); err != nil {
+		return exit.Preconditionf("the holdfast command, which builds what the labs run, is not built: %v: run make tools", err)
+	}
+	cmd := exec.CommandContext(ctx, holdfast(root), args...)
+	cmd.Stdout, cmd.Stderr = io.Discard, os.Stderr
+	err := cmd.Run()
+	if ee := new(exec.ExitError); errors.As(err, &ee) && ee.ExitCode() == exit.Usage {
+		return exit.Usagef("holdfast %s", strings.Join(args, " "))
+	}
+	if err != nil {
+		return exit.Preconditionf("holdfast %s: %v", strings.Join(args, " "), err)
 	}
 	return nil
 }

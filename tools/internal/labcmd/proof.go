@@ -127,6 +127,11 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []
 		return nil
 	}
 	fmt.Fprintf(o.Out, "proof: %d of %d runs are due\n", len(due), len(cells))
+	for _, cell := range due {
+		if err := buildChanged(ctx, c, []string{cell.Lab}, cell.Profile); err != nil {
+			return err
+		}
+	}
 	o.Build = func(ctx context.Context, needs []labkit.Binary) error { return build(ctx, c, needs, nil) }
 	o.Clean = func(v labkit.Variant) error { return cleanVariant(root, v) }
 	ran := proof.Run(ctx, due, keys, o)

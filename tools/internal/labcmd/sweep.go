@@ -124,6 +124,9 @@ func runSweep(ctx context.Context, c *cobra.Command, rows *sweeps.Rows, o sweeps
 	if err := build(ctx, c, slices.Compact(needs), nil); err != nil {
 		return err
 	}
+	if err := buildChanged(ctx, c, o.Labs, o.Profile); err != nil {
+		return err
+	}
 	k, err := newKeys(ctx, o.Root)
 	if err != nil {
 		return err

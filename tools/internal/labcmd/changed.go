@@ -1,0 +1,51 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package labcmd
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/tools/internal/base"
+	"holdfast/tools/labkit"
+)
+
+// changedKubelets are the labs that also run a kubelet of ours with changes, which is no variant
+// and so in no lab's Needs. It is not a field of the lab either: one more in the kit would make
+// every run of the matrix due.
+var changedKubelets = []struct {
+	lab      string
+	build    string // the subcommand of holdfast dropin
+	longOnly bool
+}{
+	{lab: "dropin-cluster", build: "mutant", longOnly: true},
+	{lab: "endpoints-rules-queued", build: "queued"},
+}
+
+// changedFor says what holdfast dropin must build for these labs.
+func changedFor(labs []string, profile labkit.Profile) []string {
+	var builds []string
+	for _, k := range changedKubelets {
+		if slices.Contains(labs, k.lab) && (profile == labkit.Long || !k.longOnly) {
+			builds = append(builds, k.build)
+		}
+	}
+	return builds
+}
+
+// buildChanged brings the changed kubelets that these labs run up to date.
+func buildChanged(ctx context.Context, c *cobra.Command, labs []string, profile labkit.Profile) error {
+	root, err := base.FindRoot(rootFlag(c))
+	if err != nil {
+		return err
+	}
+	for _, b := range changedFor(labs, profile) {
+		if err := runHoldfast(ctx, root, "dropin", b, "--root", root); err != nil {
+			return err
+		}
+	}
+	return nil
+}
