@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -248,19 +247,6 @@ func env(b *base.Base, src string, bin base.Binary) []string {
 // linker, which the go command does not take for tests with no cgo of their own.
 func TestEnv(b *base.Base, variant base.Variant) []string {
 	return Env(b, variant, base.Binary{Cgo: b.Binaries["kubelet"].Cgo})
-}
-
-// TempDir makes a folder for the temporary files of tests, which many of
-// upstream's leave behind (glog writes there), and adds it to env; end removes
-// it. Its path is short, as tests put unix sockets there, and the same whenever the
-// same tests run in one checkout, as the go command keeps a test's result only for the
-// environment that the test has looked at. tests tells them from others that run at
-// the same time.
-func TempDir(root, tests string, env []string) (withTmp []string, end func(), err error) {
-	h := fnv.New32a()
-	fmt.Fprintf(h, "%s\n%s", root, tests)
-	tmp := filepath.Join(os.TempDir(), fmt.Sprintf("hf-%08x", h.Sum32()))
-	return append(env, "TMPDIR="+tmp), func() { os.RemoveAll(tmp) }, os.MkdirAll(tmp, 0o700)
 }
 
 func expand(b *base.Base, s string) string { return strings.ReplaceAll(s, "${ROOT}", b.Root) }

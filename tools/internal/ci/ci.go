@@ -313,6 +313,7 @@ func goTest(more []string, dir string, packages ...string) (parts.Count, error) 
 	}
 	var n parts.Count
 	output := map[string][]string{}
+	var failed []string
 	serr := gotest.Read(stdout, func(e gotest.Event) {
 		key := e.Package + e.ImportPath + " " + e.Test
 		switch {
@@ -325,6 +326,7 @@ func goTest(more []string, dir string, packages ...string) (parts.Count, error) 
 			fmt.Print("SKIP ", key, "\n", strings.Join(output[key], ""))
 		case e.Action == "fail" && e.Test != "", e.Action == "build-fail":
 			n.Failed++
+			failed = append(failed, key)
 			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))
 		case e.Action == "fail":
 			fmt.Print("FAIL ", key, "\n", strings.Join(output[key], ""))
@@ -337,7 +339,7 @@ func goTest(more []string, dir string, packages ...string) (parts.Count, error) 
 		return n, fmt.Errorf("output of go test in %s: %w", dir, serr)
 	}
 	if err != nil {
-		return n, exit.Preconditionf("go test in %s: %v\n%s", dir, err, stderr.Bytes())
+		return n, exit.Preconditionf("go test in %s: %v: %s\n%s", dir, err, strings.Join(failed, ", "), stderr.Bytes())
 	}
 	return n, nil
 }

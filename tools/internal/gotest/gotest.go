@@ -14,6 +14,7 @@ import (
 type Event struct {
 	Action, Package, Test, Output string
 	ImportPath                    string // of build-output and build-fail events
+	FailedBuild                   string // of a package's fail event: the ImportPath that was not built
 	Elapsed                       float64
 }
 

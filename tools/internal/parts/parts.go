@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +21,8 @@ type Count struct {
 	Passed, Failed, Skipped int
 	// CPU is the processors' time of the programs that the part ran, set by this package.
 	CPU time.Duration
+	// Why is the error that the part ended in, set by this package.
+	Why string
 }
 
 // Part is one piece of the tests.
@@ -97,6 +100,9 @@ func Run(w io.Writer, all []Part, aside Aside) bool {
 		fmt.Fprintln(w, l)
 	}
 	fmt.Fprintf(w, "all parts took %.1f min of a budget of %.0f min, and %.1f min of the processors\n", took.Minutes(), Budget.Minutes(), r.total.CPU.Minutes())
+	for _, l := range r.why {
+		fmt.Fprintln(w, l)
+	}
 	fmt.Fprintf(w, "%d passed, %d failed%s\n", r.total.Passed, r.total.Failed, r.total.skipped())
 	return r.total.Failed == 0
 }
@@ -119,7 +125,7 @@ func one(w io.Writer, p Part, err error, others func() time.Duration) (Count, st
 	}
 	n.CPU = max(0, childrenTime()-others()-before)
 	if err != nil {
-		n.Failed = max(n.Failed, 1)
+		n.Failed, n.Why = max(n.Failed, 1), err.Error()
 		fmt.Fprintf(w, "%s: %v\n", p.Name, err)
 	}
 	l := line(p, n, time.Since(start))
@@ -150,6 +156,7 @@ type results struct {
 	mu     sync.Mutex
 	failed map[string]bool
 	lines  []string
+	why    []string
 	total  Count
 	beside time.Duration // processors' time of those that ran aside
 }
@@ -173,7 +180,7 @@ func (r *results) aside(w io.Writer, p Part, aside Aside) {
 	start := time.Now()
 	out, n, err := aside(p)
 	if err != nil {
-		n.Failed = max(n.Failed, 1)
+		n.Failed, n.Why = max(n.Failed, 1), err.Error()
 		out = fmt.Appendf(out, "%s: %v\n", p.Name, err)
 	}
 	w.Write(out)
@@ -188,10 +195,28 @@ func (r *results) add(p Part, n Count, line string) {
 	defer r.mu.Unlock()
 	r.failed[p.Name] = n.Failed > 0
 	r.lines = append(r.lines, line)
+	if n.Why != "" {
+		r.why = append(r.why, fmt.Sprintf("%s failed: %s", p.Name, beginning(n.Why)))
+	}
 	r.total.Passed += n.Passed
 	r.total.Failed += n.Failed
 	r.total.Skipped += n.Skipped
 	r.total.CPU += n.CPU
+}
+
+// beginning is as much of an error as the end of the output can repeat: of a log that is cut off
+// at its beginning, that is what is left.
+func beginning(why string) string {
+	const lines, bytes = 4, 500
+	all := strings.SplitN(strings.TrimSpace(why), "\n", lines+1)
+	short := strings.ToValidUTF8(strings.Join(all[:min(lines, len(all))], "\n"), "?")
+	if len(short) > bytes {
+		short = strings.ToValidUTF8(short[:bytes], "")
+	}
+	if len(short) < len(strings.TrimSpace(why)) {
+		short += " … (whole above)"
+	}
+	return short
 }
 
 // missing says why p cannot run.

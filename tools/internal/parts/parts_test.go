@@ -31,7 +31,9 @@ func TestRun(t *testing.T) {
 		{"one has failed tests", []Part{part("a", Count{Passed: 2, Failed: 1}, nil), part("b", Count{Passed: 1, Failed: 0}, nil)}, false, "a b",
 			[]string{`a +FAILED +2 passed +1 failed`, `b +ok +1 passed`, `^3 passed, 1 failed$`}},
 		{"an error counts as a failure", []Part{part("a", Count{Passed: 2, Failed: 0}, errors.New("no network"))}, false, "a",
-			[]string{`a +FAILED +2 passed +1 failed`, `^2 passed, 1 failed$`}},
+			[]string{`a +FAILED +2 passed +1 failed`, `^all parts took`, `^a failed: no network$`, `^2 passed, 1 failed$`}},
+		{"a long error is told in short", []Part{part("a", Count{}, errors.New("k8s.io/a TestA fails in the patched tree:\n2\n3\n4\n5"))}, false, "a",
+			[]string{`^a failed: k8s.io/a TestA fails`, `^4 … \(whole above\)$`, `^0 passed, 1 failed$`}},
 		{"an error of counted failures is not counted twice", []Part{part("a", Count{Passed: 2, Failed: 4}, errors.New("exit status 1"))}, false, "a",
 			[]string{`a +FAILED +2 passed +4 failed`, `^2 passed, 4 failed$`}},
 		{"what needs a failed part is not run and fails, and so on", []Part{part("a", Count{Passed: 0, Failed: 1}, nil), part("b", Count{Passed: 1, Failed: 0}, nil, "a"), part("c", Count{Passed: 1, Failed: 0}, nil, "b"), part("d", Count{Passed: 1, Failed: 0}, nil)}, false, "a d",
@@ -147,7 +149,7 @@ func TestAside(t *testing.T) {
 		t.Errorf("%d at once, want %d", most, atOnce)
 	}
 	for _, want := range []string{`(?m)^d said so$`, `(?m)^d: d is no good$`, `(?m)^n +FAILED +0 passed +1 failed`, `(?m)^a +ok +1 passed +0 failed +0\.\d s +3\.0 s CPU, 1 skipped, beside others$`,
-		`(?m)^d +FAILED +2 passed +1 failed .* beside others$`, `(?m)^labs +ok +4 passed`, `(?m)^e +ok +1 passed +0 failed +0\.\d s +3\.0 s CPU, 1 skipped, beside others$`, `(?m)^labs .* 0\.0 s CPU$`, `(?m)^11 passed, 3 failed, 3 skipped$`} {
+		`(?m)^d +FAILED +2 passed +1 failed .* beside others$`, `(?m)^labs +ok +4 passed`, `(?m)^e +ok +1 passed +0 failed +0\.\d s +3\.0 s CPU, 1 skipped, beside others$`, `(?m)^labs .* 0\.0 s CPU$`, `(?m)^d failed: d is no good$`, `(?m)^n failed: not run: it needs the part "c", which failed$`, `(?m)^11 passed, 3 failed, 3 skipped$`} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("no line %q in:\n%s", want, &out)
 		}

@@ -65,8 +65,11 @@ func Run(b *base.Base, variant base.Variant, packages []string, logDir string, o
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{b: b, variant: variant, modfile: modfile, args: []string{fmt.Sprintf("-p=%d", sideBySide)}}
 	log := "upstream-tests-"
+	if opts.Integration {
+		log = "integration-"
+	}
+	r := &runner{b: b, variant: variant, modfile: modfile, name: log + variant.Dir(), args: []string{fmt.Sprintf("-p=%d", sideBySide)}}
 	if opts.Integration {
 		url, stop, err := startEtcd()
 		if err != nil {
@@ -77,7 +80,7 @@ func Run(b *base.Base, variant base.Variant, packages []string, logDir string, o
 		if err != nil {
 			return nil, err
 		}
-		r.env, r.args, log = []string{etcdURLVariable + "=" + url}, append(flags, "-p=1", "-count=1"), "integration-"
+		r.env, r.args = []string{etcdURLVariable + "=" + url}, append(flags, "-p=1", "-count=1")
 	}
 	s := progress.Start("upstream's tests, %s %s, %d packages", b.Name, variant, len(packages))
 	o, err := outcome(packages, func(packages, tests []string) (*results, error) {
@@ -94,7 +97,7 @@ func Run(b *base.Base, variant base.Variant, packages []string, logDir string, o
 	if err := os.MkdirAll(logDir, 0o755); err != nil {
 		return nil, err
 	}
-	return o, os.WriteFile(filepath.Join(logDir, log+variant.Dir()+".log"), o.log(), 0o644)
+	return o, os.WriteFile(filepath.Join(logDir, r.name+".log"), o.log(), 0o644)
 }
 
 // outcome runs all packages once and what failed again, package by package: the
@@ -164,6 +167,7 @@ type runner struct {
 	b       *base.Base
 	variant base.Variant
 	modfile string
+	name    string // of the set and the variant: make test runs two sets of one tree at a time
 	env     []string
 	args    []string // of go test
 }
@@ -214,7 +218,7 @@ func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, e
 	}
 	cmd := exec.Command("go", append(args, packages...)...)
 	cmd.Dir = r.b.Root
-	env, end, err := builder.TempDir(r.b.Root, r.b.Name+" "+string(r.variant), builder.TestEnv(r.b, r.variant))
+	env, end, err := builder.TempDir(r.b.Root, r.b.Name+" "+r.name, builder.TestEnv(r.b, r.variant))
 	if err != nil {
 		return nil, err
 	}
@@ -268,9 +272,15 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 	failedOf := map[string]int{}            // package -> failed tests
 	finished := map[string]bool{}           // package -> all its tests ran
 	running := map[string]map[string]bool{} // package -> tests that did not end yet
+	built := map[string]string{}            // what was to be built -> what the compiler or the linker said
 	err := gotest.Read(in, func(e gotest.Event) {
-		if e.Package == "" {
-			e.Package, _, _ = strings.Cut(e.ImportPath, " ")
+		if e.ImportPath != "" {
+			// It need not be a package with tests: it can be one that those import, or the program
+			// that is linked of them (its name ends in ".test"). Their own event follows.
+			if e.Action == "build-output" {
+				built[e.ImportPath] = theEnd(built[e.ImportPath] + e.Output)
+			}
+			return
 		}
 		test, _, sub := strings.Cut(e.Test, "/")
 		name := e.Package + " " + test
@@ -281,13 +291,8 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 				finished[e.Package] = true
 			}
 		}
-		if e.Action == "output" || e.Action == "build-output" {
-			const keep = 8 << 10
-			out := res.output[name] + e.Output
-			if len(out) > keep {
-				out = out[len(out)-keep:]
-			}
-			res.output[name] = out
+		if e.Action == "output" {
+			res.output[name] = theEnd(res.output[name] + e.Output)
 			return
 		}
 		if sub {
@@ -299,8 +304,6 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 				running[e.Package] = map[string]bool{}
 			}
 			running[e.Package][name] = true
-		case "build-fail":
-			res.result[name], res.ended[e.Package] = "fail", "fail"
 		case "pass", "fail", "skip":
 			if test != "" {
 				delete(running[e.Package], name)
@@ -316,6 +319,7 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 			}
 			if e.Action == "fail" && (failedOf[e.Package] == 0 || !finished[e.Package]) {
 				res.result[name] = "fail"
+				res.output[name] = built[e.FailedBuild] + res.output[name]
 				for _, t := range sortedKeys(running[e.Package]) {
 					res.output[name] = res.output[t] + res.output[name]
 				}
@@ -323,6 +327,12 @@ func parse(in io.Reader, s *progress.Step) (*results, error) {
 		}
 	}, func(string) {})
 	return res, err
+}
+
+// theEnd is the end of what a test printed: enough to see why it failed.
+func theEnd(out string) string {
+	const keep = 8 << 10
+	return out[max(0, len(out)-keep):]
 }
 
 func sortedKeys(m map[string]bool) []string {
