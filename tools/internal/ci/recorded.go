@@ -46,8 +46,8 @@ var (
 	flagsFiles      = append([]string{"tools/internal/flagtable", flagtable.Page}, treeFiles...)
 )
 
-// recorded runs a part unless the record has that it passed with the same files. What passed is
-// kept below _output, for WritePassed.
+// recorded runs a part unless the record has that it passed with the same files. What passed, and
+// left nothing out, is kept below _output, for WritePassed.
 func (o Options) recorded(root, name string, files []string, run func() (parts.Count, error)) func() (parts.Count, error) {
 	return func() (parts.Count, error) {
 		key, err := sourcesKey(root, files)
@@ -63,7 +63,7 @@ func (o Options) recorded(root, name string, files []string, run func() (parts.C
 			return parts.Count{Skipped: was.Tests}, nil
 		}
 		n, err := run()
-		if err != nil || n.Failed > 0 {
+		if err != nil || n.Failed > 0 || n.Skipped > 0 { // nor what ran in part only
 			return n, err
 		}
 		raw, err := json.Marshal(passed{key, n.Passed, time.Now().UTC().Format(time.DateOnly)})

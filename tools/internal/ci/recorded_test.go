@@ -32,7 +32,7 @@ func TestRecorded(t *testing.T) {
 	write("code/README.md", "a\n")
 	write("page.md", "a\n")
 	write("code/vendor/b.go", "package b\n")
-	ran, answer := 0, error(nil)
+	ran, skipped, answer := 0, 0, error(nil)
 	part := func(o Options) parts.Count {
 		t.Helper()
 		n, err := o.recorded(root, "part", []string{"pins", "code", "page.md"}, func() (parts.Count, error) {
@@ -40,7 +40,7 @@ func TestRecorded(t *testing.T) {
 			if answer != nil {
 				return parts.Count{Failed: 1}, answer
 			}
-			return parts.Count{Passed: 3}, nil
+			return parts.Count{Passed: 3, Skipped: skipped}, nil
 		})()
 		if !errors.Is(err, answer) {
 			t.Fatalf("%v, want %v", err, answer)
@@ -66,6 +66,14 @@ func TestRecorded(t *testing.T) {
 	record()
 	answer = nil
 	runs("it failed last", Options{}, true)
+	if err := ForgetPassed(root); err != nil {
+		t.Fatal(err)
+	}
+	skipped = 1
+	part(Options{})
+	record()
+	skipped = 0
+	runs("it left something out", Options{}, true)
 	runs("it passed, and that is not recorded", Options{}, true)
 	record()
 	runs("that is recorded", Options{}, false)
