@@ -25,7 +25,7 @@ import (
 
 // retries is how often a test that failed is run again, alone, before its
 // failure counts: some of upstream's tests starve on two cores.
-const retries = 2
+const retries = 4
 
 // sideBySide is how many packages are compiled and tested at a time. Many tests wait.
 const sideBySide = 4
@@ -230,7 +230,11 @@ func (r *runner) goTest(packages, tests []string, s *progress.Step) (*results, e
 	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
+	start := cmd.Start
+	if len(tests) > 0 {
+		start = func() error { return atUsualPriority(cmd.Start) }
+	}
+	if err := start(); err != nil {
 		return nil, err
 	}
 	res, err := parse(stdout, s)

@@ -162,6 +162,8 @@ func TestOutcome(t *testing.T) {
 			{nil, map[string]string{"T1": p, "T2": f}, f},
 			{[]string{"T2"}, map[string]string{"T2": f}, f},
 			{[]string{"T2"}, map[string]string{"T2": f}, f},
+			{[]string{"T2"}, map[string]string{"T2": f}, f},
+			{[]string{"T2"}, map[string]string{"T2": f}, f},
 		}, 1, []string{"a T2"}, nil, []string{"a T1", "a T2"}},
 		{"passes the second time", []call{
 			{nil, map[string]string{"T1": p, "T2": f}, f},
@@ -172,10 +174,19 @@ func TestOutcome(t *testing.T) {
 			{[]string{"T1", "T2"}, map[string]string{"T1": f, "T2": p}, f},
 			{[]string{"T1"}, map[string]string{"T1": p}, p},
 		}, 2, nil, []string{"a T1", "a T2"}, []string{"a T1", "a T2"}},
+		{"passes the last time", []call{
+			{nil, map[string]string{"T1": f}, f},
+			{[]string{"T1"}, map[string]string{"T1": f}, f},
+			{[]string{"T1"}, map[string]string{"T1": f}, f},
+			{[]string{"T1"}, map[string]string{"T1": f}, f},
+			{[]string{"T1"}, map[string]string{"T1": p}, p},
+		}, 1, nil, []string{"a T1"}, []string{"a T1"}},
 		{"does not run the second time", []call{
 			{nil, map[string]string{"T1": f}, f},
 			{[]string{"T1"}, nil, p},
 			{[]string{"T1"}, map[string]string{"T1": s}, p},
+			{[]string{"T1"}, nil, p},
+			{[]string{"T1"}, nil, p},
 		}, 0, []string{"a T1"}, nil, []string{"a T1"}},
 		{"died once: the tests that it left out are run", []call{
 			{nil, map[string]string{"T1": p, "T2": f, pkgFailure: f}, f},
@@ -185,9 +196,13 @@ func TestOutcome(t *testing.T) {
 			{nil, map[string]string{"T1": p, "T2": f, pkgFailure: f}, f},
 			{[]string{pkgFailure, "T2"}, map[string]string{"T1": p, "T2": p, "T3": f}, f},
 			{[]string{pkgFailure, "T3"}, map[string]string{"T1": p, "T2": p, "T3": f}, f},
+			{[]string{pkgFailure, "T3"}, map[string]string{"T1": p, "T2": p, "T3": f}, f},
+			{[]string{pkgFailure, "T3"}, map[string]string{"T1": p, "T2": p, "T3": f}, f},
 		}, 2, []string{"a " + pkgFailure, "a T3"}, []string{"a T2"}, []string{"a T1", "a T2", "a T3"}},
 		{"does not compile", []call{
 			{nil, map[string]string{pkgFailure: f}, f},
+			{[]string{pkgFailure}, map[string]string{pkgFailure: f}, f},
+			{[]string{pkgFailure}, map[string]string{pkgFailure: f}, f},
 			{[]string{pkgFailure}, map[string]string{pkgFailure: f}, f},
 			{[]string{pkgFailure}, map[string]string{pkgFailure: f}, f},
 		}, 0, []string{"a " + pkgFailure}, nil, nil},
