@@ -106,6 +106,7 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []
 	}
 	store := proof.Store{Root: root, Record: record}
 	var due []proof.Cell
+	var labs []string // of those
 	cells := proof.Cells(asked)
 	for _, cell := range cells {
 		r, err := store.Best(cell, keys[cell])
@@ -113,7 +114,7 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []
 			return err
 		}
 		if proof.Due(r, keys[cell]) {
-			due = append(due, cell)
+			due, labs = append(due, cell), append(labs, cell.Lab)
 		}
 		if list {
 			state := "due"
@@ -127,8 +128,8 @@ func runProof(ctx context.Context, c *cobra.Command, root string, rows, asked []
 		return nil
 	}
 	fmt.Fprintf(o.Out, "proof: %d of %d runs are due\n", len(due), len(cells))
-	for _, cell := range due {
-		if err := buildChanged(ctx, c, []string{cell.Lab}, cell.Profile); err != nil {
+	if len(due) > 0 { // all have the profile that was asked for
+		if err := buildChanged(ctx, c, labs, due[0].Profile); err != nil {
 			return err
 		}
 	}

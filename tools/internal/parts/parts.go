@@ -125,7 +125,7 @@ func one(w io.Writer, p Part, err error, others func() time.Duration) (Count, st
 	}
 	n.CPU = max(0, childrenTime()-others()-before)
 	if err != nil {
-		n.Failed, n.Why = max(n.Failed, 1), err.Error()
+		n.fail(err)
 		fmt.Fprintf(w, "%s: %v\n", p.Name, err)
 	}
 	l := line(p, n, time.Since(start))
@@ -180,7 +180,7 @@ func (r *results) aside(w io.Writer, p Part, aside Aside) {
 	start := time.Now()
 	out, n, err := aside(p)
 	if err != nil {
-		n.Failed, n.Why = max(n.Failed, 1), err.Error()
+		n.fail(err)
 		out = fmt.Appendf(out, "%s: %v\n", p.Name, err)
 	}
 	w.Write(out)
@@ -208,12 +208,13 @@ func (r *results) add(p Part, n Count, line string) {
 // at its beginning, that is what is left.
 func beginning(why string) string {
 	const lines, bytes = 4, 500
-	all := strings.SplitN(strings.TrimSpace(why), "\n", lines+1)
-	short := strings.ToValidUTF8(strings.Join(all[:min(lines, len(all))], "\n"), "?")
+	why = strings.TrimSpace(why)
+	all := strings.SplitN(why, "\n", lines+1)
+	short := strings.Join(all[:min(lines, len(all))], "\n")
 	if len(short) > bytes {
 		short = strings.ToValidUTF8(short[:bytes], "")
 	}
-	if len(short) < len(strings.TrimSpace(why)) {
+	if len(short) < len(why) {
 		short += " … (whole above)"
 	}
 	return short
@@ -230,6 +231,9 @@ func (r *results) missing(p Part) error {
 	}
 	return nil
 }
+
+// fail notes the error that a part ended in: it has failed at least once.
+func (n *Count) fail(err error) { n.Failed, n.Why = max(n.Failed, 1), err.Error() }
 
 // skipped is the end of a line, if any test was skipped.
 func (n Count) skipped() string {
