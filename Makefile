@@ -13,7 +13,6 @@ SEEDS   ?=
 STOCK   ?=
 SUMS    ?=
 DB      ?=
-ALL     ?=
 
 # The packages of the series security, and of patch-errors, whose tests make up inputs (make fuzz).
 FUZZED := k8s.io/kubernetes/pkg/volume/git_repo github.com/docker/spdystream/spdy k8s.io/kubernetes/pkg/util/outputlimit \
@@ -24,15 +23,15 @@ H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
-	hash-oracle flags dropin differences security vulncheck measure-build labs lab outcomes proof sweep binaries up down patches-check patches-extract patches-normalise discard-edits clean
+.PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test test-all check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
+	hash-oracle flags dropin differences security vulncheck measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE ALL=1"
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE"
 
 kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (docs/patches/patch-errors.md); MINUS=slug
 	@$(H) build $(if $(MINUS),--minus $(MINUS)) kube-apiserver
@@ -58,9 +57,14 @@ source: tool ## write both source trees of BASE below _output/src
 vendor: tool ## write the folders from which OFFLINE=1 builds: vendor/ (or bases/BASE/vendor), tools/vendor, cmd/vendor
 	@$(H) vendor
 
-test: tools kubectl-holdfast endpoints-rules ## run what CI runs: rules, unit tests, upstream's tests of touched packages, labs (short); ALL=1 repeats what committed records have
+test: tools kubectl-holdfast endpoints-rules ## run what CI runs, whole every time: rules, unit tests, upstream's tests of touched packages, a short set of labs
+	@hack/install-test-packages.sh
+	@$(H) test
+
+test-all: tools kubectl-holdfast endpoints-rules ## also run every lab in every variant, integration suites, hash oracle, flags; writes tools/labs/outcomes.json (long)
 	@hack/install-test-packages.sh integration
-	@$(H) test $(if $(ALL),--all)
+	@$(H) test --all
+	@$(MAKE) --no-print-directory security
 
 check: tools install-test-packages source ## run the repository's rules and our own unit tests only
 	@$(H) test --part rules,tools,unit,operators,webhook
@@ -119,13 +123,6 @@ labs: tools kubectl-holdfast endpoints-rules ## run all labs in PROFILE
 
 lab: tools kubectl-holdfast endpoints-rules ## run one lab: make lab LAB=cluster-smoke PROFILE=long
 	@$(L) $(LAB) --profile $(PROFILE) --seed $(SEED)
-
-outcomes: tools ## record the labs' last outcomes in outcomes.json, README's track record and docs/security.md (LAB=name: one lab)
-	@$(L) outcomes --write $(LAB)
-	@$(MAKE) --no-print-directory security
-
-proof: tools kubectl-holdfast endpoints-rules ## run each lab also without its slug, as far as that is not done; writes _output/proof/proof.html (long)
-	@$(L) proof --profile $(PROFILE) --seed $(SEED)
 
 sweep: tools kubectl-holdfast endpoints-rules ## run labs while a component is killed at a random point: never a wrong verdict (LAB=name SEEDS=5; long)
 	@$(L) sweep $(LAB) --profile $(PROFILE) $(if $(SEEDS),--seeds $(SEEDS))

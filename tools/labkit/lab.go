@@ -168,12 +168,12 @@ type Lab struct {
 	Variants []Variant
 	// Timeout bounds one variant's run; nil: 5 minutes short, 30 minutes long.
 	Timeout func(Profile) time.Duration
-	// LongOnly keeps the lab out of make test: it repeats what another lab shows
-	// on further releases, or measures. Run it by name, or with --all.
-	LongOnly bool
-	// LeftOut are variants that make test leaves out, because they take long and others
-	// show that the lab can fail. The lab runs them when it is run by name.
-	LeftOut []Variant
+	// Test are the variants in which make test runs the lab; none: make test-all runs it, in
+	// all of its variants, as it does the others. Each fix has a lab with Ours here (a rule).
+	Test []Variant
+	// OnRequest keeps the lab out of make test-all too: it measures for an hour, or runs suites
+	// of upstream. Run it by name, or with --all.
+	OnRequest bool
 	// Modules are the modules of this repository, cmd or webhook, whose programs the
 	// lab runs.
 	Modules []string
@@ -246,11 +246,6 @@ func (l *Lab) Runs() []Variant {
 	return vs
 }
 
-// SuiteRuns lists the variants in which make test runs the lab.
-func (l *Lab) SuiteRuns() []Variant {
-	return slices.DeleteFunc(l.Runs(), func(v Variant) bool { return slices.Contains(l.LeftOut, v) })
-}
-
 // NeedsIn are the binaries that a profile runs.
 func (l *Lab) NeedsIn(p Profile) []Binary {
 	if p == Long {
@@ -284,10 +279,13 @@ func (l *Lab) validate() error {
 	case len(l.Oracle.Text) == 0 || l.Oracle.Judge == nil:
 		return fmt.Errorf("lab %s: Oracle is missing", l.Name)
 	}
-	for _, v := range l.Runs() {
+	for _, v := range slices.Concat(l.Runs(), l.Test) {
 		if l.Expected(v) == "" {
 			return fmt.Errorf("lab %s: variant %q has no Expect", l.Name, v)
 		}
+	}
+	if l.OnRequest && len(l.Test) > 0 {
+		return fmt.Errorf("lab %s: OnRequest keeps it out of make test, and Test has %v", l.Name, l.Test)
 	}
 	return nil
 }

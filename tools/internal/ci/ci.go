@@ -28,13 +28,15 @@ import (
 	"holdfast/tools/internal/upstreamtest"
 )
 
-// Options say how much of make test runs.
+// Options say which parts run.
 type Options struct {
-	// All runs also what committed records have the results of, of the same sources.
+	// All is make test-all: all labs in all variants in place of the short set, and the parts
+	// whose answer seldom changes.
 	All bool
 }
 
-// Parts are the parts of make test for the default base b.
+// Parts are the parts of make test, or of make test-all, for the default base b. Each runs whole,
+// every time.
 func Parts(b *base.Base, o Options) ([]parts.Part, error) {
 	tools := filepath.Join(b.Root, "tools")
 	all := []parts.Part{
@@ -53,21 +55,14 @@ func Parts(b *base.Base, o Options) ([]parts.Part, error) {
 			return parts.Count{Passed: len(b.Variants)}, nil
 		}},
 		{Name: "binaries", Needs: []string{"source"}, Run: func() (parts.Count, error) { return Binaries(b, o.All) }},
-		// The longest of those beside the labs come first, so that the end is short. Integration
-		// waits most of its time.
-		{Name: "integration", Beside: true, Needs: []string{"source"}, Run: o.recorded(b.Root, "integration", touchedFiles, func() (parts.Count, error) { return UpstreamTests(b, Patched) })},
-		{Name: "hash-oracle", Beside: true, Needs: []string{"source"}, Run: o.recorded(b.Root, "hash-oracle", hashOracleFiles, func() (parts.Count, error) { return hashOracle(b) })},
-		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: o.recorded(b.Root, "upstream-touched", touchedFiles, func() (parts.Count, error) { return UpstreamTests(b, Doubtful) })},
+		// The longest of those beside the labs come first, so that the end is short.
+		{Name: "upstream-touched", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Doubtful) }},
 		{Name: "reproducible", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			return goTest([]string{"HOLDFAST_REPRODUCIBLE=short"}, tools, "-count=1", "./internal/reproducible")
 		}},
 		{Name: "unit", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) { return unit(b) }},
 		{Name: "operators", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "cmd"), "./...") }},
 		{Name: "webhook", Beside: true, Run: func() (parts.Count, error) { return goTest(nil, filepath.Join(b.Root, "webhook"), "./...") }},
-		{Name: "flags", Beside: true, Needs: []string{"binaries"}, Run: o.recorded(b.Root, "flags", flagsFiles, func() (parts.Count, error) {
-			n, left, err := flagtable.Check(b.Root, o.All, os.Stdout)
-			return parts.Count{Passed: n, Skipped: left}, err
-		})},
 		{Name: "dropin", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
 			n, err := commandline.Compare(context.Background(), commandline.Options{Root: b.Root, Out: os.Stdout,
 				StockDir: b.BinDir(base.Stock), OursDir: b.BinDir(base.Ours)})
@@ -78,6 +73,15 @@ func Parts(b *base.Base, o Options) ([]parts.Part, error) {
 			return parts.Count{Passed: n}, err
 		}},
 		{Name: "minus-one", Beside: true, Run: func() (parts.Count, error) { return MinusOne(b, Fits) }},
+	}
+	if o.All {
+		all = append(all,
+			parts.Part{Name: "integration", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return UpstreamTests(b, Patched) }},
+			parts.Part{Name: "hash-oracle", Beside: true, Needs: []string{"source"}, Run: func() (parts.Count, error) { return hashOracle(b) }},
+			parts.Part{Name: "flags", Beside: true, Needs: []string{"binaries"}, Run: func() (parts.Count, error) {
+				n, err := flagtable.Check(b.Root, os.Stdout)
+				return parts.Count{Passed: n}, err
+			}})
 	}
 	names, err := base.Names(b.Root)
 	if err != nil {
@@ -92,7 +96,7 @@ func Parts(b *base.Base, o Options) ([]parts.Part, error) {
 			continue
 		}
 		all = append(all,
-			parts.Part{Name: "upstream-touched-" + name, Beside: true, Run: o.recorded(b.Root, "upstream-touched-"+name, touchedFiles, func() (parts.Count, error) { return UpstreamTests(other, Doubtful) })},
+			parts.Part{Name: "upstream-touched-" + name, Beside: true, Run: func() (parts.Count, error) { return UpstreamTests(other, Doubtful) }},
 			parts.Part{Name: "minus-one-" + name, Beside: true, Run: func() (parts.Count, error) { return MinusOne(other, Fits) }})
 	}
 	return append(all, parts.Part{Name: "labs", Needs: []string{"binaries"}, Fresh: true, Waits: true, Run: func() (parts.Count, error) { return labs(b.Root, o.All) }}), nil

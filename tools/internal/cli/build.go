@@ -61,28 +61,6 @@ func sourceCommand(c *common) *cobra.Command {
 	})
 }
 
-func sourceKeyCommand(c *common) *cobra.Command {
-	return c.variantFlag(&cobra.Command{
-		Use:   "source-key BINARY",
-		Short: "Print a digest of what a binary is built from; nothing is built",
-		Args:  cobra.ArbitraryArgs,
-		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return exit.Usagef("source-key: want one binary, got %d arguments", len(args))
-			}
-			b, v, err := c.loadVariant()
-			if err != nil {
-				return err
-			}
-			key, err := builder.SourceKey(b, v, args[0])
-			if err == nil {
-				fmt.Println(key)
-			}
-			return err
-		},
-	})
-}
-
 func discardCommand(c *common) *cobra.Command {
 	return c.variantFlag(&cobra.Command{
 		Use:   "discard-edits",

@@ -28,7 +28,7 @@ func flagsCommand(c *common) *cobra.Command {
 			if !check {
 				return flagtable.Write(root, os.Stdout)
 			}
-			n, _, err := flagtable.Check(root, true, os.Stdout)
+			n, err := flagtable.Check(root, os.Stdout)
 			if err == nil {
 				fmt.Printf("%d answers of the binaries agree with the table\n", n)
 			}

@@ -23,7 +23,6 @@ import (
 func testCommand(c *common) *cobra.Command {
 	var only []string
 	var counts string
-	var record bool
 	var o ci.Options
 	cmd := &cobra.Command{
 		Use:   "test",
@@ -56,11 +55,6 @@ func testCommand(c *common) *cobra.Command {
 					return err
 				}
 			}
-			if record {
-				if err := ci.ForgetPassed(b.Root); err != nil {
-					return err
-				}
-			}
 			passed := false
 			if counts != "" {
 				passed, err = one(run, counts)
@@ -73,15 +67,11 @@ func testCommand(c *common) *cobra.Command {
 			if !passed {
 				return exit.Preconditionf("tests failed")
 			}
-			if record {
-				return ci.WritePassed(b.Root)
-			}
 			return nil
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "part", nil, "run these parts only (comma separated); labs brings the builds that it needs")
-	cmd.Flags().BoolVar(&o.All, "all", false, "also run the labs and parts whose results matrix.json and "+ci.PassedFile+" have, of the same sources")
-	cmd.Flags().BoolVar(&record, "record", false, "when all has passed, write what parts passed into "+ci.PassedFile)
+	cmd.Flags().BoolVar(&o.All, "all", false, "what make test-all runs: every lab in every variant, integration suites, hash oracle and flags too")
 	cmd.Flags().StringVar(&counts, "counts", "", "run one part and write what it counted to this file")
 	cmd.Flags().MarkHidden("counts") // for aside
 	return cmd

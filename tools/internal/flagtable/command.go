@@ -75,54 +75,44 @@ func Asked(each func(release string, v base.Variant, binary string)) {
 	}
 }
 
-// Check generates the tables again, compares them and the page with what is
-// committed, and asks the binaries themselves. It returns how many flags these were asked for, and
-// how many binaries were not, because they are those of old releases and are not built: without
-// every binary that make test may need, that is no fault.
-func Check(root string, every bool, log io.Writer) (asked, left int, err error) {
+// Check generates the tables again, compares them and the page with what is committed, and asks
+// the binaries themselves. It returns how many flags these were asked for.
+func Check(root string, log io.Writer) (asked int, err error) {
 	all, tables, err := generateAll(root)
 	if err != nil {
-		return 0, 0, err
-	}
-	product, err := base.Default(root)
-	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	for name, data := range all {
 		old, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		if line := firstDifference(old, data); line != "" {
-			return 0, 0, exit.Preconditionf("%s is not what the releases have: %s\nmake flags rewrites it", name, line)
+			return 0, exit.Preconditionf("%s is not what the releases have: %s\nmake flags rewrites it", name, line)
 		}
 	}
 	for c, t := range tables {
 		for _, s := range components[c] {
 			b, err := base.Load(root, s.base)
 			if err != nil {
-				return asked, left, err
+				return asked, err
 			}
 			binary := filepath.Join(b.BinDir(s.variant), c)
-			if _, err := os.Stat(binary); err != nil && s.base != product && !every {
-				fmt.Fprintf(log, "%s %s: not asked, because it is not built and the labs that run now do not need it\n", c, s.release)
-				left++
-				continue
-			} else if err != nil {
-				return asked, left, exit.Preconditionf("%v: run make binaries first", err)
+			if _, err := os.Stat(binary); err != nil {
+				return asked, exit.Preconditionf("%v: run make binaries first", err)
 			}
 			n, wrong, err := Ask(binary, t, s.release, s.except())
 			asked += n
 			if err != nil {
-				return asked, left, err
+				return asked, err
 			}
 			if len(wrong) > 0 {
-				return asked, left, exit.Preconditionf("%s", strings.Join(wrong, "\n"))
+				return asked, exit.Preconditionf("%s", strings.Join(wrong, "\n"))
 			}
 			fmt.Fprintf(log, "%s %s: %d flags asked for, all as in the table\n", c, s.release, n)
 		}
 	}
-	return asked, left, nil
+	return asked, nil
 }
 
 // firstDifference is the first line that is not the same, with its number.

@@ -14,8 +14,7 @@ import (
 )
 
 // changedKubelets are the labs that also run a kubelet of ours with changes, which is no variant
-// and so in no lab's Needs. It is not a field of the lab either: one more in the kit would make
-// every run of the matrix due.
+// and so in no lab's Needs.
 var changedKubelets = []struct {
 	lab      string
 	build    string // the subcommand of holdfast dropin

@@ -23,7 +23,6 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/proof"
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
@@ -108,7 +107,7 @@ func labCmd() *cobra.Command {
 	f.StringArrayVar(&o.Bins, "bin", nil, "base/variant=directory or base/variant/name=file; else _output/bin/<base>/<variant>/<name>")
 	f.DurationVar(&o.Timeout, "timeout", 0, "time limit of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
-	c.AddCommand(suiteCmd(), outcomesCmd(), proofCmd(), sweepCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
+	c.AddCommand(suiteCmd(), allCmd(), outcomesCmd(), sweepCmd(), rejudgeCmd(), needsCmd(), upCmd(), downCmd(), innerCmd(), upServeCmd())
 	return c
 }
 
@@ -184,18 +183,23 @@ func holdfast(root string) string { return filepath.Join(root, "_output", "tools
 
 // needsCmd prints what holdfast binaries builds.
 func needsCmd() *cobra.Command {
-	var changed bool
+	var all bool
 	c := &cobra.Command{
 		Use: "needs", Short: "Print, as JSON, the binaries that the labs of make test run", Args: exit.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := useTable(c); err != nil {
 				return err
 			}
-			choice, err := choose(c, changed)
-			if err != nil {
-				return err
+			runs := run.TestRuns()
+			if all {
+				runs = nil
+				for _, l := range labkit.Labs() {
+					if !l.OnRequest {
+						runs = append(runs, run.Chosen{Lab: l.Name, Variants: l.Runs()})
+					}
+				}
 			}
-			needs, err := run.NeedsOfChosen(choice.Runs, labkit.Short)
+			needs, err := run.NeedsOfChosen(runs, labkit.Short)
 			if err != nil {
 				return err
 			}
@@ -204,7 +208,7 @@ func needsCmd() *cobra.Command {
 			return e.Encode(needs)
 		},
 	}
-	c.Flags().BoolVar(&changed, "changed", false, "as for suite")
+	c.Flags().BoolVar(&all, "all", false, "those of make test-all, but for the builds without a fix")
 	return c
 }
 
@@ -230,54 +234,29 @@ func rejudgeCmd() *cobra.Command {
 }
 
 func suiteCmd() *cobra.Command {
-	o := run.Options{}
-	var profile, results string
-	var noted, changed bool
+	o := run.Options{Profile: labkit.Short}
+	var results string
 	c := &cobra.Command{
 		Use: "suite", Short: "Run the labs of make test side by side; it builds nothing", Args: exit.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := useTable(c); err != nil {
 				return err
 			}
-			o.Out, o.Root, o.Profile = c.OutOrStdout(), rootFlag(c), labkit.Profile(profile)
+			o.Out, o.Root = c.OutOrStdout(), rootFlag(c)
 			ctx, cancel := signalled()
 			defer cancel()
-			if changed && (o.Profile != labkit.Short || o.Seed != proof.SuiteSeed) {
-				return exit.Usagef("--changed is for the profile short and the seed %d, which %s has", proof.SuiteSeed, proof.RecordFile)
-			}
-			choice, err := choose(c, changed)
-			if err != nil {
-				return err
-			}
-			if changed {
-				choice.Print(o.Out)
-			}
-			all, err := run.Suite(ctx, choice.Runs, o)
+			runs := run.TestRuns()
+			run.PrintTestRuns(o.Out, runs)
+			all, err := run.Suite(ctx, runs, o)
 			if results != "" {
-				r := suiteResults{LeftOut: map[string][]labkit.Variant{}, Outcomes: all}
-				for _, x := range choice.LeftOut {
-					r.LeftOut[x.Lab] = x.Variants
-				}
-				err = errors.Join(err, writeFile(results, func(w io.Writer) error { return json.NewEncoder(w).Encode(r) }))
-			}
-			if noted {
-				err = errors.Join(err, noteProof(ctx, c, all))
+				err = errors.Join(err, writeJSON(results, all))
 			}
 			return err
 		},
 	}
-	c.Flags().StringVar(&profile, "profile", "short", "short or long")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of a lab")
-	c.Flags().StringVar(&results, "results", "", "write the outcomes to this file, as JSON, and what was left out")
-	c.Flags().BoolVar(&changed, "changed", false, "leave out what "+proof.RecordFile+" has the answer of: the same binaries, lab and kit; one lab for each slug runs all the same")
-	c.Flags().BoolVar(&noted, "proof", false, "the binaries are those of this checkout: store the answers for lab proof, too")
+	c.Flags().StringVar(&results, "results", "", "write the outcomes to this file, as JSON")
 	return c
-}
-
-// suiteResults is what suite writes and outcomes.Suite reads.
-type suiteResults struct {
-	LeftOut  map[string][]labkit.Variant `json:"leftOut,omitempty"`
-	Outcomes []run.Outcome               `json:"outcomes"`
 }
 
 func innerCmd() *cobra.Command {

@@ -5,9 +5,6 @@ package labcmd
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,22 +22,18 @@ func sweepCmd() *cobra.Command {
 	o := sweeps.Options{}
 	var profile string
 	var variants []string
-	var write, list bool
 	c := &cobra.Command{
 		Use: "sweep [NAME...]", Short: "Run labs while a component is killed at a random point: verdicts right or inconclusive, never wrong",
 		Long: `Run labs while a component is killed (kill -9) at a random point and comes back by itself. Without
 a name these are the labs of make test. Each lab runs first without a kill, in each variant: so the
 sweep knows its components and how long it takes. Then it runs once for each seed.
 
-A run that is there already, of the same binaries and code, is not repeated, whatever it answered;
-` + sweeps.File + ` has this checkout's, ` + sweeps.RecordFile + ` those of others. So the command can be
-interrupted, and goes on where it was. Each history is judged again. Exit status 1: a verdict is
-wrong, more than 1 in 20 are inconclusive, or a saved history gives another verdict.`,
+Each history is judged again. At the end, also of a sweep that is cut off, a table has each run.
+Exit status 1: a verdict is wrong, more than 1 in 20 are inconclusive, or a saved history gives
+another verdict.`,
 		Example: `  lab sweep hash-collision reflector-monotonic-rv
   lab sweep unready-before-replace --profile long --seeds 10 --kill each
-  lab sweep endpoints-rules --variant ours --kill kube-apiserver
-  lab sweep --list
-  lab sweep --write`,
+  lab sweep endpoints-rules --variant ours --kill kube-apiserver`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
 			root, err := base.FindRoot(rootFlag(c))
@@ -69,25 +62,27 @@ wrong, more than 1 in 20 are inconclusive, or a saved history gives another verd
 				return err
 			}
 			if o.Labs = labkit.Expand(names); len(names) == 0 {
-				o.Labs = run.SuiteNames()
+				o.Labs = run.TestNames()
 			}
 			for _, n := range o.Labs {
 				if _, err := labkit.Find(n); err != nil {
 					return exit.Usagef("%v", err)
 				}
 			}
-			rows, err := sweeps.Load(root)
+			ctx, cancel := signalled()
+			defer cancel()
+			rows := &sweeps.Rows{}
+			err = runSweep(ctx, c, rows, o)
+			if err := sweeps.Print(o.Out, rows.All()); err != nil {
+				return err
+			}
 			if err != nil {
 				return err
 			}
-			if !list {
-				ctx, cancel := signalled()
-				defer cancel()
-				if err := runSweep(ctx, c, rows, o); err != nil {
-					return err
-				}
+			if faults := sweeps.Faults(rows.All()); len(faults) > 0 {
+				return exit.Preconditionf("the sweep did not pass:\n  %s", strings.Join(faults, "\n  "))
 			}
-			return showSweep(rows, o, list, write)
+			return nil
 		},
 	}
 	f := c.Flags()
@@ -97,9 +92,6 @@ wrong, more than 1 in 20 are inconclusive, or a saved history gives another verd
 	f.StringVar(&o.Kill, "kill", "", "kill this component, as etcd or kubelet, or node1-kubelet, and not one by chance; "+sweeps.Each+": each in a run of its own")
 	f.IntVar(&o.Kills, "kills", 1, "how many kills in each run")
 	f.IntVar(&o.AtOnce, "at-once", 2, "how many labs run side by side")
-	f.BoolVar(&o.Repeat, "repeat", false, "run again what is there and is not right")
-	f.BoolVar(&list, "list", false, "print what is there, and run nothing")
-	f.BoolVar(&write, "write", false, "then also write "+sweeps.RecordFile+" and "+sweeps.MarkdownFile+", of all runs that are there")
 	return c
 }
 
@@ -127,46 +119,5 @@ func runSweep(ctx context.Context, c *cobra.Command, rows *sweeps.Rows, o sweeps
 	if err := buildChanged(ctx, c, o.Labs, o.Profile); err != nil {
 		return err
 	}
-	k, err := newKeys(ctx, o.Root)
-	if err != nil {
-		return err
-	}
-	o.Key = k.Key
 	return sweeps.Run(ctx, rows, o)
-}
-
-// showSweep prints what o asked for, and is its error.
-func showSweep(rows *sweeps.Rows, o sweeps.Options, list, write bool) error {
-	asked := slices.DeleteFunc(rows.All(), func(r *sweeps.Row) bool { return !o.Asked(r) })
-	if err := sweeps.Print(o.Out, asked); err != nil {
-		return err
-	}
-	if write {
-		if err := writeSweep(rows, o); err != nil {
-			return err
-		}
-	}
-	if faults := sweeps.Faults(asked); len(faults) > 0 && !list {
-		return exit.Preconditionf("the sweep did not pass:\n  %s", strings.Join(faults, "\n  "))
-	}
-	return nil
-}
-
-// writeSweep writes the record and its page.
-func writeSweep(rows *sweeps.Rows, o sweeps.Options) error {
-	kept, left := rows.Record()
-	// The page first: it refuses to be made of nothing.
-	for _, f := range []struct {
-		name  string
-		write func(io.Writer, []*sweeps.Row) error
-	}{{sweeps.MarkdownFile, sweeps.WriteMarkdown}, {sweeps.RecordFile, sweeps.WriteRecord}} {
-		if err := writeFile(filepath.Join(o.Root, f.name), func(w io.Writer) error { return f.write(w, kept) }); err != nil {
-			return err
-		}
-		fmt.Fprintf(o.Out, "sweep: %s\n", f.name)
-	}
-	if len(left) > 0 {
-		return exit.Preconditionf("%s is only for runs of a commit, without changes; left out:\n  %s", sweeps.RecordFile, strings.Join(left, "\n  "))
-	}
-	return nil
 }

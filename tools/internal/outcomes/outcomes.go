@@ -1,44 +1,31 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outcomes reads and writes outcomes.json, the committed record of what
-// the labs of make test answered last: README's track record is made of it, and
-// make test compares fresh answers with it. What changes from run to run without
-// saying anything, such as durations, facts and folders, is not in it: that is
-// below _output/lab.
+// Package outcomes reads and writes the record of the last full run of the labs, from which
+// README's track record and the page of the matrix are made. Nothing is left out of a run because
+// of it. What changes from run to run without saying anything, such as durations, facts and
+// folders, is not in it: that is below _output/lab.
 package outcomes
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/strictjson"
 )
 
-// File is the record's name, at the repository's root.
-const File = "outcomes.json"
+// File is the record's name below the repository's root.
+const File = "tools/labs/outcomes.json"
 
-// Command takes the labs' last outcomes into the record.
-const Command = "make outcomes"
-
-// Outcome is what the record wants of one that a lab's run stores.
-type Outcome struct {
-	Lab      string   `json:"lab"`
-	Variant  string   `json:"variant"`
-	Profile  string   `json:"profile"`
-	Seed     uint64   `json:"seed"`
-	Commit   string   `json:"commit"`
-	Expected string   `json:"expected"`
-	Verdict  string   `json:"verdict"`
-	Numbers  []Number `json:"numbers"`
-}
+// Command runs all labs and writes the record.
+const Command = "make test-all"
 
 // Number is something that a lab measured.
 type Number struct {
@@ -47,143 +34,118 @@ type Number struct {
 	Unit  string  `json:"unit,omitempty"` // s, ms, bytes, …; empty for a count
 }
 
-// Suite is what lab suite writes.
-type Suite struct {
-	// LeftOut are variants that it did not run on purpose, by their labs.
-	LeftOut  map[string][]string `json:"leftOut"`
-	Outcomes []Outcome           `json:"outcomes"`
+// Outcome is what a lab answered in a variant, in the profile short, as it must.
+type Outcome struct {
+	Lab     string       `json:"lab"`
+	Variant base.Variant `json:"variant"`
+	Verdict string       `json:"verdict"`
+	Seed    uint64       `json:"seed"`
+	Commit  string       `json:"commit"` // in full, of a checkout without changes
+	Date    string       `json:"date"`   // of the run, as 2006-01-02, UTC
+	Numbers []Number     `json:"numbers,omitempty"`
 }
 
-// Record is outcomes.json.
+// Record has one outcome for each lab and variant.
 type Record struct {
-	// Profile is that of all runs in it.
-	Profile string `json:"profile"`
-	// Labs are the last runs by the names of the labs.
-	Labs map[string]*Run `json:"labs"`
-}
-
-// Run is what one lab answered.
-type Run struct {
-	Release string `json:"release"`          // of the product under test, e.g. "v1.9.11+holdfast.2"
-	Commit  string `json:"commit,omitempty"` // that was run; with "-dirty" or "-mapped" where it was not that alone
-	Seed    uint64 `json:"seed"`
-	// Answers are the verdicts by variant.
-	Answers map[string]string `json:"answers"`
-	// LeftOut are the variants that make test leaves out. The others must be run by it.
-	LeftOut []string `json:"leftOut,omitempty"`
-	// Numbers are what was measured, by variant.
-	Numbers map[string][]Number `json:"numbers,omitempty"`
+	Outcomes []Outcome
 }
 
 // Load reads the record below root; there may be none yet.
 func Load(root string) (*Record, error) {
-	r := &Record{Labs: map[string]*Run{}}
 	raw, err := os.ReadFile(filepath.Join(root, File))
 	if os.IsNotExist(err) {
-		return r, nil
+		return &Record{}, nil
+	}
+	r := &Record{}
+	if err == nil {
+		err = strictjson.Decode(raw, &r.Outcomes)
+	}
+	if err == nil {
+		err = r.check()
 	}
 	if err != nil {
-		return nil, exit.Preconditionf("the record of outcomes: %v", err)
-	}
-	if err := strictjson.Decode(raw, r); err != nil {
 		return nil, exit.Preconditionf("%s: %v: correct it, or remove it and run %s", File, err, Command)
-	}
-	for lab, run := range r.Labs {
-		if run == nil {
-			return nil, exit.Preconditionf("%s: lab %s is null: remove it, or run %s", File, lab, Command)
-		}
 	}
 	return r, nil
 }
 
-// Save writes the record below root.
-func (r *Record) Save(root string) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(r); err != nil {
-		return err
+// check wants each outcome whole, and each lab and variant once.
+func (r *Record) check() error {
+	for i, o := range r.Outcomes {
+		name := fmt.Sprintf("outcome %d, lab %q (%s)", i+1, o.Lab, o.Variant)
+		switch _, err := time.Parse(time.DateOnly, o.Date); {
+		case o.Lab == "" || o.Variant == "" || o.Verdict == "":
+			return fmt.Errorf("%s: lab, variant and verdict must be there", name)
+		case !OfCommit(o.Commit):
+			return fmt.Errorf("%s: commit is %q, which is none of a checkout without changes", name, o.Commit)
+		case err != nil:
+			return fmt.Errorf("%s: date: %v", name, err)
+		case slices.ContainsFunc(r.Outcomes[:i], o.same):
+			return fmt.Errorf("%s: is there twice", name)
+		}
 	}
-	return os.WriteFile(filepath.Join(root, File), b.Bytes(), 0o644)
+	return nil
+}
+
+// Save writes the record below root, sorted, each outcome as a line of its own.
+func (r *Record) Save(root string) error {
+	slices.SortFunc(r.Outcomes, func(a, b Outcome) int {
+		return strings.Compare(a.Lab+"\x00"+string(a.Variant), b.Lab+"\x00"+string(b.Variant))
+	})
+	lines := make([]string, len(r.Outcomes))
+	for i, o := range r.Outcomes {
+		line, err := json.Marshal(o)
+		if err != nil {
+			return err
+		}
+		lines[i] = "\n  " + string(line)
+	}
+	return os.WriteFile(filepath.Join(root, File), []byte("["+strings.Join(lines, ",")+"\n]\n"), 0o644)
+}
+
+func (o Outcome) same(p Outcome) bool { return o.Lab == p.Lab && o.Variant == p.Variant }
+
+// Find is the outcome of a lab in a variant; nil if there is none.
+func (r *Record) Find(lab string, v base.Variant) *Outcome {
+	i := slices.IndexFunc(r.Outcomes, Outcome{Lab: lab, Variant: v}.same)
+	if i < 0 {
+		return nil
+	}
+	return &r.Outcomes[i]
 }
 
 // Verdict is what a lab answered in a variant; "" if that is not in the record.
-func (r *Record) Verdict(lab, variant string) string {
-	if run := r.Labs[lab]; run != nil {
-		return run.Answers[variant]
+func (r *Record) Verdict(lab string, v base.Variant) string {
+	if o := r.Find(lab, v); o != nil {
+		return o.Verdict
 	}
 	return ""
 }
 
-// Put replaces a lab's run by one of its outcomes for each of variants. It takes
-// none of a lab that did not answer as it must, or whose variants were not run
-// on one commit in one profile. leftOut are those of variants that make test leaves out.
-func (r *Record) Put(lab, release, profile string, variants, leftOut []string, all []Outcome) error {
-	run := &Run{Release: release, Answers: map[string]string{}, LeftOut: leftOut}
-	for _, v := range variants {
-		i := slices.IndexFunc(all, func(o Outcome) bool { return o.Lab == lab && o.Variant == v && o.Profile == profile })
-		if i < 0 {
-			return exit.Preconditionf("lab %s has no outcome for the variant %q in profile %s: run make lab LAB=%s", lab, v, profile, lab)
-		}
-		o := all[i]
-		if o.Verdict != o.Expected {
-			return exit.Preconditionf("lab %s answered %s in the variant %q and must answer %s: mend that, or run it again (make lab LAB=%s)", lab, o.Verdict, v, o.Expected, lab)
-		}
-		if strings.Contains(o.Commit, "-") {
-			return exit.Preconditionf("lab %s ran in the variant %q on %s: the record is of clean checkouts and their own binaries: commit or remove what is changed, and run it again (make lab LAB=%s)", lab, v, o.Commit, lab)
-		}
-		if len(run.Answers) > 0 && (o.Commit != run.Commit || o.Seed != run.Seed) {
-			return exit.Preconditionf("lab %s: its variants were run with different commits or seeds: run all of them again (make lab LAB=%s)", lab, lab)
-		}
-		run.Commit, run.Seed, run.Answers[v] = o.Commit, o.Seed, o.Verdict
-		if len(o.Numbers) > 0 {
-			if run.Numbers == nil {
-				run.Numbers = map[string][]Number{}
-			}
-			run.Numbers[v] = o.Numbers
-		}
+// Without is what a lab answered on ours without a slug, "" if that is not in the record.
+func (r *Record) Without(lab, slug string) string { return r.Verdict(lab, base.Ours.Without(slug)) }
+
+// Put adds an outcome, in the place of the one of the same lab and variant.
+func (r *Record) Put(o Outcome) {
+	if old := r.Find(o.Lab, o.Variant); old != nil {
+		*old = o
+		return
 	}
-	r.Profile, r.Labs[lab] = profile, run
-	return nil
+	r.Outcomes = append(r.Outcomes, o)
 }
 
-// Faults lists where fresh outcomes are not what the record says. A lab that is
-// not in it, or a variant that either side lacks, is such a difference too, but for
-// variants that make test always leaves out and for those of leftOut, by lab.
-func (r *Record) Faults(fresh []Outcome, leftOut map[string][]string) []string {
-	var bad []string
-	ran := map[string]map[string]bool{}
-	for _, o := range fresh {
-		if ran[o.Lab] == nil {
-			ran[o.Lab] = map[string]bool{}
-		}
-		ran[o.Lab][o.Variant] = true
-		switch was := r.Verdict(o.Lab, o.Variant); {
-		case was == "":
-			bad = append(bad, fmt.Sprintf("lab %s (%s) answered %s, and is not in %s", o.Lab, o.Variant, o.Verdict, File))
-		case was != o.Verdict:
-			bad = append(bad, fmt.Sprintf("lab %s (%s) answered %s, and %s in %s", o.Lab, o.Variant, o.Verdict, was, File))
-		}
-	}
-	for _, lab := range slices.Sorted(maps.Keys(ran)) {
-		if r.Labs[lab] == nil {
-			continue
-		}
-		for _, v := range slices.Sorted(maps.Keys(r.Labs[lab].Answers)) {
-			if !ran[lab][v] && !slices.Contains(r.Labs[lab].LeftOut, v) && !slices.Contains(leftOut[lab], v) {
-				bad = append(bad, fmt.Sprintf("lab %s (%s) is in %s, and was not run", lab, v, File))
-			}
-		}
-	}
-	return bad
+// Keep drops the outcomes of labs and variants that keep does not want.
+func (r *Record) Keep(keep func(lab string, v base.Variant) bool) {
+	r.Outcomes = slices.DeleteFunc(r.Outcomes, func(o Outcome) bool { return !keep(o.Lab, o.Variant) })
 }
 
-// Error is the error for faults; nil for none.
-func Error(faults []string) error {
-	if len(faults) == 0 {
-		return nil
+// Oldest is the day of the oldest outcome; "" if there is none.
+func (r *Record) Oldest() string {
+	if len(r.Outcomes) == 0 {
+		return ""
 	}
-	return exit.Preconditionf("the labs did not answer as %s says: %s; if the new answers are right, take them over with %s",
-		File, strings.Join(faults, "; "), Command)
+	return slices.MinFunc(r.Outcomes, func(a, b Outcome) int { return strings.Compare(a.Date, b.Date) }).Date
 }
+
+// OfCommit says whether a run was of a commit and nothing else: see run.Outcome.Commit.
+func OfCommit(commit string) bool { return commit != "" && !strings.Contains(commit, "-") }

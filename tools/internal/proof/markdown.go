@@ -5,51 +5,43 @@ package proof
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
+
+	"holdfast/tools/internal/outcomes"
 )
 
 // MarkdownFile is where the repository keeps the matrix, below the root.
 const MarkdownFile = "docs/design/proof.md"
 
-// WriteMarkdown writes the matrix as a page of the repository: a table for each base, with the
-// commit of each run as a letter.
-func (m *Matrix) WriteMarkdown(w io.Writer) error {
-	answers, commits := m.Answers(), map[string]bool{}
-	var first *Answer
-	for _, a := range answers {
-		if a.Result != nil {
-			commits[a.Commit()] = true
-			if first == nil {
-				first = a
+// Markdown is the matrix as a page of the repository: a table for each base, with the commit and
+// the day of each run as a letter.
+func Markdown(rows []Row, record *outcomes.Record) string {
+	made, letters := map[string]bool{}, map[string]string{}
+	total, ran := map[Cell]bool{}, 0
+	for _, r := range rows {
+		for _, c := range r.Cells() {
+			if total[*c] {
+				continue
+			}
+			total[*c] = true
+			if o := record.Find(c.Lab, c.Variant); o != nil {
+				made[madeOf(o)] = true
+				ran++
 			}
 		}
 	}
-	if first == nil {
-		return fmt.Errorf("no run of the matrix has an answer: run lab proof first")
-	}
-	letters := map[string]string{}
-	var legend []string
-	for i, c := range slices.Sorted(maps.Keys(commits)) {
-		letters[c] = letter(i)
-		legend = append(legend, fmt.Sprintf("%s is %s", letters[c], c))
-	}
-	var states []string
-	counts := m.Counts()
-	for _, s := range slices.Sorted(maps.Keys(counts)) {
-		states = append(states, fmt.Sprintf("%d %s", counts[s], s))
+	var legend strings.Builder
+	for i, m := range slices.Sorted(maps.Keys(made)) {
+		letters[m] = letter(i)
+		fmt.Fprintf(&legend, "* %s is %s\n", letters[m], m)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# The proof matrix\n\n`lab proof --write` writes this page from [matrix.json](../../matrix.json), which has the commit of\neach run in full; [labs](labs.md#proof) explains the columns.\n\n")
-	fmt.Fprintf(&b, "Last change %s. Profile %s, seed %d. Of %d runs: %s.\n\n", m.Made.Format("2006-01-02"), first.Outcome.Profile, first.Outcome.Seed, len(answers), strings.Join(states, ", "))
-	fmt.Fprintf(&b, "A letter is the commit of a run:\n\n")
-	for _, l := range legend {
-		fmt.Fprintf(&b, "* %s\n", l)
-	}
-	bases := []string{}
-	for _, r := range m.Rows {
+	fmt.Fprintf(&b, "# The proof matrix\n\n`%s` writes this page from [outcomes.json](../../%s);\n[labs](labs.md#the-record) explains the columns.\n\n", outcomes.Command, outcomes.File)
+	fmt.Fprintf(&b, "Of %d runs %d are recorded. A letter is the day and the commit of a run:\n\n%s", len(total), ran, legend.String())
+	var bases []string
+	for _, r := range rows {
 		if !slices.Contains(bases, r.Base) {
 			bases = append(bases, r.Base)
 		}
@@ -58,19 +50,33 @@ func (m *Matrix) WriteMarkdown(w io.Writer) error {
 	slices.Reverse(bases)
 	for _, base := range bases {
 		fmt.Fprintf(&b, "\n## Base %s\n\n| slug | lab | stock | ours | ours without it | gates off |\n|---|---|---|---|---|---|\n", base)
-		for _, r := range m.Rows {
+		for _, r := range rows {
 			if r.Base != base {
 				continue
 			}
 			cells := []string{r.Slug, r.Lab}
-			for _, a := range []*Answer{r.Stock, r.Ours, r.Minus, r.GateOff} {
-				cells = append(cells, a.short(letters))
+			for _, c := range []*Cell{r.Stock, r.Ours, r.Minus, r.GateOff} {
+				cells = append(cells, answer(c, record, letters))
 			}
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
+}
+
+// madeOf is the day of an outcome and its commit's first digits.
+func madeOf(o *outcomes.Outcome) string { return o.Date + ", " + o.Commit[:min(12, len(o.Commit))] }
+
+// answer is a cell of a table; nothing for a column that does not apply.
+func answer(c *Cell, record *outcomes.Record, letters map[string]string) string {
+	if c == nil {
+		return ""
+	}
+	o := record.Find(c.Lab, c.Variant)
+	if o == nil {
+		return "not yet"
+	}
+	return o.Verdict + " " + letters[madeOf(o)]
 }
 
 // letter is a, b, …, z, a1, b1, …
@@ -80,19 +86,4 @@ func letter(i int) string {
 		s += fmt.Sprint(i / 26)
 	}
 	return s
-}
-
-// short is an answer as a cell of a table; nothing for a column that does not apply.
-func (a *Answer) short(letters map[string]string) string {
-	switch {
-	case a == nil:
-		return ""
-	case a.Result == nil:
-		return "not run"
-	}
-	s := string(a.Outcome.Verdict)
-	if state := a.State(); state != "right" && state != s {
-		s += " (" + state + ")"
-	}
-	return s + " " + letters[a.Commit()]
 }

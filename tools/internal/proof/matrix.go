@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package proof is the matrix of slug × base × {stock, ours, ours without that
-// slug, ours with its gates off}: which runs of labs it is made of, which of them
-// are still what they were made from, and the page that shows their verdicts.
+// slug, ours with its gates off}: which runs of labs it is made of, how make test-all runs them
+// and all others, and the page that shows what they answered.
 package proof
 
 import (
@@ -17,10 +17,8 @@ import (
 
 // Cell is one run of the matrix: a lab in a variant. Several rows may share it.
 type Cell struct {
-	Lab     string         `json:"lab"`
-	Variant labkit.Variant `json:"variant"`
-	Profile labkit.Profile `json:"profile"`
-	Seed    uint64         `json:"seed"`
+	Lab     string
+	Variant labkit.Variant
 }
 
 // Row is what a lab shows of a slug in a base. A cell that does not apply is nil. Lab
@@ -35,15 +33,12 @@ func (r Row) Cells() []*Cell {
 	return slices.DeleteFunc([]*Cell{r.Stock, r.Ours, r.Minus, r.GateOff}, func(c *Cell) bool { return c == nil })
 }
 
-// Rows are those of the named slugs, or of all, in the order of slugs.json. A lab
-// that shows several slugs is not run without one of them if another lab in the
-// slug's form shows that one alone: taking one fix out of many says little.
-func Rows(table *slugs.Table, only []string, profile labkit.Profile, seed uint64) ([]Row, error) {
+// Rows are in the order of slugs.json. A lab that shows several slugs is not run without one of
+// them if another lab in the slug's form shows that one alone: taking one fix out of many says
+// little.
+func Rows(table *slugs.Table) ([]Row, error) {
 	var rows []Row
 	for _, s := range table.Slugs {
-		if len(only) > 0 && !slices.Contains(only, s.Name) {
-			continue
-		}
 		for _, f := range s.Forms {
 			if s.InProduct() && len(f.Labs) == 0 {
 				rows = append(rows, Row{Slug: s.Name, Base: f.Bases[0]})
@@ -53,7 +48,7 @@ func Rows(table *slugs.Table, only []string, profile labkit.Profile, seed uint64
 				if err != nil {
 					return nil, err
 				}
-				cell := func(v labkit.Variant) *Cell { return &Cell{name, v, profile, seed} }
+				cell := func(v labkit.Variant) *Cell { return &Cell{name, v} }
 				row := Row{Slug: s.Name, Base: f.Bases[0], Lab: name}
 				runs := l.Runs()
 				if slices.Contains(runs, labkit.Stock) {
@@ -88,14 +83,21 @@ func shownAlone(f *slugs.Form, l *labkit.Lab) bool {
 	return false
 }
 
-// Cells are those of rows, each once, in their order.
+// Cells are the runs of make test-all: each lab in each of its variants, without those on request,
+// and the labs of rows without a slug.
 func Cells(rows []Row) []Cell {
 	var out []Cell
+	for _, l := range labkit.Labs() {
+		if l.OnRequest {
+			continue
+		}
+		for _, v := range l.Runs() {
+			out = append(out, Cell{l.Name, v})
+		}
+	}
 	for _, r := range rows {
-		for _, c := range r.Cells() {
-			if !slices.Contains(out, *c) {
-				out = append(out, *c)
-			}
+		if r.Minus != nil && !slices.Contains(out, *r.Minus) {
+			out = append(out, *r.Minus)
 		}
 	}
 	return out

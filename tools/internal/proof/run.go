@@ -18,9 +18,13 @@ import (
 	"holdfast/tools/labkit/run"
 )
 
+// tries is how often a lab that cannot tell is run at most.
+const tries = 3
+
 // Options say how Run runs cells.
 type Options struct {
 	Root   string
+	Seed   uint64
 	AtOnce int
 	Out    io.Writer
 	// Build brings the binaries of cells up to date, and Clean removes those of a
@@ -32,20 +36,35 @@ type Options struct {
 }
 
 func (o Options) lab(ctx context.Context, c Cell, log io.Writer) ([]run.Outcome, error) {
-	return run.Labs(ctx, []string{c.Lab}, run.Options{Profile: c.Profile, Seed: c.Seed, Only: []labkit.Variant{c.Variant}, Root: o.Root, Out: log})
+	return run.Labs(ctx, []string{c.Lab}, run.Options{Profile: labkit.Short, Seed: o.Seed, Only: []labkit.Variant{c.Variant}, Root: o.Root, Out: log})
 }
 
-// Run runs the cells, variant by variant, and stores each result as soon as it is
-// there, so that it can be cut off and continued. A variant's binaries are built while the
-// last labs of the one before run, and removed after its last lab. Answers that are not as expected
-// are no error here; Page and Faults show them.
-func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) error {
+// until runs a cell until it can tell, tries times at most; each try is in log.
+func (o Options) until(ctx context.Context, c Cell, log io.Writer) (outs []run.Outcome, err error) {
+	for n := 1; n <= tries; n++ {
+		outs, err = o.Lab(ctx, c, log)
+		unsure := slices.ContainsFunc(outs, func(out run.Outcome) bool { return out.Verdict == labkit.Inconclusive })
+		if !unsure || ctx.Err() != nil {
+			if n > 1 && err == nil {
+				fmt.Fprintf(log, "flaky: lab %s (%s) answered when it ran for the %d. time\n", c.Lab, c.Variant, n)
+			}
+			break
+		}
+	}
+	return outs, err
+}
+
+// Run runs the cells, variant by variant, and returns what they answered, also beside an error. A
+// variant's binaries are built while the last labs of the one before run; those of a variant
+// without a slug are removed after its last lab. Answers that are not as expected are no error
+// here.
+func Run(ctx context.Context, cells []Cell, o Options) ([]run.Outcome, error) {
 	var packages []string
 	var variants []labkit.Variant
 	for _, c := range cells {
 		l, err := labkit.Find(c.Lab)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		packages = append(packages, l.Packages...)
 		if !slices.Contains(variants, c.Variant) {
@@ -56,11 +75,11 @@ func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) err
 		o.Lab = o.lab
 		// Here and not by the labs, which would do it side by side.
 		if err := run.InstallPackages(ctx, append(slices.Clone(run.DebianPackages), packages...), o.Out); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	store := Store{Root: o.Root}
 	var mu sync.Mutex
+	var answers []run.Outcome
 	var cleaned error
 	done, stop := 0, false
 	stopped := func() bool {
@@ -78,7 +97,7 @@ func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) err
 				group, names = append(group, c), append(names, c.Lab)
 			}
 		}
-		needs, err := run.NeedsOf(names, group[0].Profile, []labkit.Variant{v})
+		needs, err := run.NeedsOf(names, labkit.Short, []labkit.Variant{v})
 		if stopped() {
 			break
 		}
@@ -87,7 +106,7 @@ func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) err
 			err = o.Build(ctx, needs)
 		}
 		if err != nil {
-			return errors.Join(err, g.Wait())
+			return answers, errors.Join(err, g.Wait())
 		}
 		left := len(group)
 		for _, c := range group {
@@ -96,12 +115,13 @@ func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) err
 					return ctx.Err()
 				}
 				var log bytes.Buffer
-				outs, err := o.Lab(ctx, c, &log)
+				outs, err := o.until(ctx, c, &log)
 				mu.Lock()
 				defer mu.Unlock()
 				done++
 				_, _ = o.Out.Write(log.Bytes())
-				fmt.Fprintf(o.Out, "proof: %d of %d\n\n", done, len(cells))
+				fmt.Fprintf(o.Out, "labs: %d of %d\n\n", done, len(cells))
+				answers = append(answers, outs...)
 				if left--; left == 0 && len(v.Minus()) > 0 {
 					defer func() { cleaned = errors.Join(cleaned, o.Clean(v)) }()
 				}
@@ -109,16 +129,10 @@ func Run(ctx context.Context, cells []Cell, keys map[Cell]string, o Options) err
 					stop = true
 					return fmt.Errorf("lab %s (%s): %w", c.Lab, v, err)
 				}
-				for _, out := range outs {
-					if err := store.Save(c, &Result{Key: keys[c], Outcome: out}); err != nil {
-						stop = true
-						return err
-					}
-				}
 				return nil
 			})
 		}
 	}
 	err := g.Wait()
-	return errors.Join(err, cleaned, ctx.Err())
+	return answers, errors.Join(err, cleaned, ctx.Err())
 }

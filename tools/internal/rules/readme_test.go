@@ -6,7 +6,6 @@ package rules
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,15 +18,37 @@ import (
 	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/trackrecord"
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
 )
 
-var update = flag.Bool("update", false, "rewrite README's track record and the pages of the proof matrix and of the sweeps")
+var update = flag.Bool("update", false, "rewrite README's track record and the page of the proof matrix")
 
-// TestTrackRecord: README's table is what slugs.json, the record of the labs'
-// last outcomes and that of the proof matrix give. That the labs still answer so is shown by make test.
-func TestTrackRecord(t *testing.T) {
+// TestRecordPages: README's table and the page of the proof matrix are what slugs.json and the
+// record of the last full run of the labs give. That the labs still answer so is shown by make test.
+func TestRecordPages(t *testing.T) {
 	r := checkout(t)
+	table, record := r.labs(t)
+	want, err := trackrecord.Update(string(r.files[trackrecord.Page]), table, record, trackrecord.Find)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := proof.Rows(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page, want := range map[string]string{trackrecord.Page: want, proof.MarkdownFile: proof.Markdown(rows, record)} {
+		r.gives(t, page, want, fmt.Sprintf("is not what %s and %s give: run %s or, in tools/, go test ./internal/rules -run RecordPages -update",
+			slugs.File, outcomes.File, outcomes.Command))
+	}
+}
+
+// labs reads what the labs show, which they know then, and the record of what they answered.
+func (r *repo) labs(t *testing.T) (*slugs.Table, *outcomes.Record) {
+	t.Helper()
 	table, err := slugs.Load(r.root)
+	if err == nil {
+		err = labkit.UseTable(table)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,17 +56,7 @@ func TestTrackRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proved, err := proof.LoadRecord(r.root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := string(r.files[trackrecord.Page])
-	want, err := trackrecord.Update(page, table, record, proved.Without, trackrecord.Find)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.gives(t, trackrecord.Page, want, fmt.Sprintf("has a track record that is not what %s, %s and %s say: run labs and %s, or, in tools/, go test ./internal/rules -run TrackRecord -update",
-		slugs.File, outcomes.File, proof.RecordFile, outcomes.Command))
+	return table, record
 }
 
 // gives fails unless a page of the checkout is what its data give. With -update it writes the page.
@@ -80,59 +91,87 @@ func otherLines(page, other string) string {
 	return strings.Join(out, "\n")
 }
 
-// TestRecord: the record of outcomes has verdicts that labs must answer, of
-// labs and variants that there are, on a release that there is.
+// TestRecord: the record of outcomes has what the labs must answer. How old its runs are, and
+// which are missing, README and the page of the proof matrix say. Those of labs that there are no
+// more are dropped by the next run.
 func TestRecord(t *testing.T) {
-	r := checkout(t)
-	table, err := slugs.Load(r.root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := labkit.UseTable(table); err != nil {
-		t.Fatal(err)
-	}
-	record, err := outcomes.Load(r.root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	releases := map[string]bool{}
-	for _, b := range bases(t, r.root) {
-		releases[b.Release] = true
-	}
-	report(t, recordFaults(record, releases, func(lab string) *outcomes.Run {
+	_, record := checkout(t).labs(t)
+	report(t, recordFaults(record, func(lab string, v base.Variant) string {
 		l, err := labkit.Find(lab)
 		if err != nil {
-			return nil
+			return ""
 		}
-		must := &outcomes.Run{Answers: map[string]string{}}
-		for _, v := range l.Runs() {
-			must.Answers[string(v)] = string(l.Expected(v))
-		}
-		for _, v := range l.LeftOut {
-			must.LeftOut = append(must.LeftOut, string(v))
-		}
-		return must
+		return string(l.Expected(v))
 	}))
 }
 
-// recordFaults compares a record with what labs must answer by variant, and with the
-// variants that make test leaves out; nil for a lab that there is not.
-func recordFaults(record *outcomes.Record, releases map[string]bool, must func(lab string) *outcomes.Run) []string {
+// recordFaults compares a record with what labs must answer; "" where there is no such run.
+func recordFaults(record *outcomes.Record, must func(lab string, v base.Variant) string) []string {
 	var bad []string
-	for _, lab := range slices.Sorted(maps.Keys(record.Labs)) {
-		run, want := record.Labs[lab], must(lab)
-		switch {
-		case want == nil:
-			bad = append(bad, fmt.Sprintf("%s: there is no lab %s: remove it", outcomes.File, lab))
-		case !slices.Equal(run.LeftOut, want.LeftOut):
-			bad = append(bad, fmt.Sprintf("%s: make test leaves out %v of lab %s, and leftOut is %v: correct it", outcomes.File, want.LeftOut, lab, run.LeftOut))
-		case !maps.Equal(run.Answers, want.Answers):
-			bad = append(bad, fmt.Sprintf("%s: lab %s answered %v, and must answer %v: run make lab LAB=%s, then %s", outcomes.File, lab, run.Answers, want.Answers, lab, outcomes.Command))
-		case !releases[run.Release] || run.Release == "":
-			bad = append(bad, fmt.Sprintf("%s: lab %s was run on release %q, which no base has now: run the labs, then %s", outcomes.File, lab, run.Release, outcomes.Command))
+	for _, o := range record.Outcomes {
+		if want := must(o.Lab, o.Variant); want != "" && o.Verdict != want {
+			bad = append(bad, fmt.Sprintf("%s: lab %s (%s) answered %s, and must answer %s: run %s", outcomes.File, o.Lab, o.Variant, o.Verdict, want, outcomes.Command))
 		}
 	}
 	return bad
+}
+
+// TestShortSet: make test shows each fix, and each tool, with the build of ours in each base that
+// has it, and on stock too the five incidents that operators have told in public: who runs make
+// test for the first time sees them.
+func TestShortSet(t *testing.T) {
+	table, _ := checkout(t).labs(t)
+	report(t, shortSetFaults(table, run.TestRuns()))
+}
+
+// reports are the slugs of the five incidents.
+var reports = []string{"reflector-monotonic-rv", "hash-collision", "container-hash-compat", "unready-before-replace", "rbd-detach"}
+
+// shortSetFaults lists what a short set does not show. Version has no incident, and is shown by
+// the drop-in comparison.
+func shortSetFaults(table *slugs.Table, set []run.Chosen) []string {
+	var bad []string
+	for _, s := range table.Slugs {
+		if !s.InProduct() && s.Kind != slugs.Tool {
+			continue
+		}
+		stock := false
+		for _, f := range s.Forms {
+			ours := false
+			for _, c := range set {
+				if _, shows := f.Labs[c.Lab]; shows {
+					ours = ours || slices.Contains(c.Variants, labkit.Ours)
+					stock = stock || slices.Contains(c.Variants, labkit.Stock)
+				}
+			}
+			if !ours {
+				bad = append(bad, fmt.Sprintf("no lab of make test shows %s (%s) on ours: add labkit.Ours to the field Test of one", s.Name, strings.Join(f.Bases, ", ")))
+			}
+		}
+		if slices.Contains(reports, s.Name) && !stock {
+			bad = append(bad, fmt.Sprintf("no lab of make test shows the incident of %s on stock: add labkit.Stock to the field Test of one", s.Name))
+		}
+	}
+	return bad
+}
+
+func TestFindsShortSetFaults(t *testing.T) {
+	form := func(labs ...string) *slugs.Form {
+		f := &slugs.Form{Bases: []string{"v1"}, Labs: map[string][]string{}}
+		for _, l := range labs {
+			f.Labs[l] = nil
+		}
+		return f
+	}
+	table := &slugs.Table{Slugs: []*slugs.Slug{
+		{Name: "rbd-detach", Kind: slugs.Fix, Forms: []*slugs.Form{form("a", "b")}},
+		{Name: "other", Kind: slugs.Security, Forms: []*slugs.Form{form("b")}},
+		{Name: "toolchain", Kind: slugs.Toolchain, Forms: []*slugs.Form{form("c")}},
+	}}
+	both := []labkit.Variant{labkit.Stock, labkit.Ours}
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: "a", Variants: both}, {Lab: "b", Variants: both[1:]}}))
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: "b", Variants: both[1:]}}), "the incident of rbd-detach on stock")
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: "a", Variants: both}}), "shows other (v1) on ours")
 }
 
 func TestOtherLines(t *testing.T) {
@@ -142,30 +181,11 @@ func TestOtherLines(t *testing.T) {
 }
 
 func TestFindsRecordFaults(t *testing.T) {
-	run := func(release, ours string) *outcomes.Run {
-		return &outcomes.Run{Release: release, Answers: map[string]string{string(base.Stock): "reproduced", string(base.Ours): ours}}
-	}
-	must := func(lab string) *outcomes.Run {
-		switch lab {
-		case "gone":
-			return nil
-		case "less":
-			left := run("", "absent")
-			left.LeftOut = []string{"stock"}
-			return left
+	record := &outcomes.Record{Outcomes: []outcomes.Outcome{{Lab: "a", Variant: base.Ours, Verdict: "absent"}, {Lab: "a", Variant: base.Stock, Verdict: "absent"}, {Lab: "gone", Variant: base.Ours, Verdict: "x"}}}
+	found(t, recordFaults(record, func(lab string, v base.Variant) string {
+		if lab == "gone" {
+			return ""
 		}
-		return run("", "absent")
-	}
-	faults := func(lab string, r *outcomes.Run) []string {
-		return recordFaults(&outcomes.Record{Labs: map[string]*outcomes.Run{lab: r}}, map[string]bool{"v1+x": true, "": true}, must)
-	}
-	found(t, faults("a", run("v1+x", "absent")))
-	found(t, faults("gone", run("v1+x", "absent")), "there is no lab gone")
-	found(t, faults("a", run("v1+x", "reproduced")), "must answer map[ours:absent stock:reproduced]")
-	found(t, faults("a", run("v0+x", "absent")), `on release "v0+x"`)
-	found(t, faults("a", run("", "absent")), `on release ""`)
-	less := run("v1+x", "absent")
-	delete(less.Answers, string(base.Ours))
-	found(t, faults("a", less), "answered map[stock:reproduced]")
-	found(t, faults("less", run("v1+x", "absent")), "make test leaves out [stock] of lab less")
+		return map[base.Variant]string{base.Stock: "reproduced", base.Ours: "absent"}[v]
+	}), "lab a (stock) answered absent, and must answer reproduced")
 }

@@ -95,7 +95,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 			return []string{number(e), components(e), e.What, reason(e)}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the last answers\n([outcomes.json](../outcomes.json) has their commits), †: the fix does nothing until you turn its gate on; [README](../README.md#track-record) explains them.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the last answers\n([outcomes.json](../tools/labs/outcomes.json) has their commits), †: the fix does nothing until you turn its gate on; [README](../README.md#track-record) explains them.\n\n" +
 		"| number | slug | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Slug, r.Stock, r.Ours, r.GateOff, r.Lab)
@@ -241,7 +241,7 @@ func TrackRecord(t *Table, b *base.Base, record *outcomes.Record) []RecordRow {
 func verdict(record *outcomes.Record, form *slugs.Form, variant base.Variant) string {
 	seen := map[string]bool{}
 	for lab := range form.Labs {
-		if v := record.Verdict(lab, string(variant)); v != "" {
+		if v := record.Verdict(lab, variant); v != "" {
 			seen[v] = true
 		}
 	}

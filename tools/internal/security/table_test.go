@@ -175,7 +175,7 @@ func TestSymbols(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	got, b := parse(t)
-	record := &outcomes.Record{Labs: map[string]*outcomes.Run{"all": {Answers: map[string]string{"stock": "reproduced", "ours": "absent"}}}}
+	record := &outcomes.Record{Outcomes: []outcomes.Outcome{{Lab: "all", Variant: base.Stock, Verdict: "reproduced"}, {Lab: "all", Variant: base.Ours, Verdict: "absent"}}}
 	got.findOptIn(b.Slugs)
 	page := Page(got, b, record)
 	for _, want := range []string{
@@ -198,7 +198,7 @@ func TestPage(t *testing.T) {
 		t.Error("a section without entries is written")
 	}
 	b.Slugs.Slugs[0].Forms[0].Labs, b.Slugs.Slugs[0].Forms[0].Gates = map[string][]string{"z": nil, "b": nil}, nil
-	record.Labs["z"] = &outcomes.Run{Answers: map[string]string{"stock": "reproduced"}}
+	record.Put(outcomes.Outcome{Lab: "z", Variant: base.Stock, Verdict: "reproduced"})
 	if r := TrackRecord(got, b, record); len(r) != 1 || r[0].Lab != "b" || r[0].Stock != "reproduced" || r[0].Ours != notYet || r[0].GateOff != "no gate" {
 		t.Errorf("%+v", r)
 	}

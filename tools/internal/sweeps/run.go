@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"holdfast/tools/internal/proof"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
 	"holdfast/tools/labkit/sweep"
@@ -33,27 +32,12 @@ type Options struct {
 	Kill    string // a component, Each, or "" for one by chance
 	Kills   int    // in each run
 	AtOnce  int
-	// Repeat runs again what is there and is not right.
-	Repeat bool
-	Out    io.Writer
-	// Key is what a run is made from.
-	Key func(proof.Cell) (string, error)
+	Out     io.Writer
 	// Lab runs a variant, nil for run.Sweep.
 	Lab func(ctx context.Context, name string, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error)
 }
 
-// Asked says whether a row is one of those that o asks for.
-func (o Options) Asked(r *Row) bool {
-	if !slices.Contains(o.Labs, r.Lab) || r.Profile != o.Profile || len(o.Only) > 0 && !slices.Contains(o.Only, r.Variant) {
-		return false
-	}
-	if r.Kills == 0 {
-		return true
-	}
-	return r.Kills == o.Kills && r.Seed <= o.Seeds && (r.Kill == o.Kill || o.Kill == Each && r.Kill != "")
-}
-
-// Run runs what is due, and stores each row as soon as it is there. Rows that are not right
+// Run runs all that o says, and adds each row as soon as it is there. Rows that are not right
 // are no error here.
 func Run(ctx context.Context, rows *Rows, o Options) error {
 	var packages []string
@@ -84,13 +68,6 @@ func Run(ctx context.Context, rows *Rows, o Options) error {
 		}
 	}
 	o.Out = &locked{w: o.Out}
-	var mu sync.Mutex
-	keyOf := o.Key
-	o.Key = func(c proof.Cell) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		return keyOf(c)
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(o.AtOnce)
 	for _, j := range jobs {
@@ -113,20 +90,15 @@ func (l *locked) Write(b []byte) (int, error) {
 
 // variant runs a variant of a lab, first without a kill.
 func (o Options) variant(ctx context.Context, rows *Rows, lab string, v labkit.Variant) error {
-	key, err := o.Key(proof.Cell{Lab: lab, Variant: v, Profile: o.Profile, Seed: 1})
-	if err != nil {
-		return err
-	}
 	id := ID{Lab: lab, Variant: v, Profile: o.Profile, Seed: 1}
-	plain := rows.Find(id)
-	for n := 1; n <= attempts && (plain == nil || plain.Key != key || plain.State() != Right); n++ {
-		if plain, err = o.one(ctx, id, key, nil); err != nil {
+	var plain *Row
+	for n := 1; n <= attempts && (plain == nil || plain.State() != Right); n++ {
+		var err error
+		if plain, err = o.one(ctx, id, nil); err != nil {
 			return err
 		}
 		plain.Attempts = n
-		if err := rows.Put(plain); err != nil {
-			return err
-		}
+		rows.Put(plain)
 	}
 	if plain.State() != Right {
 		return nil // Faults has it
@@ -156,28 +128,19 @@ func Kinds(plain *Row) []string {
 	return kinds
 }
 
-// sweep runs one row, if it is due.
+// sweep runs one row.
 func (o Options) sweep(ctx context.Context, rows *Rows, plain *Row, id ID) error {
-	key, err := o.Key(proof.Cell{Lab: id.Lab, Variant: id.Variant, Profile: id.Profile, Seed: id.Seed})
-	if err != nil {
-		return err
-	}
-	if r := rows.Find(id); r != nil && r.Key == key && (r.State() == Right || !o.Repeat) {
-		return nil
-	}
 	for n := 1; n <= attempts; n++ {
 		kills := sweep.Plan(sweep.Chance{Of: fmt.Sprintf("%s (%s)", id.Lab, id.Variant), Seed: id.Seed, Attempt: n}, id.Kills, id.Kill, plain.Report.Seen, plain.Report.Window)
 		if len(kills) == 0 {
 			return nil // it has no such component
 		}
-		r, err := o.one(ctx, id, key, kills)
+		r, err := o.one(ctx, id, kills)
 		if err != nil {
 			return err
 		}
 		r.Attempts = n
-		if err := rows.Put(r); err != nil {
-			return err
-		}
+		rows.Put(r)
 		fmt.Fprintf(o.Out, "sweep: %s (%s) seed %d: %s: killed %s\n\n", id.Lab, id.Variant, id.Seed, r.State(), r.Killed())
 		if r.State() != NotMet {
 			return nil
@@ -186,7 +149,7 @@ func (o Options) sweep(ctx context.Context, rows *Rows, plain *Row, id ID) error
 	return nil
 }
 
-func (o Options) one(ctx context.Context, id ID, key string, kills []sweep.Kill) (*Row, error) {
+func (o Options) one(ctx context.Context, id ID, kills []sweep.Kill) (*Row, error) {
 	var log bytes.Buffer
 	s, err := o.Lab(ctx, id.Lab, id.Variant, kills, run.Options{Profile: id.Profile, Seed: id.Seed, Root: o.Root, Out: &log})
 	_, _ = o.Out.Write(log.Bytes())
@@ -194,6 +157,6 @@ func (o Options) one(ctx context.Context, id ID, key string, kills []sweep.Kill)
 		return nil, fmt.Errorf("lab %s (%s): %w", id.Lab, id.Variant, err)
 	}
 	out := s.Outcome
-	return &Row{ID: id, Key: key, Commit: out.Commit, Began: out.Began, Seconds: out.Seconds, Verdict: out.Verdict, Expected: out.Expected,
+	return &Row{ID: id, Commit: out.Commit, Began: out.Began, Seconds: out.Seconds, Verdict: out.Verdict, Expected: out.Expected,
 		Why: out.Why, Judged: s.Judged, Again: s.Again, Artefacts: out.Artefacts, Report: s.Report}, nil
 }

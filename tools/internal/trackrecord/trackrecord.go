@@ -1,8 +1,8 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trackrecord writes README's table of incidents from slugs.json, the
-// record of what the labs answered last and that of the proof matrix.
+// Package trackrecord writes README's table of incidents from slugs.json and the record of what
+// the labs answered last.
 package trackrecord
 
 import (
@@ -44,24 +44,32 @@ func Find(name string) (Lab, bool) {
 	if err != nil {
 		return Lab{}, false
 	}
-	return Lab{Name: name, Home: l.Home(), Stock: slices.Contains(l.Runs(), labkit.Stock), Suite: !l.LongOnly}, true
+	return Lab{Name: name, Home: l.Home(), Stock: slices.Contains(l.Runs(), labkit.Stock), Suite: len(l.Test) > 0}, true
 }
 
-// Without says what a lab answered on ours without a slug; "" if that was not run.
-type Without func(lab, slug string) string
+// oldest begins the sentence below the table.
+const oldest = "The oldest of these runs is of "
 
-// Update returns a page with the table in the place of the old one.
-func Update(page string, table *slugs.Table, record *outcomes.Record, without Without, find func(string) (Lab, bool)) (string, error) {
+// Update returns a page with the table, and the day of its oldest run, in the place of the old
+// ones.
+func Update(page string, table *slugs.Table, record *outcomes.Record, find func(string) (Lab, bool)) (string, error) {
 	before, rest, ok := strings.Cut(page, Head)
 	_, after, ok2 := strings.Cut(rest, "\n\n")
 	if !ok || !ok2 {
 		return "", fmt.Errorf("%s has no table with the head\n%s", Page, Head)
 	}
-	return before + Head + Rows(table, record, without, find) + "\n" + after, nil
+	if strings.HasPrefix(after, oldest) {
+		_, after, _ = strings.Cut(after, "\n\n")
+	}
+	day := record.Oldest()
+	if day == "" {
+		day = "no day yet"
+	}
+	return before + Head + Rows(table, record, find) + "\n" + oldest + day + ".\n\n" + after, nil
 }
 
 // Rows has one for each base of each slug with an incident that a page tells of.
-func Rows(table *slugs.Table, record *outcomes.Record, without Without, find func(string) (Lab, bool)) string {
+func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, bool)) string {
 	var b strings.Builder
 	for _, s := range table.Slugs {
 		if s.Kind == slugs.Planned {
@@ -91,7 +99,7 @@ func Rows(table *slugs.Table, record *outcomes.Record, without Without, find fun
 			stock, ours := verdicts(record, labs, base.Stock), verdicts(record, labs, base.Ours)
 			minus := ""
 			if s.InProduct() {
-				minus = answersWithout(s.Name, f, without, find)
+				minus = answersWithout(s.Name, f, record, find)
 			}
 			if len(labs) == 0 {
 				stock, ours = noLab, noLab
@@ -152,7 +160,7 @@ func labsOf(f *slugs.Form, names []string, find func(string) (Lab, bool)) (labs 
 func verdicts(record *outcomes.Record, labs []string, v base.Variant) string {
 	seen := map[string]bool{}
 	for _, l := range labs {
-		answer := record.Verdict(l, string(v))
+		answer := record.Verdict(l, v)
 		if answer == "" {
 			answer = notYet
 		}
@@ -163,13 +171,13 @@ func verdicts(record *outcomes.Record, labs []string, v base.Variant) string {
 
 // answersWithout is what the labs of a form that run stock answered on ours without the slug: not
 // all of them are run so (proof.Rows).
-func answersWithout(slug string, f *slugs.Form, without Without, find func(string) (Lab, bool)) string {
+func answersWithout(slug string, f *slugs.Form, record *outcomes.Record, find func(string) (Lab, bool)) string {
 	seen := map[string]bool{}
 	for name := range f.Labs {
 		if l, ok := find(name); !ok || !l.Stock {
 			continue
 		}
-		if answer := without(name, slug); answer != "" {
+		if answer := record.Without(name, slug); answer != "" {
 			seen[answer] = true
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/slugs"
+	"holdfast/tools/labkit"
 )
 
 var labs = map[string]Lab{
@@ -28,14 +30,6 @@ func find(name string) (Lab, bool) {
 	l, ok := labs[name]
 	l.Name = name
 	return l, ok
-}
-
-func run(stock, ours, off string) *outcomes.Run {
-	r := &outcomes.Run{Answers: map[string]string{"stock": stock, "ours": ours}}
-	if off != "" {
-		r.Answers["ours-gate-off"] = off
-	}
-	return r
 }
 
 func fix(name, incident string, labs map[string][]string) *slugs.Slug {
@@ -63,18 +57,27 @@ func TestRows(t *testing.T) {
 		fix("none", "nothing shows it", nil),
 		{Name: "b", Kind: slugs.Planned, Incident: "later"},
 	}}
-	record := &outcomes.Record{Labs: map[string]*outcomes.Run{
-		"a-one": run("reproduced", "absent", "reproduced"),
-		"a-two": run("absent", "absent", ""),
-		"both":  run("reproduced", "absent", "reproduced"),
-		"d":     run("reproduced", "inconclusive", "absent"),
-		"far":   run("far", "far", "far"),
-	}}
-	// A wider lab shows a alone; naive does not run stock, and no lab shows b.
-	without := func(lab, slug string) string {
-		return map[string]string{"a-wide a": "reproduced", "naive a": "absent", "both c": "absent", "c c": "reproduced"}[lab+" "+slug]
+	record := &outcomes.Record{}
+	put := func(lab string, v base.Variant, verdict string) {
+		record.Put(outcomes.Outcome{Lab: lab, Variant: v, Verdict: verdict, Date: "2026-11-20"})
 	}
-	got := Rows(table, record, without, find)
+	for lab, answers := range map[string][]string{ // stock, ours, gate off
+		"a-one": {"reproduced", "absent", "reproduced"},
+		"a-two": {"absent", "absent"},
+		"both":  {"reproduced", "absent", "reproduced"},
+		"d":     {"reproduced", "inconclusive", "absent"},
+		"far":   {"far", "far", "far"},
+	} {
+		for i, a := range answers {
+			put(lab, []base.Variant{base.Stock, base.Ours, labkit.GateOff}[i], a)
+		}
+	}
+	// A wider lab shows a alone; naive does not run stock, and no lab shows b.
+	put("a-wide", base.Ours.Without("a"), "reproduced")
+	put("naive", base.Ours.Without("a"), "absent")
+	put("both", base.Ours.Without("c"), "absent")
+	put("c", base.Ours.Without("c"), "reproduced")
+	got := Rows(table, record, find)
 	want := "| two labs of a room | [a](docs/patches/a.md) | v1, v2 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
 		"| its own lab is not in make test | [c](docs/patches/c.md) | v1, v2 | reproduced | absent | absent, reproduced | no gate | `make lab LAB=both` |\n" +
 		"| beside a longer one | [d](docs/patches/d.md) | v1, v2 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
@@ -86,14 +89,14 @@ func TestRows(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 
-	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, without, find)
-	if err != nil || page != "# x\n\n"+Head+want+"\nafter\n" {
+	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, find)
+	if err != nil || page != "# x\n\n"+Head+want+"\nThe oldest of these runs is of 2026-11-20.\n\nafter\n" {
 		t.Errorf("%v, page\n%s", err, page)
 	}
-	if again, err := Update(page, table, record, without, find); err != nil || again != page {
+	if again, err := Update(page, table, record, find); err != nil || again != page {
 		t.Errorf("%v, a second time\n%s", err, again)
 	}
-	if _, err := Update("# x\n", table, record, without, find); err == nil || !strings.Contains(err.Error(), "no table") {
+	if _, err := Update("# x\n", table, record, find); err == nil || !strings.Contains(err.Error(), "no table") {
 		t.Errorf("a page without the table: %v", err)
 	}
 }

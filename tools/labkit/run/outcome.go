@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/journal"
 )
@@ -97,7 +98,8 @@ func commitOf(root string, mapped bool) string {
 		return strings.TrimSpace(string(out))
 	}
 	commit := git("rev-parse", "HEAD")
-	if commit != "" && git("status", "--porcelain") != "" {
+	// The record, and what is made of it, change with each full run, and no binary or lab with them.
+	if commit != "" && git("status", "--porcelain", "--", ":/", ":(exclude,top)"+outcomes.File, ":(exclude,top)README.md", ":(exclude,top)docs/security.md", ":(exclude,top)docs/design/proof.md") != "" {
 		commit += "-dirty"
 	}
 	if commit != "" && mapped {

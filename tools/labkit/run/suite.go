@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"sync"
@@ -20,10 +21,10 @@ import (
 // retries is how often a lab that could not tell is run again, alone.
 const retries = 2
 
-// SuiteNames lists the labs of make test.
-func SuiteNames() []string {
+// TestNames lists the labs of make test.
+func TestNames() []string {
 	var names []string
-	for _, c := range SuiteRuns() {
+	for _, c := range TestRuns() {
 		names = append(names, c.Lab)
 	}
 	return names
@@ -35,15 +36,27 @@ type Chosen struct {
 	Variants []labkit.Variant
 }
 
-// SuiteRuns lists the labs of make test with the variants in which it runs them.
-func SuiteRuns() []Chosen {
+// TestRuns lists the labs of make test with the variants in which it runs them.
+func TestRuns() []Chosen {
 	var all []Chosen
 	for _, l := range labkit.Labs() {
-		if !l.LongOnly {
-			all = append(all, Chosen{l.Name, l.SuiteRuns()})
+		if len(l.Test) > 0 {
+			all = append(all, Chosen{l.Name, l.Test})
 		}
 	}
 	return all
+}
+
+// PrintTestRuns says what is in the fixed short set of make test.
+func PrintTestRuns(w io.Writer, all []Chosen) {
+	runs := 0
+	for _, c := range all {
+		runs += len(c.Variants)
+	}
+	fmt.Fprintf(w, "labs: the fixed short set has %d runs of %d labs; make test-all runs all labs\n", runs, len(all))
+	for _, c := range all {
+		fmt.Fprintf(w, "labs: %s (%s)\n", c.Lab, words(c.Variants))
+	}
 }
 
 // Suite runs labs side by side and returns their outcomes, in their order.

@@ -28,7 +28,7 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "container-hash-compat",
 		Summary: "a kubelet upgrade recreates every container of the node",
-		LeftOut: []labkit.Variant{labkit.GateOff}, // stock shows that the lab can fail
+		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
 		Needs: []labkit.Binary{

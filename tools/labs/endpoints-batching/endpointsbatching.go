@@ -37,6 +37,7 @@ func init() {
 		Summary: "a batch of pods that changes within two seconds is as many updates of Endpoints as pods",
 		Steps:   steps,
 		Oracle:  oracle,
+		Test:    []labkit.Variant{labkit.Ours},
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 6*time.Minute, 25*time.Minute)
 		},

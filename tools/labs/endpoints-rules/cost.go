@@ -39,7 +39,6 @@ func init() {
 			labkit.StockBinary(base, "kube-controller-manager"),
 		},
 		Variants: []labkit.Variant{labkit.Ours}, // each write is made with and without the webhook
-		LongOnly: true,                          // it makes 10,000 pods
 	})
 }
 

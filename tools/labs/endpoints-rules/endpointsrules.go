@@ -40,6 +40,7 @@ func init() {
 		Summary: "a client that follows Endpoints switches pods on whose old container is still there",
 		Steps:   steps,
 		Oracle:  oracle,
+		Test:    []labkit.Variant{labkit.Ours},
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 6*time.Minute, 25*time.Minute)
 		},

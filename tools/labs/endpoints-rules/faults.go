@@ -32,7 +32,6 @@ func init() {
 			labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.StockBinary(base, "kube-scheduler"),
 		},
-		LongOnly: true, // a dozen faults, some of which last half a minute
 	})
 }
 

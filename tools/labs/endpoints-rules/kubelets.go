@@ -35,7 +35,6 @@ func init() {
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-		LongOnly: true, // four columns, each with a change of all images
 	})
 }
 

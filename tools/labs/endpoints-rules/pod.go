@@ -34,7 +34,6 @@ func init() {
 			labkit.StockBinary(base, "kube-proxy"),
 			labkit.StockBinary(base, "kubectl"),
 		},
-		LongOnly: true, // each fault ends with a pause of the kubelet, and it needs kube-proxy
 	})
 }
 

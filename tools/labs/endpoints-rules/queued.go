@@ -34,7 +34,6 @@ func init() {
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-		LongOnly: true, // it shows why the kubelet is as it is, and needs a binary of its own
 	})
 }
 

@@ -39,7 +39,6 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
 		},
-		LongOnly: true, // it adds two changes of all images to those of endpoints-rules
 	})
 }
 

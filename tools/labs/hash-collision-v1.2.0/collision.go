@@ -28,6 +28,7 @@ func init() {
 		Name:    "hash-collision-v1.2.0",
 		Summary: "1.2.0: the second rollout never happens when both pod templates have the same adler32",
 		Steps:   collisionSteps,
+		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
 		Oracle: labkit.Oracle{Text: []string{
 			"the report's second image, each release after it and each undo roll out: the replicas are in one ReplicaSet of that image and the status says so",
 			"where the second one does not: the same controller manager rolls out another Deployment, and the first one is still as it was",

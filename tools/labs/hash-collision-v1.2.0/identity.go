@@ -33,6 +33,7 @@ func init() {
 		Variants: []labkit.Variant{naive, labkit.Ours, labkit.GateOff},
 		Expect:   map[labkit.Variant]labkit.Verdict{naive: labkit.Reproduced, labkit.GateOff: labkit.Absent},
 		Steps:    identitySteps,
+		Test:     []labkit.Variant{labkit.Ours},
 		Oracle: labkit.Oracle{Text: []string{"while the other controller manager runs no ReplicaSet and no pod comes, goes or is scaled, and a new Deployment is rolled out, so it works", "not naive: nor when the stock one is back"},
 			Judge: judgeIdentity},
 		Needs: []labkit.Binary{

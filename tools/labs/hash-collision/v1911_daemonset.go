@@ -22,6 +22,7 @@ func init() {
 		Folder:  "hash-collision",
 		Summary: "a DaemonSet update to a template of the same hash kills the controller manager",
 		Needs:   needs(),
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			d := &daemonSet{cluster: cluster{Env: e}}
 			return []labkit.Step{d.startStep(),

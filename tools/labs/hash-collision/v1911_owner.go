@@ -21,6 +21,7 @@ func init() {
 		Folder:  "hash-collision",
 		Summary: "a ReplicaSet of the computed name that is another's, nobody's or being deleted is taken for the Deployment's own",
 		Needs:   needs(),
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &cluster{Env: e}
 			steps := []labkit.Step{c.startStep(), {Text: "create Deployment other and wait for its ReplicaSet", Do: c.createOther}}

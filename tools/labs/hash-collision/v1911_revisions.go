@@ -24,6 +24,7 @@ func init() {
 		Folder:  "hash-collision",
 		Summary: "a cache that lags makes a StatefulSet create its revision again and again; a DaemonSet works with another's revision",
 		Needs:   needs(),
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &forcedConflicts{cluster: cluster{Env: e}}
 			steps := []labkit.Step{
@@ -47,6 +48,7 @@ func init() {
 		Folder:  "hash-collision",
 		Summary: "after a collision a StatefulSet's revision is found again or not, by the size of its hash label",
 		Needs:   needs(),
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &equalLabel{cluster: cluster{Env: e}}
 			return []labkit.Step{c.startStep(),
@@ -61,6 +63,7 @@ func init() {
 		Folder:  "hash-collision",
 		Summary: "two revisions of equal number make a StatefulSet roll back and forth",
 		Needs:   needs(),
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &stableOrder{cluster: cluster{Env: e}}
 			return []labkit.Step{c.startStep(),

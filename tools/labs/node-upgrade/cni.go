@@ -12,7 +12,6 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:     "node-upgrade-cni",
 		Folder:   "node-upgrade",
-		LongOnly: true,
 		Summary:  "node-upgrade on nodes whose pods have their networks from CNI plug-ins (bridge, host-local, portmap)",
 		Packages: []string{node.CNIPackage},
 		Needs:    needs, Timeout: timeout,

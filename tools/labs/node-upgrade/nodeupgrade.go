@@ -37,9 +37,8 @@ func init() {
 		Summary: "kubelets go from 1.7.0 to 1.9.11 and back in place, under load, with kill -9",
 		Needs:   needs, Timeout: timeout,
 		// The labs of the slugs themselves show what stock does.
-		LeftOut: []labkit.Variant{labkit.Stock, labkit.GateOff},
-		Steps:   func(e *labkit.Env) []labkit.Step { return rehearsal(e, node.Config{}, "") },
-		Oracle:  oracle,
+		Steps:  func(e *labkit.Env) []labkit.Step { return rehearsal(e, node.Config{}, "") },
+		Oracle: oracle,
 	})
 }
 

@@ -17,7 +17,6 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:     "node-upgrade-systemd",
 		Folder:   "node-upgrade",
-		LongOnly: true,
 		Summary:  "node-upgrade on nodes where systemd is process 1 and dockerd and kubelet have the cgroup driver systemd",
 		Packages: []string{node.SystemdPackage},
 		Needs:    needs, Timeout: timeout,

@@ -39,6 +39,7 @@ func init() {
 		},
 		Steps:  steps,
 		Oracle: oracle,
+		Test:   []labkit.Variant{labkit.Ours},
 	})
 }
 

@@ -77,7 +77,7 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "predecessor",
 		Summary: "ours forgets which kubelet was there, which then recreates containers and loses host ports on the way back",
-		LeftOut: []labkit.Variant{labkit.GateOff}, // stock shows that the lab can fail
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
 		Needs: []labkit.Binary{

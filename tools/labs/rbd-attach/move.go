@@ -43,7 +43,6 @@ func init() {
 		Needs:    rbdlab.Needs(old),
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
-		LongOnly: true, // 1.7.0 is waited for, for two minutes
 	})
 }
 

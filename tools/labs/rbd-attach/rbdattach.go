@@ -37,7 +37,7 @@ func init() {
 		Needs:    rbdlab.Needs(old),
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 25 * time.Minute },
-		LongOnly: true, // five rows, of which stock waits for each bound
+		Test:     []labkit.Variant{labkit.Ours},
 	})
 }
 

@@ -35,7 +35,7 @@ func init() {
 		Needs:    rbdlab.Needs(old),
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 10 * time.Minute },
-		LeftOut:  []labkit.Variant{labkit.GateOff}, // stock shows that the lab can fail
+		Test:     []labkit.Variant{labkit.Stock, labkit.Ours},
 	})
 }
 

@@ -50,7 +50,6 @@ func init() {
 		Needs:    rbdlab.Needs("v1.7.0"),
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
-		LongOnly: true, // 1.7.0 looks again after two minutes
 	})
 }
 

@@ -45,7 +45,7 @@ func init() {
 		Packages: rbdlab.Packages,
 		Variants: []labkit.Variant{labkit.Ours, labkit.GateOff},
 		Timeout:  func(labkit.Profile) time.Duration { return 40 * time.Minute },
-		LongOnly: true,
+		Test:     []labkit.Variant{labkit.Ours},
 	})
 }
 

@@ -48,7 +48,7 @@ func init() {
 		},
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
-		LongOnly: true, // the kubelet's wait for an attach alone takes two minutes
+		Test:     []labkit.Variant{labkit.Ours},
 	})
 }
 

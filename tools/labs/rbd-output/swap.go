@@ -45,7 +45,6 @@ func init() {
 		Packages: rbdlab.Packages,
 		Variants: []labkit.Variant{labkit.Stock, labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
-		LongOnly: true, // stock takes two bounds
 	})
 }
 

@@ -37,7 +37,7 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:    "readiness-across-restart",
 		Summary: "each restart of a kubelet takes the probed pods of its node out of their Services",
-		LeftOut: []labkit.Variant{labkit.GateOff}, // stock shows that the lab can fail
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
 		Timeout: func(p labkit.Profile) time.Duration {

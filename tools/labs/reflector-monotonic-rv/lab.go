@@ -44,20 +44,23 @@ const (
 )
 
 func init() {
-	for _, l := range []struct{ name, server string }{
-		{"reflector-monotonic-rv", "v1.9.0"},
-		{"reflector-monotonic-rv-1.8", "v1.8.0"},
-		{"reflector-monotonic-rv-1.7", "v1.7.0"},
+	for _, l := range []struct {
+		name, server string
+		test         []labkit.Variant
+	}{
+		{"reflector-monotonic-rv", "v1.9.0", []labkit.Variant{labkit.Stock, labkit.Ours}},
+		{"reflector-monotonic-rv-1.8", "v1.8.0", nil},
+		{"reflector-monotonic-rv-1.7", "v1.7.0", nil},
 	} {
 		server := l.server
 		labkit.Register(labkit.Lab{
-			Modules:  []string{"cmd"},
-			Name:     strings.ReplaceAll(l.name, ".", "-"),
-			Folder:   "reflector-monotonic-rv",
-			LongOnly: l.server != "v1.9.0",
-			Summary:  fmt.Sprintf("Endpoints of live Services are deleted after a watch restarts from the past (kube-apiserver %s)", server),
-			Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, server) },
-			Oracle:   oracle,
+			Modules: []string{"cmd"},
+			Name:    strings.ReplaceAll(l.name, ".", "-"),
+			Folder:  "reflector-monotonic-rv",
+			Test:    l.test,
+			Summary: fmt.Sprintf("Endpoints of live Services are deleted after a watch restarts from the past (kube-apiserver %s)", server),
+			Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, server) },
+			Oracle:  oracle,
 			Needs: []labkit.Binary{
 				labkit.StockBinary(server, "kube-apiserver"),
 				labkit.BinaryUnderTest(base, "kube-controller-manager"),

@@ -23,7 +23,7 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:     "cni-plugin-name",
 		Folder:   "security",
-		LongOnly: true, // a node of its own for a fault that needs root's files
+		Test:     []labkit.Variant{labkit.Ours},
 		Summary:  "a file in /etc/cni/net.d runs any program of the node",
 		Packages: []string{node.CNIPackage},
 		Needs: []labkit.Binary{

@@ -33,10 +33,9 @@ const (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Name:     "etc-hosts-ranking",
-		Folder:   "security",
-		LongOnly: true, // etc-hosts-eviction looks at the same number in /stats/summary
-		Summary:  "a pod that fills the node's disk through its /etc/hosts has another one evicted",
+		Name:    "etc-hosts-ranking",
+		Folder:  "security",
+		Summary: "a pod that fills the node's disk through its /etc/hosts has another one evicted",
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),

@@ -23,6 +23,7 @@ func init() {
 		Folder:  "security",
 		Summary: "a link in the folder of the logs makes a process empty any file",
 		Needs:   []labkit.Binary{labkit.BinaryUnderTest(base, "kube-controller-manager")},
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			g := &logLinks{e: e}
 			return []labkit.Step{

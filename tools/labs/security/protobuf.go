@@ -28,6 +28,7 @@ func init() {
 		Name:    "protobuf-decode-guard",
 		Folder:  "security",
 		Summary: "one malformed protobuf message in place of the API server's answer ends the process",
+		Test:    []labkit.Variant{labkit.Ours},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),

@@ -33,7 +33,7 @@ func init() {
 	l := labkit.Lab{
 		Name:    "subpath-rollback",
 		Summary: "a kubelet deletes the user's files through subPath mounts that an other kubelet left",
-		LeftOut: []labkit.Variant{labkit.GateOff}, // stock shows that the lab can fail
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, "") },
 		Oracle:  oracle,
 		Needs: []labkit.Binary{
@@ -51,7 +51,7 @@ func init() {
 	labkit.Register(l)
 	l.Name, l.Folder = "subpath-rollback-symlink", "subpath-rollback"
 	l.Summary += ", with a symbolic link as the kubelet's root directory"
-	l.LongOnly, l.LeftOut = true, nil // TestSubpathSymlink asks the same of the kubelet's code
+	l.Test = nil // TestSubpathSymlink asks the same of the kubelet's code
 	l.Steps = func(e *labkit.Env) []labkit.Step { return steps(e, "link") }
 	labkit.Register(l)
 }

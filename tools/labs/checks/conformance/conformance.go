@@ -37,7 +37,7 @@ func init() {
 		Summary: "upstream's own conformance specs pass on two nodes (PROFILE=short: those next to what we patch)",
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, false) },
 		Oracle:  labkit.Oracle{Text: oracle, Judge: clusterSuite.judge},
-		Needs:   needs, Packages: packages, Timeout: bound, LongOnly: true,
+		Needs:   needs, Packages: packages, Timeout: bound, OnRequest: true,
 	})
 	labkit.Register(labkit.Lab{
 		Name: "conformance-swap", Folder: "checks/conformance",
@@ -48,7 +48,7 @@ func init() {
 		Needs: append([]labkit.Binary{labkit.StockBinary(base, "kube-controller-manager"), labkit.StockBinary(base, "kubelet")}, needs...),
 		// Ours is the binary in the middle.
 		Variants: []labkit.Variant{labkit.Ours},
-		Packages: packages, Timeout: bound, LongOnly: true,
+		Packages: packages, Timeout: bound, OnRequest: true,
 	})
 }
 

@@ -34,7 +34,7 @@ func init() {
 		Steps:   nodeSteps,
 		Oracle: labkit.Oracle{Text: []string{"each spec that the suite plans has run and has passed, at the latest when run again alone; one that skips itself has its reason in node-specs.json; " +
 			"all specs together are the ones that node-specs.json counts"}, Judge: nodeSuite.judge},
-		Needs: needs, Packages: packages, LongOnly: true,
+		Needs: needs, Packages: packages, OnRequest: true,
 		Timeout: func(p labkit.Profile) time.Duration { return labkit.Pick(p, 45*time.Minute, 90*time.Minute) },
 	})
 }

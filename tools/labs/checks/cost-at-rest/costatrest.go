@@ -35,12 +35,12 @@ const (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Name:     "cost-at-rest",
-		Folder:   "checks/cost-at-rest",
-		LongOnly: true,
-		Summary:  "memory, CPU, start, goroutines, open files and requests of a kubelet with many pods and a controller manager with many Deployments, stock against ours",
-		Steps:    steps,
-		Oracle:   oracle,
+		Name:      "cost-at-rest",
+		Folder:    "checks/cost-at-rest",
+		OnRequest: true,
+		Summary:   "memory, CPU, start, goroutines, open files and requests of a kubelet with many pods and a controller manager with many Deployments, stock against ours",
+		Steps:     steps,
+		Oracle:    oracle,
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, manager),

@@ -37,7 +37,6 @@ func init() {
 		Steps:    steps,
 		Oracle:   oracle,
 		Variants: []labkit.Variant{labkit.Ours}, // the builds take turns within one run
-		LongOnly: true,
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 30*time.Minute, 90*time.Minute)
 		},

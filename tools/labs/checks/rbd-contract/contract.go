@@ -34,11 +34,10 @@ const (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Name:     "rbd-contract",
-		Folder:   "checks/rbd-contract",
-		LongOnly: true,
-		Summary:  "rbd map and unmap of the labs' nodes answer as those of a kernel with rbd",
-		Steps:    steps,
+		Name:    "rbd-contract",
+		Folder:  "checks/rbd-contract",
+		Summary: "rbd map and unmap of the labs' nodes answer as those of a kernel with rbd",
+		Steps:   steps,
 		Oracle: labkit.Oracle{Text: []string{
 			"each command ends with the same status and the same text on both sides, but for device numbers and what rbd's libraries log",
 			fmt.Sprintf("the watcher of a dead client goes within %v on both sides, and its lock stays", deathBound),

@@ -34,11 +34,10 @@ const (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Name:     "rbd-kill",
-		Folder:   "checks/rbd-kill",
-		LongOnly: true,
-		Summary:  "kill -9 of the kubelet and of its rbd at random moments of attach and detach",
-		Steps:    steps,
+		Name:    "rbd-kill",
+		Folder:  "checks/rbd-kill",
+		Summary: "kill -9 of the kubelet and of its rbd at random moments of attach and detach",
+		Steps:   steps,
 		Oracle: labkit.Oracle{Text: []string{
 			fmt.Sprintf("after each kill the pod runs, or its image is free and unmapped, within %v", bound),
 			"at the end the filesystem is clean for e2fsck -fn and has what was written in each round",

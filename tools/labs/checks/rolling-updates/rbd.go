@@ -36,7 +36,6 @@ func init() {
 		Name:     "rolling-updates-rbd",
 		Folder:   "checks/rolling-updates",
 		Summary:  "rolling updates of a StatefulSet with RBD volumes, whose pods move between two nodes: each volume is on one node at a time and keeps its data",
-		LongOnly: true, // seven rollouts of three pods, one after the other
 		Steps:    rbdSteps,
 		Oracle:   rbdOracle,
 		Timeout:  func(labkit.Profile) time.Duration { return 50 * time.Minute },

@@ -33,13 +33,12 @@ const (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Name:     "rolling-updates",
-		Folder:   "checks/rolling-updates",
-		Summary:  "rolling updates through the API and kubectl v1.9.11: ReplicationController, Deployment, three patches, undo, rollback; no request fails",
-		LongOnly: true,
-		Steps:    steps,
-		Oracle:   oracle,
-		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
+		Name:    "rolling-updates",
+		Folder:  "checks/rolling-updates",
+		Summary: "rolling updates through the API and kubectl v1.9.11: ReplicationController, Deployment, three patches, undo, rollback; no request fails",
+		Steps:   steps,
+		Oracle:  oracle,
+		Timeout: func(labkit.Profile) time.Duration { return 20 * time.Minute },
 		Needs: []labkit.Binary{
 			labkit.BinaryUnderTest(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-scheduler"),

@@ -22,10 +22,9 @@ import (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Name:     "security-use-failover",
-		Folder:   "checks/security-use",
-		LongOnly: true,
-		Summary:  "a namespace's ordered deletion goes on when another controller manager takes over, stock's or one with the gate off",
+		Name:    "security-use-failover",
+		Folder:  "checks/security-use",
+		Summary: "a namespace's ordered deletion goes on when another controller manager takes over, stock's or one with the gate off",
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),

@@ -23,10 +23,9 @@ import (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Name:     "security-use-nsenter",
-		Folder:   "checks/security-use",
-		LongOnly: true,
-		Summary:  "subPaths of a kubelet that has a mount namespace of its own, as in a container, and mounts through nsenter",
+		Name:    "security-use-nsenter",
+		Folder:  "checks/security-use",
+		Summary: "subPaths of a kubelet that has a mount namespace of its own, as in a container, and mounts through nsenter",
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),

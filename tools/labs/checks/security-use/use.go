@@ -41,7 +41,6 @@ func init() {
 	labkit.Register(labkit.Lab{
 		Name:     "security-use",
 		Folder:   "checks/security-use",
-		LongOnly: true,
 		Summary:  "gitRepo, probes, exec, attach, port-forward and cp as they should be used, stock against ours",
 		Packages: []string{"git", "openssh-client", "openssh-server", "socat"},
 		Steps:    steps,

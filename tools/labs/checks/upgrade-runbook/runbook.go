@@ -41,6 +41,7 @@ func init() {
 		Folder:  "checks/upgrade-runbook",
 		Summary: "the command blocks of " + runbookPage + " do what the page says",
 		Steps:   runbookSteps,
+		Test:    []labkit.Variant{labkit.Ours},
 		Oracle: labkit.Oracle{Text: []string{"every block succeeds, the node runs what the page says, no container was recreated, and when v1.7.0 has removed the pod with a subPath its file is there"},
 			Judge: judgeRunbook},
 		Needs: []labkit.Binary{

@@ -58,6 +58,7 @@ func init() {
 		Folder:  "checks/upgrade-runbook",
 		Summary: "with the flags that the runbook recommends every kubelet from 1.7.0 on talks to the API server and keeps its pods",
 		Steps:   unitSteps,
+		Test:    []labkit.Variant{labkit.Ours},
 		Oracle: labkit.Oracle{Text: []string{"the check says yes and no where it must; every container outlives the swaps between v1.7.0 and ours; stock v1.9.11, and in the long profile v1.8.15, reports the node, and all pods are ready"},
 			Judge: judgeUnits},
 		Needs: needs, LongNeeds: []labkit.Binary{later},
@@ -73,7 +74,6 @@ func init() {
 		Needs:    append(slices.Clone(needs), later),
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
-		LongOnly: true, // seven minutes of stock kubelets that end or kill their pods; kubelet-units runs the same check
 	})
 }
 
