@@ -4,7 +4,9 @@
 package mount
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"sort"
 	"strings"
 
@@ -44,7 +46,7 @@ var plainOptions = words(`
 // plainFlags are the words without a value that are shown. Another one can be the
 // rest of a value with a comma in it.
 var plainFlags = words(`
-	_netdev acl async atime auto bg bind cifsacl defaults dev diratime dirsync discard exec fg forceuid forcegid hard
+	_netdev acl async atime auto auto_unmount bg bind cifsacl defaults dev diratime dirsync discard exec fg forceuid forcegid hard
 	intr lazytime loop lock mand mfsymlinks noac noacl noatime noauto nobrl noctime nodev nodiratime noexec nofail
 	nointr nolock nomand noperm noresvport noserverino nosharecache nosuid nouser nouuid perm private rbind rdirplus
 	relatime remount resvport ro rprivate rshared rslave rw serverino shared sharecache slave soft strictatime suid
@@ -118,6 +120,18 @@ func maskText(text string, secrets []string) string {
 	return text
 }
 
+// maskCommand is maskText for a text that can quote the command: there the short secrets
+// are found too, with the options around them.
+func maskCommand(text string, args, secrets []string) string {
+	for i := 1; i < len(args); i++ {
+		if args[i-1] == "-o" {
+			shown, _ := maskOptions(args[i])
+			text = strings.Replace(text, "-o "+args[i], "-o "+shown, -1)
+		}
+	}
+	return maskText(text, secrets)
+}
+
 func withoutSecrets() bool {
 	return utilfeature.DefaultFeatureGate.Enabled(features.MountErrorsWithoutSecrets)
 }
@@ -150,7 +164,7 @@ func outputForLog(args []string, output []byte) string {
 	if len(secrets) == 0 || !withoutSecrets() {
 		return string(output)
 	}
-	return maskText(string(output), secrets)
+	return maskCommand(string(output), args, secrets)
 }
 
 // failureForLog returns a mount command's error and output as they are shown.
@@ -164,8 +178,8 @@ func failureForLog(err error, args []string, output []byte) (error, []byte) {
 		return err, output
 	}
 	mountErrorsMasked.Inc()
-	if text := err.Error(); maskText(text, secrets) != text {
-		err = errors.New(maskText(text, secrets))
+	if text := err.Error(); maskCommand(text, args, secrets) != text {
+		err = errors.New(maskCommand(text, args, secrets))
 	}
 	return err, []byte(outputForLog(args, output))
 }
@@ -181,4 +195,33 @@ func mountFailure(err error, mountArgs []string, output []byte) (error, string, 
 func execMountFailure(err error, options []string, output []byte) (error, []string, []byte) {
 	err, output = failureForLog(err, []string{"-o", strings.Join(options, ",")}, output)
 	return err, optionsForLog(options), output
+}
+
+// outputError is an error whose text was masked, and beside it what the command printed.
+// Only UnmaskedText gives the output: whoever logs, wraps or sends the error has the text.
+type outputError struct {
+	error
+	output string
+}
+
+// GoString keeps the output out of %#v.
+func (e *outputError) GoString() string { return fmt.Sprintf("%#v", e.Error()) }
+
+// withOutput adds the output of a mount command to the error that tells of it. Where
+// nothing was masked it returns the error alone.
+func withOutput(err error, output, shown []byte) error {
+	if bytes.Equal(output, shown) {
+		return err
+	}
+	return &outputError{error: err, output: string(output)}
+}
+
+// UnmaskedText returns the text of an error of Mount with all that the command printed,
+// secrets too. It is for callers that look for a message of mount(8), which a masked
+// value can be a part of, and must not be logged or put into an error.
+func UnmaskedText(err error) string {
+	if e, ok := err.(*outputError); ok {
+		return e.Error() + e.output
+	}
+	return err.Error()
 }

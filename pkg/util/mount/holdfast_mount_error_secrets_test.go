@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -104,11 +105,15 @@ func counted(t *testing.T, c prometheus.Counter) float64 {
 }
 
 // failingExec is mount(8) that prints its arguments and fails.
-type failingExec struct{ args []string }
+type failingExec struct {
+	args   []string
+	output string
+}
 
 func (e *failingExec) Run(cmd string, args ...string) ([]byte, error) {
 	e.args = args
-	return []byte("cannot mount with " + strings.Join(args, " ")), errors.New("exit status 32")
+	command := "mount " + strings.Join(args, " ")
+	return []byte(e.output + "cannot mount with " + command), fmt.Errorf("command '%s' failed: exit status 32", command)
 }
 
 const key, short = "c2VjcmV0LWtleQ==", "pw"
@@ -142,7 +147,7 @@ func TestMountErrors(t *testing.T) {
 				if err == nil {
 					t.Fatalf("%s: no error", name)
 				}
-				if leaks := strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "pin="+short+" ") && name == "Mounter"; leaks == on {
+				if leaks := strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "pin="+short); leaks == on {
 					t.Errorf("%s, gate %v: %v", name, on, err)
 				}
 				for _, word := range []string{"exit status 32", "//server/share", "/target", "cifs", "username=account", "vers=3.0", "cannot mount with"} {
@@ -166,6 +171,65 @@ func TestMountErrors(t *testing.T) {
 				t.Errorf("gate %v: mount was called with %q", on, fake.args)
 			}
 		}()
+	}
+}
+
+// TestMaskTextLongestFirst: of two secrets one of which begins the other, the longer one goes
+// whole.
+func TestMaskTextLongestFirst(t *testing.T) {
+	for _, secrets := range [][]string{{"pass", "password1"}, {"password1", "pass"}} {
+		if got := maskText("tried password1 and pass", secrets); got != "tried <masked> and <masked>" {
+			t.Errorf("%q: %q", secrets, got)
+		}
+	}
+}
+
+// TestMountErrorForParser: a caller that looks into the error finds the words of mount(8) also
+// where an option has the same ones, and nobody else is shown them.
+func TestMountErrorForParser(t *testing.T) {
+	const refused = "mount.fuse: Invalid argument for "
+	for _, on := range []bool{true, false} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.MountErrorsWithoutSecrets, on)()
+			options := []string{"password=argument", "secret=" + key}
+			err := NewExecMounter(&failingExec{output: refused}, &FakeMounter{}).Mount("server:vol", "/target", "glusterfs", options)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if text := UnmaskedText(err); !strings.Contains(text, refused) || !strings.Contains(text, key) {
+				t.Errorf("gate %v: a parser gets %q", on, text)
+			}
+			shown := fmt.Sprintf("%v %+v %#v %#v %s %q", err, err, err, struct{ Err error }{err}, err, err)
+			if leaks := strings.Contains(shown, refused) || strings.Contains(shown, key); leaks == on {
+				t.Errorf("gate %v: %s", on, shown)
+			}
+		}()
+	}
+	if text := UnmaskedText(errors.New("exit status 32")); text != "exit status 32" {
+		t.Errorf("a parser gets %q", text)
+	}
+}
+
+// TestReadersOfMountErrors: no other code of the volume plugins looks for words in an error's
+// text. Whoever does that with an error of Mount has to take UnmaskedText.
+func TestReadersOfMountErrors(t *testing.T) {
+	reads := regexp.MustCompile(`(Contains|HasPrefix|HasSuffix|Index|MatchString)\(\w*[eE]rrs?\.Error\(\)`)
+	// One reads the error of a look at a device, the other that of a provisioner.
+	known := map[string]bool{"operation_generator.go": true, "provisionerror.go": true}
+	files := 0
+	err := filepath.Walk("../../volume", func(path string, info os.FileInfo, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files++
+		source, err := ioutil.ReadFile(path)
+		if found := reads.FindString(string(source)); found != "" && !known[filepath.Base(path)] {
+			t.Errorf("%s: %s", path, found)
+		}
+		return err
+	})
+	if err != nil || files < 100 {
+		t.Fatalf("%d files of plugins: %v", files, err)
 	}
 }
 
