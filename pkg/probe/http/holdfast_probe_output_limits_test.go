@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"testing"
 	"time"
 
@@ -85,5 +86,31 @@ func TestProbeOutputLimits(t *testing.T) {
 	u, _ := url.Parse(server.URL)
 	if result, _, _ := New().Probe(u, nil, 300*time.Millisecond); result != probe.Failure {
 		t.Errorf("an answer without an end: %s", result)
+	}
+}
+
+// TestProbeSender: all requests of a probe, a redirect's too, know whose it is.
+func TestProbeSender(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/elsewhere" {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}
+	}))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var senders []string
+	p := New().(httpProber)
+	p.transport.Proxy = func(req *http.Request) (*url.URL, error) {
+		senders = append(senders, req.URL.Path+" "+outputlimit.Sender(req))
+		return nil, nil
+	}
+	if result, _, err := OfContainer(p, "uid/c").Probe(u, nil, 20*time.Second); result != probe.Success || err != nil {
+		t.Errorf("%v, %v", result, err)
+	}
+	if want := []string{" uid/c", "/elsewhere uid/c"}; !reflect.DeepEqual(senders, want) {
+		t.Errorf("requests %q, want %q", senders, want)
 	}
 }

@@ -11,9 +11,14 @@ import (
 	"io/ioutil"
 	"math/rand"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"reflect"
+	"sort"
+	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -171,14 +176,103 @@ func TestExecBufferFuzz(t *testing.T) {
 	t.Logf("%d inputs", seeds())
 }
 
-func TestOnlyOnce(t *testing.T) {
-	o := onlyOnce{seen: map[string]bool{}}
+func TestRecent(t *testing.T) {
+	now := time.Now()
+	r := recent{now: func() time.Time { return now }, seen: map[string]time.Time{}}
 	for i := 0; i < 10*remembered; i++ {
-		if k := fmt.Sprint(i); !o.first(k) || o.first(k) {
+		if k := fmt.Sprint(i); r.first(k) != (i < remembered) || r.first(k) {
 			t.Fatal(k)
 		}
-		if len(o.seen) > remembered {
-			t.Fatalf("%d names are remembered", len(o.seen))
+	}
+	if len(r.seen) != remembered {
+		t.Fatalf("%d names are remembered", len(r.seen))
+	}
+	if now = now.Add(forgotten - 1); r.first("0") || r.first("new") {
+		t.Error("an hour is not over")
+	}
+	if now = now.Add(1); !r.first("0") || len(r.seen) != 1 {
+		t.Errorf("%d names are remembered after an hour", len(r.seen))
+	}
+	// A clock that was put back forgets too.
+	if now = now.Add(-time.Second); !r.first("0") {
+		t.Error("the future is remembered")
+	}
+}
+
+// TestSender: a pod chooses addresses and paths, also by redirects; its container is what is
+// remembered and logged of all of them.
+func TestSender(t *testing.T) {
+	defer setGate(t, true)()
+	defer func(was map[string]time.Time) { logged.seen = was }(logged.seen)
+	logged.seen = map[string]time.Time{}
+	n := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/healthz" {
+			n++
+			http.Redirect(w, r, fmt.Sprintf("/%d%%0a%s", n, strings.Repeat("a", 100<<10)), http.StatusFound)
+			return
 		}
+		w.Write(make([]byte, HTTPBody+1))
+	}))
+	defer server.Close()
+	client := Client{http.DefaultClient, Container("uid", strings.Repeat("c", 200))}
+	for i := 0; i < 20; i++ {
+		req, _ := http.NewRequest("GET", server.URL+"/healthz", nil)
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ReadBody(resp, Probe)
+		resp.Body.Close()
+		resp, err = http.Get(server.URL + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ReadBody(From(resp, Container("uid", "hook")), Lifecycle)
+		resp.Body.Close()
+		if resp, err = http.Get(server.URL + "/healthz"); err != nil {
+			t.Fatal(err)
+		}
+		ReadBody(resp, Probe)
+		resp.Body.Close()
+	}
+	var keys []string
+	for k := range logged.seen {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	want := []string{"http_lifecycle uid/hook", "http_probe a pod", "http_probe uid/" + strings.Repeat("c", senderText-len("uid/"))}
+	if n != 60 || !reflect.DeepEqual(keys, want) {
+		t.Errorf("%d answers, remembered %.500q, want %q", n, keys, want)
+	}
+	From(nil, "nobody")
+}
+
+func TestShown(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		func() {
+			defer setGate(t, on)()
+			for _, size := range []int{0, ShownText, ShownText + 1, ExecStream} {
+				text := strings.Repeat("x", size)
+				counted, would := value(t, cut, Text), value(t, wouldCut, Text)
+				got, err := Shown([]byte(text)), ShownError(errors.New(text))
+				counted, would = value(t, cut, Text)-counted, value(t, wouldCut, Text)-would
+				want := text
+				if on && size > ShownText {
+					want = text[:ShownText]
+				}
+				if string(got) != want || err.Error() != want {
+					t.Errorf("gate %v, %d bytes: %d and %d are shown", on, size, len(got), len(err.Error()))
+				}
+				over := size > ShownText
+				if (counted == 2) != (on && over) || (would == 2) != (!on && over) {
+					t.Errorf("gate %v, %d bytes: counted %v cut, %v would be", on, size, counted, would)
+				}
+			}
+			short := io.ErrUnexpectedEOF
+			if ShownError(short) != short || ShownError(nil) != nil {
+				t.Error("a short error is another one")
+			}
+		}()
 	}
 }
