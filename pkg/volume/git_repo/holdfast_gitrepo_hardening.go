@@ -6,6 +6,7 @@ package git_repo
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -103,35 +104,85 @@ func refusedRepository(repository string) string {
 		// A path of this node, CVE-2025-1767.
 		return remoteOnly
 	}
-	host := repository[:colon]
-	if rest := repository[colon+1:]; strings.HasPrefix(rest, "//") {
-		if !repositorySchemes[host] {
+	scheme, rest := repository[:colon], repository[colon+1:]
+	decoded := percentDecode(repository)
+	if strings.IndexFunc(decoded, isASCIIControl) >= 0 {
+		// git writes a decoded URL into lines that it sends to a server or to a program that
+		// keeps passwords (CVE-2021-40330, CVE-2020-5260).
+		return "it must not contain control characters, also written like %0a"
+	}
+	var host string
+	var web bool
+	switch {
+	case !strings.HasPrefix(rest, "//"):
+		if strings.HasPrefix(rest, ":") && strings.IndexFunc(scheme, notOfScheme) < 0 {
+			// "helper::address" starts the program git-remote-helper.
 			return remoteOnly
 		}
-		if host = authority(rest[2:]); host == "" {
-			return "its URL must have a host"
-		}
-	} else if strings.HasPrefix(rest, ":") && strings.IndexFunc(host, notOfScheme) < 0 {
-		// "helper::address" starts the program git-remote-helper.
+		host = hostPart(repository, ":")
+	case !repositorySchemes[scheme]:
 		return remoteOnly
+	case scheme == "http" || scheme == "https":
+		// No program gets this host, and its user and password have any characters.
+		web = true
+		if host = rest[2:]; strings.IndexAny(host, "/?#") >= 0 {
+			host = host[:strings.IndexAny(host, "/?#")]
+		}
+		host = percentDecode(host)
+	default:
+		host = hostPart(percentDecode(rest[2:]), "/")
+	}
+	if host == "" {
+		return "its URL must have a host"
 	}
 	// git before 2.14 hands such a host to ssh as an option. It decodes a URL first, and
 	// takes the brackets off.
-	if host = strings.TrimLeft(hostDecoder.Replace(host), "["); strings.HasPrefix(host, "-") {
+	if strings.HasPrefix(strings.TrimLeft(host, "["), "-") {
 		return "its host must not begin with \"-\""
+	}
+	// ssh before 9.6 hands user and host to a shell where its configuration has them in a
+	// command (ProxyCommand with %h, CVE-2023-51385).
+	if !web && strings.IndexFunc(host, notOfHost) >= 0 {
+		return "its user and host must consist of letters, digits and ._~@:[]-"
 	}
 	return ""
 }
 
-// hostDecoder decodes what a host can begin with that is not part of its name.
-var hostDecoder = strings.NewReplacer("%2d", "-", "%2D", "-", "%5b", "[", "%5B", "[")
-
-// authority cuts "user@host:port" off what follows the "//" of a URL.
-func authority(rest string) string {
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		return rest[:i]
+// percentDecode decodes what follows "%" as two hexadecimal digits, as git does, once.
+func percentDecode(s string) string {
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if v, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				out, i = append(out, byte(v)), i+2
+				continue
+			}
+		}
+		out = append(out, s[i])
 	}
-	return rest
+	return string(out)
+}
+
+func isASCIIControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// hostPart cuts "user@host:port" off what git looks for a host in: up to the separator of the
+// path, which git looks for behind the brackets, and for these in the whole text (connect.c
+// host_end).
+func hostPart(s, separator string) string {
+	bracket := strings.Index(s, "@[") + 1
+	from := 0
+	if strings.HasPrefix(s[bracket:], "[") && strings.Contains(s[bracket:], "]") {
+		from = bracket + strings.Index(s[bracket:], "]")
+	}
+	if i := strings.Index(s[from:], separator); i >= 0 {
+		return s[:from+i]
+	}
+	return s
+}
+
+// notOfHost: see the rule.
+func notOfHost(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._~@:[]-", r))
 }
 
 // notOfScheme: letters, digits, "+", "-" and "." can be part of a transport's name.
