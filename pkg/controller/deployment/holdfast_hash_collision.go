@@ -113,7 +113,8 @@ func (dc *DeploymentController) holdfastNameTaken(d *extensions.Deployment, rs *
 		why = "has the same hash but another template"
 	case holdfastForeign:
 		ref := metav1.GetControllerOf(rs)
-		why = fmt.Sprintf("is controlled by %s %s (UID %s)", ref.Kind, ref.Name, ref.UID)
+		// Nobody bounds these fields of an owner reference.
+		why = fmt.Sprintf("is controlled by %.63q %.253q (UID %.63q)", ref.Kind, ref.Name, ref.UID)
 	case holdfastReleased:
 		why = "is outside the selector"
 	case holdfastUnowned:

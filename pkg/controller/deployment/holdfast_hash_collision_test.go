@@ -16,6 +16,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -159,6 +160,10 @@ func TestHoldfastNewReplicaSetNameTaken(t *testing.T) {
 		{verdict: holdfastForeign, change: func(rs *extensions.ReplicaSet) {
 			rs.OwnerReferences[0].UID, rs.DeletionTimestamp = "web-before-it-was-made-again", &now
 		}, bump: true, stockUse: true},
+		{verdict: holdfastForeign, change: func(rs *extensions.ReplicaSet) {
+			ref, long := &rs.OwnerReferences[0], strings.Repeat("x\n", 1<<20)
+			ref.Kind, ref.Name, ref.UID = long, long, types.UID(long)
+		}, bump: true, stockUse: true},
 		{verdict: holdfastUnowned, change: func(rs *extensions.ReplicaSet) { rs.OwnerReferences, rs.Labels = nil, outside }, bump: true, stockUse: true},
 		{verdict: holdfastUnowned, change: func(rs *extensions.ReplicaSet) { rs.OwnerReferences, rs.DeletionTimestamp = nil, &now }, bump: true, stockUse: true},
 		{verdict: holdfastReleased, change: func(rs *extensions.ReplicaSet) { rs.Labels = outside }, bump: true, stockUse: true},
@@ -196,6 +201,11 @@ func TestHoldfastNewReplicaSetNameTaken(t *testing.T) {
 				}
 				if events := len(c.events.Events); on && bump != (events == 1) || !on && events != 0 {
 					t.Errorf("%d events", events)
+				}
+				if on && bump {
+					if event := <-c.events.Events; len(event) > 1000 || strings.Contains(event, "\n") {
+						t.Errorf("an event of %d bytes: %.300q", len(event), event)
+					}
 				}
 				if got := holdfastCount(t, holdfastReplicaSetConflicts, test.verdict, fmt.Sprint(on)); got != before+1 {
 					t.Errorf("counted %v conflicts as %s, want 1", got-before, test.verdict)

@@ -59,7 +59,7 @@ func bindSubPath(mounter Interface, source string, fd int, subPath, target strin
 	}
 	if err == nil && !isSameFile(fd, subPath) {
 		subPathsExchanged.Inc()
-		glog.Warningf("SubPath %s was exchanged for another file while it was mounted at %s: the file that was checked is mounted (feature gate %s)",
+		glog.Warningf("SubPath %q was exchanged for another file while it was mounted at %s: the file that was checked is mounted (feature gate %s)",
 			subPath, target, features.SubpathMountByFD)
 	}
 	return err

@@ -95,7 +95,7 @@ func (util *RBDUtil) imageInUse(b *rbdMounter) (bool, string, error) {
 		if look == watcherLooks {
 			return true, watchersText(watchers) + why, nil
 		}
-		glog.V(3).Infof("rbd: image %s/%s is in use, looking again in %v: %s", b.Pool, b.Image, delay, watchersText(watchers))
+		glog.V(3).Infof("rbd: image %s is in use, looking again in %v: %s", b.shownImage(), delay, watchersText(watchers))
 		rbdAttachLooks.Inc()
 		sleep(delay)
 		delay = time.Duration(float64(delay) * watcherFactor)
@@ -116,7 +116,7 @@ func (b *rbdMounter) readsTakeLock() (bool, error) {
 func (b *rbdMounter) hasFeature(feature string) (bool, error) {
 	output, err := b.run([]string{"info", b.Image, "--format", "json"})
 	if err != nil {
-		return false, fmt.Errorf("rbd: failed to ask for the features of %s/%s: %v, rbd output: %s", b.Pool, b.Image, err, output)
+		return false, fmt.Errorf("rbd: failed to ask for the features of %s: %v, rbd output: %s", b.shownImage(), err, shownOutput(output))
 	}
 	image, err := parseInfo(output)
 	if err != nil {
@@ -130,6 +130,10 @@ func (b *rbdMounter) hasFeature(feature string) (bool, error) {
 	return false, nil
 }
 
+// maxOldLocks is how many locks clearOldLocks looks at: a server that a pod names can list any
+// number of them, each of which costs commands and an event.
+const maxOldLocks = 100
+
 // clearOldLocks removes the locks of kubelets up to 1.8 from an image without watchers: their
 // holders have it mapped no longer. What cannot be listed or removed stays, as an attach of
 // 1.9 does not need it gone; with exclusive-lock the map fails then, and says why. Before
@@ -139,6 +143,9 @@ func (b *rbdMounter) clearOldLocks() ([]rbdWatcher, error) {
 	if err != nil {
 		glog.Warning(err)
 		return nil, nil
+	}
+	if len(locks) > maxOldLocks {
+		locks = locks[:maxOldLocks]
 	}
 	settled := false
 	for _, l := range locks {
@@ -158,7 +165,7 @@ func (b *rbdMounter) clearOldLocks() ([]rbdWatcher, error) {
 			continue
 		}
 		rbdAttachLocks.Inc()
-		message := fmt.Sprintf("Removed the lock %s of %s (%s) from the image %s/%s, which nobody watches", l.id, l.locker, l.address, b.Pool, b.Image)
+		message := fmt.Sprintf("Removed the lock %s of %s (%s) from the image %s, which nobody watches", shownName(l.id), shownName(l.locker), shownName(l.address), b.shownImage())
 		glog.Info(message)
 		nodeEvent(b.plugin.host, v1.EventTypeNormal, "RBDLockRemoved", message)
 	}
@@ -200,7 +207,7 @@ func watchersText(watchers []rbdWatcher) string {
 		}
 		texts = append(texts, text)
 	}
-	return strings.Join(texts, ", ")
+	return shownText(strings.Join(texts, ", "))
 }
 
 // attachFailed records what AttachDisk failed with for the pod. The kubelet records no

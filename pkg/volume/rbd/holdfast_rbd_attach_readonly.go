@@ -55,7 +55,7 @@ func (util *RBDUtil) prepareDevice(b *rbdMounter, device string, found bool) (st
 func (b *rbdMounter) checkMapped() error {
 	watchers, err := b.listWatchers()
 	if err == nil && len(watchers) > 1 {
-		err = fmt.Errorf("rbd: image %s/%s was opened by another client while it was mapped: %s", b.Pool, b.Image, watchersText(watchers))
+		err = fmt.Errorf("rbd: image %s was opened by another client while it was mapped: %s", b.shownImage(), watchersText(watchers))
 	}
 	return err
 }
@@ -66,14 +66,14 @@ func (b *rbdMounter) checkFound(device string) error {
 	if has, err := hasItsLock(b); err != nil {
 		return err
 	} else if !has {
-		return fmt.Errorf("rbd: device %s of image %s/%s was found mapped, it is locked and mapped anew", device, b.Pool, b.Image)
+		return fmt.Errorf("rbd: device %s of image %s was found mapped, it is locked and mapped anew", device, b.shownImage())
 	}
 	if !attachChecks() {
 		return nil
 	}
 	watchers, err := b.listWatchers()
 	if err == nil && isSharedBy(watchers) {
-		err = fmt.Errorf("rbd: device %s of image %s/%s was found mapped, and the image is in use: %s", device, b.Pool, b.Image, watchersText(watchers))
+		err = fmt.Errorf("rbd: device %s of image %s was found mapped, and the image is in use: %s", device, b.shownImage(), watchersText(watchers))
 	}
 	return err
 }
@@ -86,7 +86,7 @@ func (b *rbdMounter) setDevice(device string, found bool) error {
 	}
 	if !b.ReadOnly {
 		if readOnly {
-			return fmt.Errorf("rbd: device %s of image %s/%s was mapped for a read-only mount, it is mapped anew", device, b.Pool, b.Image)
+			return fmt.Errorf("rbd: device %s of image %s was mapped for a read-only mount, it is mapped anew", device, b.shownImage())
 		}
 		return nil
 	}
@@ -100,7 +100,7 @@ func (b *rbdMounter) setDevice(device string, found bool) error {
 		if locks, err := b.readsTakeLock(); err != nil {
 			return err
 		} else if locks {
-			return fmt.Errorf("rbd: image %s/%s is in use by other clients; %s", b.Pool, b.Image, objectMapRefused)
+			return fmt.Errorf("rbd: image %s is in use by other clients; %s", b.shownImage(), objectMapRefused)
 		}
 	}
 	if shared == readOnly {
@@ -111,7 +111,7 @@ func (b *rbdMounter) setDevice(device string, found bool) error {
 		option = "--setro"
 	}
 	if output, err := b.exec.Run("blockdev", option, device); err != nil {
-		return fmt.Errorf("rbd: blockdev %s %s failed: %v, output: %s", option, device, err, output)
+		return fmt.Errorf("rbd: blockdev %s %s failed: %v, output: %s", option, device, err, shownOutput(output))
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (b *rbdMounter) deviceIsReadOnly(device string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("rbd: blockdev --getro %s failed: %v, output: %s", device, err, output)
+		return false, fmt.Errorf("rbd: blockdev --getro %s failed: %v, output: %s", device, err, shownOutput(output))
 	}
 	return strings.TrimSpace(string(output)) == "1", nil
 }

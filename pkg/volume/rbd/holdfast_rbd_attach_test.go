@@ -256,6 +256,16 @@ func TestAttachClearsOldLocks(t *testing.T) {
 	contains(t, "events", r.host.events(), "RBDLockKept", "Permission denied")
 	r.end()
 
+	// A server that a pod names lists locks without end.
+	r = newAttachRig(t, true)
+	for i := 0; i < 3*maxOldLocks; i++ {
+		r.locks = append(r.locks, rbdLock{fmt.Sprintf("%snode%d", kubeLockMagic, i), "client.4", "10.0.0.13:0/1"})
+	}
+	if _, err := r.attach(false); err != nil || len(r.locks) != 2*maxOldLocks {
+		t.Errorf("%v, left %d", err, len(r.locks))
+	}
+	r.end()
+
 	r = newAttachRig(t, false)
 	r.locks = append([]rbdLock{}, old...)
 	if _, err := r.attach(false); err != nil || len(r.locks) != 2 {

@@ -197,7 +197,7 @@ func (util *RBDUtil) unmap(plugin *rbdPlugin, device string) error {
 			return nil
 		}
 	}
-	return rbdErrors(err, fmt.Errorf("rbd: failed to unmap device %s, error %v, rbd output: %s", device, err, output))
+	return rbdErrors(err, fmt.Errorf("rbd: failed to unmap device %s, error %v, rbd output: %s", device, err, shownOutput(output)))
 }
 
 // releaseOldFile releases the lock that rbd.json in dir tells of, and removes the file. It

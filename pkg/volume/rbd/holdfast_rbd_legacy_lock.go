@@ -86,7 +86,7 @@ func (util *RBDUtil) takeLegacyLock(b *rbdMounter, dir string) (func(), error) {
 	}
 	if output, err := b.run([]string{"lock", "add", b.Image, ownLockID()}); err != nil {
 		os.Remove(file)
-		return nil, fmt.Errorf("rbd: failed to take the lock %s on %s/%s: %v, rbd output: %s", ownLockID(), b.Pool, b.Image, err, output)
+		return nil, fmt.Errorf("rbd: failed to take the lock %s on %s: %v, rbd output: %s", ownLockID(), b.shownImage(), err, shownOutput(output))
 	}
 	rbdLegacyLockTaken.Inc()
 	return func() {
@@ -137,7 +137,7 @@ func (b *rbdMounter) clearForLegacyLock() (bool, error) {
 			continue
 		}
 		if !strings.HasPrefix(l.id, kubeLockMagic) {
-			return false, fmt.Errorf("rbd: image %s/%s has the lock %v, which no kubelet took", b.Pool, b.Image, l)
+			return false, fmt.Errorf("rbd: image %s has the lock %v, which no kubelet took", b.shownImage(), l)
 		}
 		// A kubelet up to 1.8 takes its lock first and maps then.
 		if !settled {
@@ -149,7 +149,7 @@ func (b *rbdMounter) clearForLegacyLock() (bool, error) {
 			return false, err
 		}
 		if len(watchers) > 0 {
-			return false, fmt.Errorf("rbd: image %s/%s has the lock %v and is in use: %v", b.Pool, b.Image, l, watchers)
+			return false, fmt.Errorf("rbd: image %s has the lock %v and is in use: %s", b.shownImage(), l, shownText(fmt.Sprint(watchers)))
 		}
 		if err := b.removeLock(l); err != nil {
 			return false, err

@@ -7,8 +7,10 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,7 +93,7 @@ func (e *rbdExec) speakOf(args []string, done <-chan struct{}) {
 			return
 		case <-tick.C:
 			rbdOutputSlow.Inc()
-			message := fmt.Sprintf("rbd %s has been running for %v and is waited for", strings.Join(args, " "), time.Since(since)/time.Second*time.Second)
+			message := fmt.Sprintf("rbd %s has been running for %v and is waited for", shownText(strings.Join(args, " ")), time.Since(since)/time.Second*time.Second)
 			glog.Warning(message)
 			nodeEvent(e.host, v1.EventTypeWarning, "RBDCommandSlow", message)
 		}
@@ -152,3 +154,42 @@ func maskKeys(output []byte, keys []string) []byte {
 	}
 	return masked
 }
+
+// What a line of the log, an error and an event have of what a pod's author chooses, who can name
+// pool, image and monitors and so the server whose answers rbd prints; in bytes.
+const (
+	maxShownName   = 255
+	maxShownText   = 1 << 10
+	maxShownOutput = 10 << 10
+)
+
+// shownName is a name, quoted if it could forge a line of the log.
+func shownName(name string) string {
+	if name = cutTo(name, maxShownName); strings.IndexFunc(name, unicode.IsControl) >= 0 {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// shownText is a list of names in one line.
+func shownText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, cutTo(text, maxShownText))
+}
+
+// shownOutput is what a command printed.
+func shownOutput(output []byte) string { return cutTo(string(output), maxShownOutput) }
+
+func cutTo(text string, most int) string {
+	if len(text) > most {
+		return text[:most] + "..."
+	}
+	return text
+}
+
+// shownImage is "pool/image" of a mount.
+func (b *rbdMounter) shownImage() string { return shownName(b.Pool) + "/" + shownName(b.Image) }

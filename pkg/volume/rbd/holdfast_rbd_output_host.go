@@ -55,7 +55,7 @@ func recorderOf(host volume.VolumeHost) record.EventRecorder {
 
 func recordEvent(host volume.VolumeHost, object runtime.Object, eventtype, reason, message string) {
 	if r := recorderOf(host); r != nil {
-		r.Event(object, eventtype, reason, message)
+		r.Event(object, eventtype, reason, cutTo(message, maxShownOutput))
 	}
 }
 

@@ -43,7 +43,7 @@ func (b *rbdMounter) run(words []string, more ...string) ([]byte, error) {
 func (b *rbdMounter) listWatchers() ([]rbdWatcher, error) {
 	output, err := b.run([]string{"status", b.Image})
 	if err != nil {
-		return nil, rbdErrors(err, fmt.Errorf("rbd: failed to ask for the watchers of %s/%s: %v, rbd output: %s", b.Pool, b.Image, err, output))
+		return nil, rbdErrors(err, fmt.Errorf("rbd: failed to ask for the watchers of %s: %v, rbd output: %s", b.shownImage(), err, shownOutput(output)))
 	}
 	return parseStatus(output)
 }
@@ -52,7 +52,7 @@ func (b *rbdMounter) listWatchers() ([]rbdWatcher, error) {
 func (b *rbdMounter) listLocks() ([]rbdLock, error) {
 	output, err := b.run([]string{"lock", "list", b.Image})
 	if err != nil {
-		return nil, fmt.Errorf("rbd: failed to list the locks of %s/%s: %v, rbd output: %s", b.Pool, b.Image, err, output)
+		return nil, fmt.Errorf("rbd: failed to list the locks of %s: %v, rbd output: %s", b.shownImage(), err, shownOutput(output))
 	}
 	return parseLockList(output)
 }
@@ -84,7 +84,7 @@ func (b *rbdMounter) removeLock(l rbdLock) error {
 			break
 		}
 	}
-	return fmt.Errorf("rbd: failed to remove the lock %v of %s/%s: %v, rbd output: %s", l, b.Pool, b.Image, err, output)
+	return fmt.Errorf("rbd: failed to remove the lock %v of %s: %v, rbd output: %s", l, b.shownImage(), err, shownOutput(output))
 }
 
 // exitStatus is how a command ended, -1 if it did not run.

@@ -29,7 +29,7 @@ type rbdLock struct {
 }
 
 func (l rbdLock) String() string {
-	return fmt.Sprintf("%s (%s, %s)", l.id, l.locker, l.address)
+	return fmt.Sprintf("%s (%s, %s)", shownName(l.id), shownName(l.locker), shownName(l.address))
 }
 
 // rbdWatcher is a client that has an image open, a row of "rbd status".
@@ -94,7 +94,7 @@ func parseLockList(output []byte) ([]rbdLock, error) {
 		if m := lockCountRE.FindStringSubmatch(line); m != nil {
 			n, err := strconv.Atoi(m[1])
 			if err != nil || want >= 0 {
-				return nil, fmt.Errorf("rbd: cannot read the list of locks: %q", output)
+				return nil, fmt.Errorf("rbd: cannot read the list of locks: %q", shownOutput(output))
 			}
 			want = n
 		} else if m := lockRowRE.FindStringSubmatch(line); m != nil {
@@ -103,12 +103,12 @@ func parseLockList(output []byte) ([]rbdLock, error) {
 	}
 	if want < 0 && len(locks) == 0 {
 		if locks = parseLockJSON(output); len(locks) == 0 && lockTraceRE.Match(output) {
-			return nil, fmt.Errorf("rbd: cannot read the list of locks: %q", output)
+			return nil, fmt.Errorf("rbd: cannot read the list of locks: %q", shownOutput(output))
 		}
 		return locks, nil
 	}
 	if want >= 0 && want != len(locks) {
-		return nil, fmt.Errorf("rbd: the list of locks announces %d and has %d: %q", want, len(locks), output)
+		return nil, fmt.Errorf("rbd: the list of locks announces %d and has %d: %q", want, len(locks), shownOutput(output))
 	}
 	return locks, nil
 }
@@ -182,7 +182,7 @@ func parseStatus(output []byte) ([]rbdWatcher, error) {
 	}
 	var answer struct{ Watchers json.RawMessage }
 	if !decodeWithin(output, "{", func() interface{} { answer.Watchers = nil; return &answer }, func(interface{}) bool { return len(answer.Watchers) > 0 && string(answer.Watchers) != "null" }) {
-		return nil, fmt.Errorf("rbd: cannot read the list of watchers: %q", output)
+		return nil, fmt.Errorf("rbd: cannot read the list of watchers: %q", shownOutput(output))
 	}
 	var rows []row
 	byKey := map[string]row{} // jewel: {"watcher":{…}}
@@ -218,7 +218,7 @@ func parseInfo(output []byte) (*rbdImage, error) {
 		if m := infoSizeRE.FindStringSubmatch(line); m != nil && image == nil {
 			size, err := textSize(m[1], m[2], m[3])
 			if err != nil {
-				return nil, fmt.Errorf("rbd: cannot read the image's size %q: %v", m[0], err)
+				return nil, fmt.Errorf("rbd: cannot read the image's size %q: %v", shownName(m[0]), err)
 			}
 			image = &rbdImage{size: size}
 		} else if m := infoFeatRE.FindStringSubmatch(line); m != nil {
@@ -231,7 +231,7 @@ func parseInfo(output []byte) (*rbdImage, error) {
 		}
 	}
 	if image == nil {
-		return nil, fmt.Errorf("rbd: cannot read the image's size: %q", output)
+		return nil, fmt.Errorf("rbd: cannot read the image's size: %q", shownOutput(output))
 	}
 	image.features = features
 	return image, nil
@@ -261,7 +261,7 @@ func textSize(whole, decimals, unit string) (int64, error) {
 func imageSizeMB(image string, output []byte) (int, error) {
 	info, err := parseInfo(output)
 	if err != nil {
-		return 0, fmt.Errorf("can not get image size info %s: %v", image, err)
+		return 0, fmt.Errorf("can not get image size info %s: %v", shownName(image), err)
 	}
 	return int(info.size >> 20), nil
 }

@@ -6,6 +6,7 @@ package rbd
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"io/ioutil"
 	"os"
 	"path/filepath"
@@ -50,6 +51,28 @@ func logOf(t *testing.T, do func()) string {
 
 // Every operation, with each of its commands failing in turn, says its key nowhere: not
 // in the error, the log at -v=10 or an event. What rbd printed is otherwise there.
+// TestShownTexts: what a pod's author chooses, pool and image and the server that answers, makes
+// no line longer than its bound, and no second line.
+func TestShownTexts(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for _, name := range []string{"rbd", "p/o", long, "a\nE1127 forged"} {
+		b := &rbdMounter{rbd: &rbd{Pool: name, Image: name}}
+		l, w := rbdLock{name, name, name}, watchersText([]rbdWatcher{{name, name}, {name, name}})
+		for what, got := range map[string]string{"image": b.shownImage(), "lock": l.String(), "watchers": w, "text": shownText(name)} {
+			if len(got) > maxShownText+3 || strings.Contains(got, "\n") {
+				t.Errorf("%s: %d bytes: %.60q", what, len(got), got)
+			}
+		}
+	}
+	if got := (&rbdMounter{rbd: &rbd{Pool: "p", Image: "i"}}).shownImage(); got != "p/i" {
+		t.Errorf("the image is %q", got)
+	}
+	_, err := parseLockList([]byte("There are 2 exclusive locks on this image.\n" + long))
+	if err == nil || len(err.Error()) > 2*maxShownOutput {
+		t.Errorf("an error of %d bytes", len(fmt.Sprint(err)))
+	}
+}
+
 func TestNoKeyAnywhere(t *testing.T) {
 	admin := func(f *fakeRBD) *rbdMounter {
 		m := testMounter(newFakeHost(f), false)

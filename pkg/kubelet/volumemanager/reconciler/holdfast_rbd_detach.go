@@ -39,7 +39,7 @@ func (rc *reconciler) correctReconstructed(v cache.VolumeToMount) {
 			m.OuterVolumeSpecName == v.OuterVolumeSpecName && m.VolumeGidValue == v.VolumeGidValue && m.Mounter.GetAttributes().ReadOnly == readOnly {
 			continue
 		}
-		glog.V(2).Infof("Volume %q of pod %q is known otherwise than the pod has it, as after a reconstruction; correcting that", v.VolumeName, v.PodName)
+		glog.V(2).Infof("Volume %.300q of pod %q is known otherwise than the pod has it, as after a reconstruction; correcting that", v.VolumeName, v.PodName)
 		if asw, ok := rc.actualStateOfWorld.(podCorrecter); ok {
 			asw.CorrectPodInVolume(v.PodName, v.VolumeName, mounterWithReadOnly{m.Mounter, readOnly}, v.OuterVolumeSpecName, v.VolumeGidValue)
 		}

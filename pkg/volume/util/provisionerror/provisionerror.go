@@ -72,7 +72,7 @@ func init() {
 
 // Redact is the error of a volume plugin as events and volumes may show it, and err
 // itself where it quotes no server, with the gate off, and for nil. operation is one of
-// the constants, of names the claim or volume for the log, which gets the whole error.
+// the constants, of names the claim or volume for the log, which gets the error, 10,240 characters of it.
 func Redact(plugin, operation, of string, err error) error {
 	if err == nil || !asksServer[plugin] {
 		return err
@@ -85,8 +85,8 @@ func Redact(plugin, operation, of string, err error) error {
 		return err
 	}
 	redacted.WithLabelValues(plugin, operation).Inc()
-	// As often as stock logs the event.
-	glog.Warningf("%s failed to %s the volume of %s: %q", plugin, operation, of, err.Error())
+	// As often as stock logs the event. The server chooses how long its answer is.
+	glog.Warningf("%s failed to %s the volume of %s: %.10240q", plugin, operation, of, err.Error())
 	return fmt.Errorf("%s failed to %s the volume: see the log of kube-controller-manager for what the storage server answered, or why it did not (feature gate %s)",
 		plugin, operation, features.ProvisionErrorsWithoutResponse)
 }
