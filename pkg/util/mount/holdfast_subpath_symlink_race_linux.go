@@ -49,9 +49,11 @@ func bindSubPath(mounter Interface, source string, fd int, subPath, target strin
 		if err = unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mount failed: %v\nBind-mounting %s (%s) at %s", err, source, subPath, target)
 		}
-		// The flags, as Mount does it. The kernel does not look at the source again.
+		// The flags, as Mount does it. The kernel does not look at the source again. With -n no
+		// line is written into /etc/mtab where that is a file: nothing would remove it, as
+		// subpath-rollback unmounts with umount(2).
 		_, remountOptions := isBind(options)
-		err = m.doMount("", defaultMountCommand, source, target, "", remountOptions)
+		err = m.doMount(defaultMountCommand, "-n", source, target, "", remountOptions)
 	case *NsenterMounter:
 		return bindInHost(m, fd, subPath, target, options)
 	default:
@@ -134,5 +136,12 @@ func compareFile(fd int, path string) (bool, error) {
 	if err := unix.Lstat(path, &named); err != nil {
 		return false, err
 	}
-	return opened.Dev == named.Dev && opened.Ino == named.Ino, nil
+	return opened.Dev == named.Dev && (opened.Ino == named.Ino || isFUSE(fd)), nil
+}
+
+// isFUSE says whether a file is of a FUSE file system. There st_ino is what the server says, and
+// it may say another number for the same file each time.
+func isFUSE(fd int) bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(fd, &fs) == nil && fs.Type == 0x65735546 // FUSE_SUPER_MAGIC
 }
