@@ -247,3 +247,18 @@ func TestPredecessorBeforeNodeIsDeleted(t *testing.T) {
 	assert.True(t, deleted)
 	assert.Equal(t, "1.7.0", knownRelease())
 }
+
+// TestPredecessorIsLearnt: NewMainKubelet, which needs a whole node, learns the predecessor before
+// it makes the runtime manager, and the kubelet's command begins to read the Node.
+func TestPredecessorIsLearnt(t *testing.T) {
+	source, err := ioutil.ReadFile("kubelet.go")
+	require.NoError(t, err)
+	at := func(text string) int { return strings.Index(string(source), text) }
+	main, learn := at("\nfunc NewMainKubelet("), at("\n\tklet.learnPredecessor(machineInfo)\n")
+	docker, manager := at("dockershim.NewDockerService("), at("kuberuntime.NewKubeGenericRuntimeManager(")
+	assert.True(t, 0 < main && main < learn && learn < docker && docker < manager, "%d, %d, %d, %d", main, learn, docker, manager)
+	source, err = ioutil.ReadFile("../../cmd/kubelet/app/server.go")
+	require.NoError(t, err)
+	client, read := at("heartbeatClient, err = "), at("\tkubelet.ReadPredecessorNode(heartbeatClient, nodeName)\n")
+	assert.True(t, 0 < client && client < read, "%d, %d", client, read)
+}

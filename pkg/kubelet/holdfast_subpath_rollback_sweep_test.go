@@ -5,9 +5,11 @@ package kubelet
 
 import (
 	"errors"
+	"io/ioutil"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -15,6 +17,21 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/util/mount"
 )
+
+// TestSubpathSweepIsStarted: Run, which a test cannot call as it never returns, starts the sweep
+// before it takes pods.
+func TestSubpathSweepIsStarted(t *testing.T) {
+	source, err := ioutil.ReadFile("kubelet.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := strings.Index(string(source), "\nfunc (kl *Kubelet) Run(")
+	sweep := strings.Index(string(source), "\n\tkl.startSubpathSweep()\n")
+	loop := strings.Index(string(source), "\n\tkl.syncLoop(updates, kl)\n")
+	if run < 0 || sweep < run || loop < sweep {
+		t.Errorf("Run is at %d, the call of startSubpathSweep at %d, that of syncLoop at %d", run, sweep, loop)
+	}
+}
 
 func TestSubpathSweep(t *testing.T) {
 	const running, exited, created, unknown = kubecontainer.ContainerStateRunning, kubecontainer.ContainerStateExited,

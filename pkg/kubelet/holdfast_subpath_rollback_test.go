@@ -369,6 +369,10 @@ func TestSubpathHooks(t *testing.T) {
 		if got := cleanup != nil; got != test.want {
 			t.Errorf("%s: there is a function to call: %v, want %v", test.name, got, test.want)
 		}
+		// Whoever gets an error may not call the function: it was called.
+		if n := len(theSubpathStarts.keys); n != 0 {
+			t.Errorf("%s: %d starts after the error", test.name, n)
+		}
 		if cleanup != nil {
 			cleanup()
 		}

@@ -140,6 +140,14 @@ func (p *Predecessor) Start(c Config) {
 		glog.Errorf("%s is ignored: %v", file, err)
 	}
 	p.override = override
+	if override != nil {
+		// It comes with an image of the node's disk too, and nothing in it names the node.
+		says := none
+		if override.Major > 0 {
+			says = override.String()
+		}
+		glog.Warningf("%s is there and counts before all that is known of this node: the kubelet before this one is %s. If the file is not about this node, as in an image, remove it and restart the kubelet", file, says)
+	}
 	file = filepath.Join(c.RootDirectory, RecordFile)
 	record, err := readRecord(file)
 	if err != nil {

@@ -4,6 +4,7 @@
 package predecessor
 
 import (
+	"flag"
 	"fmt"
 	"io/ioutil"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -219,6 +221,55 @@ func TestOverride(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "allowed is one line with a release of Kubernetes, such as 1.7, 1.8.15 or v1.9.11, or with the word none") {
 		t.Errorf("an empty file: %v", err)
 	}
+}
+
+// TestOverrideInLog: an override is in the log at each start, as a disk's image may have brought it.
+func TestOverrideInLog(t *testing.T) {
+	if err := flag.Set("logtostderr", "true"); err != nil {
+		t.Fatal(err)
+	}
+	for content, say := range map[string]string{"1.7.16\n": "is 1.7.16.", "none": "is none.", "": "", "auto": ""} {
+		dir := rootDir(t)
+		file := filepath.Join(dir, OverrideFile)
+		if content != "" {
+			if err := ioutil.WriteFile(file, []byte(content), 0644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stderr := os.Stderr
+		os.Stderr = write
+		start(dir, me)
+		glog.Flush()
+		os.Stderr = stderr
+		write.Close()
+		b, err := ioutil.ReadAll(read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := strings.Contains(string(b), file+" is there and counts before all") && strings.Contains(string(b), say); told != (say != "") {
+			t.Errorf("%q: the log has %s", content, b)
+		}
+		os.RemoveAll(dir)
+	}
+}
+
+// TestRecordHasOwnIdentity: the record is about this machine as it knows itself. A Node that lacks
+// the UUID, or has it in another form, would make a record that fits a clone too.
+func TestRecordHasOwnIdentity(t *testing.T) {
+	dir := rootDir(t)
+	defer os.RemoveAll(dir)
+	start(dir, me).Observe(node("v1.7.0", Identity{NodeName: me.NodeName, MachineID: me.MachineID}, t0))
+	r, err := readRecord(filepath.Join(dir, RecordFile))
+	if err != nil || r == nil || r.Identity != me {
+		t.Errorf("the record is %+v (%v), want it about %+v", r, err, me)
+	}
+	clone := me
+	clone.SystemUUID = "00000000-0102-0304-0506-070809101112"
+	want(t, "a clone of the disk", start(dir, clone), "none none")
 }
 
 // TestBadRecord: what is no record is ignored, not fatal, and replaced by the

@@ -145,6 +145,7 @@ func TestMaskKeys(t *testing.T) {
 		{"from a keyring: " + other, testKey, "from a keyring: ***"},
 		{"failed to decode key 'abc'", "abc", "failed to decode key '***'"},
 		{"failed to decode key 'it's\nlong'", "it's\nlong-enough", "failed to decode key '***'s\nlong'"},
+		{"failed to decode key 'two\nlines'\nrbd: no", "", "failed to decode key '***'\nrbd: no"},
 		{"rbd: error opening image", "rbd", "rbd: error opening image"},
 		{"Watchers: none", "Watchers: none", "***"},
 	} {

@@ -33,13 +33,14 @@ func TestPluginNames(t *testing.T) {
 	write("10-path.conf", `{"cniVersion": "0.3.0", "name": "path", "type": "../../tmp/x"}`)
 	write("20-absolute.conf", `{"cniVersion": "0.3.0", "name": "absolute", "type": "/tmp/x"}`)
 	write("30-second.conflist", `{"cniVersion": "0.3.0", "name": "second", "plugins": [{"type": "bridge"}, {"type": "sub/portmap"}]}`)
+	write("35-backslash.conf", `{"cniVersion": "0.3.0", "name": "backslash", "type": "..\\x"}`)
 	before := count()
 	for i := 0; i < 3; i++ {
 		if network, err := getDefaultCNINetwork(dir, "/opt/cni/bin", ""); err == nil {
 			t.Errorf("%s is taken", network.name)
 		}
 	}
-	if n := count() - before; n != 3 {
+	if n := count() - before; n != 4 {
 		t.Errorf("counted %v, want each file once", n)
 	}
 	write("40-good.conflist", `{"cniVersion": "0.3.0", "name": "good", "plugins": [{"type": "bridge"}, {"type": "vendor.example..port-map_2"}]}`)

@@ -122,3 +122,35 @@ func TestCreateOverFolder(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestCreateGivesUp: somebody puts a link there again each time. It is never opened, and the tries
+// end.
+func TestCreateGivesUp(t *testing.T) {
+	dir, done := inDir(t)
+	defer done()
+	victim, name := filepath.Join(dir, "victim"), filepath.Join(dir, "log")
+	removed := 0
+	defer func() { remove = os.Remove }()
+	remove = func(name string) error {
+		if removed++; removed > 100 {
+			t.Fatal("the tries do not end")
+		}
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+		return os.Symlink(victim, name)
+	}
+	if err := os.Symlink(victim, name); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := createLogFile(name); err == nil || !os.IsExist(err) {
+		f.Close()
+		t.Errorf("the log file was created, or not for the link: %v", err)
+	}
+	if removed != 9 {
+		t.Errorf("%d links were removed, want 9", removed)
+	}
+	if _, err := os.Lstat(victim); !os.IsNotExist(err) {
+		t.Errorf("the link's target: %v", err)
+	}
+}
