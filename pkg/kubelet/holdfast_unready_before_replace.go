@@ -102,13 +102,13 @@ func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.Replac
 		}
 	}()
 	for _, r := range replaced {
-		if replaceNoted.first(pod.UID, "marked "+r.ID.ID) {
+		if kl.firstNote(pod.UID, r, noteMarked) {
 			unreadyMarked.Inc()
 			kl.recorder.Eventf(pod, v1.EventTypeNormal, unreadyEvent, "Container %q is not ready from now on: its spec changed, and it will be replaced", r.Name)
 			glog.Infof("Container %q (%q) of pod %q is not ready from now on: its spec changed, and it will be replaced", r.Name, r.ID.String(), format.Pod(pod))
 		}
 	}
-	w := &replaceWait{kl: kl, marker: marker, pod: pod, ids: ids, drain: kl.replaceSettings(pod).drain}
+	w := &replaceWait{kl: kl, marker: marker, pod: pod, replaced: replaced, drain: kl.replaceSettings(pod).drain}
 	if over, killable := w.over(); over {
 		return killable
 	}
@@ -135,7 +135,7 @@ func (kl *Kubelet) ReplaceAtOnce(pod *v1.Pod, r kuberuntime.ReplacedContainer) b
 	if !kl.replaceSettings(pod).optsOut(r.Name) {
 		return false
 	}
-	if replaceNoted.first(pod.UID, "opted out "+r.ID.ID) {
+	if kl.firstNote(pod.UID, r, noteOptedOut) {
 		unreadyOptedOut.Inc()
 		glog.Infof("Container %q of pod %q is replaced without being made not ready first: annotation %s", r.Name, format.Pod(pod), optOutAnnotation)
 	}
@@ -145,20 +145,31 @@ func (kl *Kubelet) ReplaceAtOnce(pod *v1.Pod, r kuberuntime.ReplacedContainer) b
 // replaceSettings is what the pod's annotations say. What cannot be used is told of once.
 func (kl *Kubelet) replaceSettings(pod *v1.Pod) replaceSettings {
 	settings, problem := replaceSettingsOf(pod)
-	if problem != nil && replaceNoted.first(pod.UID, problem.Error()) {
+	if problem != nil && replaceNoted.firstProblem(pod.UID, problem, kl.hasStatus) {
 		kl.recorder.Eventf(pod, v1.EventTypeWarning, unreadyAnnotationEvent, "%v", problem)
 		glog.Warningf("Pod %q: %v", format.Pod(pod), problem)
 	}
 	return settings
 }
 
+// firstNote notes something of a container that is to be replaced, and reports whether
+// that is new.
+func (kl *Kubelet) firstNote(podUID types.UID, r kuberuntime.ReplacedContainer, note replaceNote) bool {
+	return replaceNoted.first(podUID, r, note, kl.hasStatus)
+}
+
+func (kl *Kubelet) hasStatus(podUID types.UID) bool {
+	_, ok := kl.statusManager.GetPodStatus(podUID)
+	return ok
+}
+
 // replaceWait is the wait of one pod in one sync.
 type replaceWait struct {
-	kl     *Kubelet
-	marker status.UnreadyMarking
-	pod    *v1.Pod
-	ids    []kubecontainer.ContainerID
-	drain  time.Duration
+	kl       *Kubelet
+	marker   status.UnreadyMarking
+	pod      *v1.Pod
+	replaced []kuberuntime.ReplacedContainer
+	drain    time.Duration
 }
 
 // over says whether the wait is over, and if so whether the containers may be killed.
@@ -189,8 +200,8 @@ func (w *replaceWait) over() (over, killable bool) {
 // note counts how the wait of the containers ended, and calls first, once.
 func (w *replaceWait) note(outcome string, first func()) {
 	any := false
-	for _, id := range w.ids {
-		if replaceNoted.first(w.pod.UID, "waited "+id.ID) {
+	for _, r := range w.replaced {
+		if w.kl.firstNote(w.pod.UID, r, noteWaited) {
 			unreadyOutcome.WithLabelValues(outcome).Inc()
 			any = true
 		}
@@ -233,9 +244,12 @@ func (kl *Kubelet) settleReplacement(pod *v1.Pod, podStatus *kubecontainer.PodSt
 	if !ok || !known {
 		return
 	}
-	if _, synced := kl.statusManager.GetPodStatus(pod.UID); !synced && pod.DeletionTimestamp == nil {
-		kl.holdUnready(marker, pod, runtime.ContainersChanged(pod, podStatus))
-		return
+	if !kl.hasStatus(pod.UID) {
+		replaceNoted.forgetPod(pod.UID) // its status was dropped, and the notes go with it
+		if pod.DeletionTimestamp == nil {
+			kl.holdUnready(marker, pod, runtime.ContainersChanged(pod, podStatus))
+			return
+		}
 	}
 	// Hashes are computed for a pod with marks only, once.
 	var changed map[kubecontainer.ContainerID]bool
@@ -254,7 +268,7 @@ func (kl *Kubelet) settleReplacement(pod *v1.Pod, podStatus *kubecontainer.PodSt
 		} else if isRunning(podStatus, id) {
 			unreadyOutcome.WithLabelValues("put-back").Inc()
 			glog.Infof("Container %q of pod %q is not replaced: its spec is again the one it was started from", id.String(), format.Pod(pod))
-		} else if replaceNoted.first(pod.UID, "waited "+id.ID) {
+		} else if !replaceNoted.has(pod.UID, id.ID, noteWaited) {
 			// Else its wait had ended, and it was replaced.
 			unreadyOutcome.WithLabelValues("gone").Inc()
 		}

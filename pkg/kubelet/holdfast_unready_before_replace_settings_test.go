@@ -4,6 +4,8 @@
 package kubelet
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
 )
 
@@ -83,4 +86,71 @@ func TestHoldfastReplaceAnnotations(t *testing.T) {
 	assert.True(t, r.prepare(true))
 	assert.False(t, r.storedReady(), "a bad value is as none")
 	assert.Equal(t, map[string]int{unreadyEvent: 1, unreadyAnnotationEvent: 1}, r.said())
+}
+
+func TestHoldfastQuoteShort(t *testing.T) {
+	for value, expect := range map[string]string{
+		"":                         `""`,
+		"soon":                     `"soon"`,
+		strings.Repeat("x", 58):    `"` + strings.Repeat("x", 58) + `"`,
+		strings.Repeat("x", 59):    `"` + strings.Repeat("x", 55) + `"...`,
+		strings.Repeat("x", 1<<18): `"` + strings.Repeat("x", 55) + `"...`,
+		strings.Repeat("\n", 40):   `"` + strings.Repeat(`\n`, 27) + `"...`,
+	} {
+		assert.Equal(t, expect, quoteShort(value))
+		assert.True(t, len(quoteShort(value)) <= maxQuoteBytes)
+	}
+}
+
+// TestHoldfastReplaceNotesBounded: who may change a pod's annotations, or its images, fills
+// neither the kubelet's memory nor its log.
+func TestHoldfastReplaceNotesBounded(t *testing.T) {
+	r := newReplacing(t, nil)
+	defer r.stop()
+	r.publish()
+	c := replacedC[0]
+	size := func() (bytes int) {
+		for uid, p := range replaceNoted.pods {
+			bytes += len(uid) + 8
+			for name, c := range p.containers {
+				bytes += len(name) + len(c.id) + 1
+			}
+		}
+		return bytes
+	}
+	before := size()
+	for i := 0; i < 50; i++ {
+		c.ID.ID = fmt.Sprintf("c%d", i)
+		long := fmt.Sprintf("%d", i) + strings.Repeat("x", 15<<10)
+		for _, annotations := range []map[string]string{
+			{optOutAnnotation: long}, {optOutAnnotation: long + long}, {drainAnnotation: long}, {optOutAnnotation: "c"},
+		} {
+			r.pod.Annotations = annotations
+			for sync := 0; sync < 2; sync++ {
+				r.kl.ReplaceAtOnce(r.pod, c)
+				r.kl.replaceSettings(r.pod)
+			}
+			if _, problem := replaceSettingsOf(r.pod); problem != nil {
+				require.Len(t, r.events.Events, 1, "told of once")
+				event := <-r.events.Events
+				assert.True(t, len(event) < 400, "an event of %d bytes", len(event))
+			}
+		}
+	}
+	assert.True(t, size()-before < 200, "%d bytes are remembered of one pod", size()-before)
+
+	// They go with the status of the pod.
+	r.kl.statusManager.RemoveOrphanedStatuses(map[types.UID]bool{})
+	other := r.pod.DeepCopy()
+	other.UID = r.pod.UID + "-other"
+	r.kl.statusManager.SetPodStatus(other, other.Status)
+	r.kl.firstNote(other.UID, c, noteMarked)
+	assert.Nil(t, replaceNoted.pods[r.pod.UID])
+	assert.NotNil(t, replaceNoted.pods[other.UID])
+	r.publish()
+	assert.True(t, r.kl.firstNote(r.pod.UID, c, noteMarked))
+	assert.False(t, r.kl.firstNote(r.pod.UID, c, noteMarked))
+	r.kl.statusManager.RemoveOrphanedStatuses(map[types.UID]bool{})
+	r.publish()
+	assert.True(t, r.kl.firstNote(r.pod.UID, c, noteMarked), "the same pod with a new status")
 }
