@@ -39,12 +39,14 @@ func twoContainers() *v1.Pod {
 var idC, idD = kubecontainer.ContainerID{Type: "test", ID: "c"}, kubecontainer.ContainerID{Type: "test", ID: "d"}
 
 // fakeAPI is an API server with one pod that keeps what is written. before is called
-// before each request, without any lock; an error refuses it.
+// before each request, without any lock; an error refuses it. after is called when a
+// request was served, before its answer is sent.
 type fakeAPI struct {
 	sync.Mutex
 	clientset.Interface
 	pod      *v1.Pod
 	before   func(verb string) error
+	after    func(verb string)
 	written  []v1.PodStatus
 	requests int
 }
@@ -85,6 +87,12 @@ func newAPI(pod *v1.Pod) *fakeAPI {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		o, err := answer(r)
+		a.Lock()
+		after := a.after
+		a.Unlock()
+		if after != nil {
+			after(map[string]string{"GET": "get", "PUT": "update"}[r.Method])
+		}
 		w.Header().Set("Content-Type", "application/json")
 		if err != nil {
 			status, ok := err.(errors.APIStatus)
@@ -92,6 +100,9 @@ func newAPI(pod *v1.Pod) *fakeAPI {
 				status = errors.NewInternalError(err)
 			}
 			s := status.Status()
+			if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+				w.Header().Set("Retry-After", fmt.Sprint(s.Details.RetryAfterSeconds))
+			}
 			w.WriteHeader(int(s.Code))
 			o = &s
 		}
@@ -106,6 +117,12 @@ func (a *fakeAPI) set(before func(verb string) error) {
 	a.Lock()
 	defer a.Unlock()
 	a.before = before
+}
+
+func (a *fakeAPI) setAfter(after func(verb string)) {
+	a.Lock()
+	defer a.Unlock()
+	a.after = after
 }
 
 // ready is what the API server has of the containers and of the pod.

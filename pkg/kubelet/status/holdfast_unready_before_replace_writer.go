@@ -27,12 +27,13 @@ const (
 	unreadyQPS   = 50
 	unreadyBurst = 50
 
-	// unreadyRequestTimeout bounds one request.
-	unreadyRequestTimeout = 10 * time.Second
 	// After a conflict, and after any other error, the writer tries again so much later.
 	unreadyConflictRetry = 100 * time.Millisecond
 	unreadyErrorRetry    = time.Second
 )
+
+// unreadyRequestTimeout bounds one request. It is a variable for tests.
+var unreadyRequestTimeout = 10 * time.Second
 
 // podsGetter is the client that writes marks: the kubelet's own connections and credentials,
 // its own limit of requests.
@@ -50,10 +51,27 @@ func (u *unreadyMarks) podsGetter(base corev1.CoreV1Interface) corev1.PodsGetter
 			bounded = *own.Client
 		}
 		bounded.Timeout = unreadyRequestTimeout
+		bounded.Transport = answerAtOnce{bounded.Transport}
 		limited.Client = &bounded
 		u.client = corev1.New(&limited)
 	})
 	return u.client
+}
+
+// answerAtOnce takes from an answer when to come again: rest.Request would sleep for that,
+// up to ten times, and see neither that marks are gone nor that a status is newer.
+type answerAtOnce struct{ http.RoundTripper }
+
+func (a answerAtOnce) RoundTrip(r *http.Request) (*http.Response, error) {
+	transport := a.RoundTripper
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	response, err := transport.RoundTrip(r)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
 }
 
 // writeUnready sends the newest status of a pod until the API server has acknowledged
@@ -62,17 +80,14 @@ func (u *unreadyMarks) podsGetter(base corev1.CoreV1Interface) corev1.PodsGetter
 // has sent by then says nothing of the versions of the new one.
 func (m *manager) writeUnready(podUID types.UID, marks *podMarks) {
 	for {
-		m.podStatusesLock.RLock()
-		status, found := m.podStatuses[podUID]
-		// A later status shares the start time of this one, and normalises it in place.
-		status.status = *status.status.DeepCopy()
-		send := m.unready.next(podUID, marks, status.version, found)
-		m.podStatusesLock.RUnlock()
+		status, send := m.nextUnready(podUID, marks)
 		if !send {
 			return
 		}
-		err := m.sendUnready(podUID, marks, status)
+		send, err := m.sendUnready(podUID, marks, status.podNamespace, status.podName)
 		switch {
+		case !send:
+			return
 		case errors.IsConflict(err):
 			glog.V(2).Infof("Status of pod %q that makes a container not ready before it is replaced: %v; trying again",
 				format.PodDesc(status.podName, status.podNamespace, podUID), err)
@@ -85,38 +100,56 @@ func (m *manager) writeUnready(podUID types.UID, marks *podMarks) {
 	}
 }
 
-// sendUnready sends one status, as manager.syncPod does. A pod that is not there needs
-// none: nobody can have its address.
-func (m *manager) sendUnready(podUID types.UID, marks *podMarks, status versionedPodStatus) error {
-	client := m.unready.podsGetter(m.kubeClient.CoreV1()).Pods(status.podNamespace)
-	pod, err := client.Get(status.podName, metav1.GetOptions{})
+// nextUnready returns the newest status of the pod, and whether the writer is to send it;
+// if not, the writer is over.
+func (m *manager) nextUnready(podUID types.UID, marks *podMarks) (status versionedPodStatus, send bool) {
+	m.podStatusesLock.RLock()
+	defer m.podStatusesLock.RUnlock()
+	status, found := m.podStatuses[podUID]
+	// A later status shares the start time of this one, and normalises it in place.
+	status.status = *status.status.DeepCopy()
+	return status, m.unready.next(podUID, marks, status.version, found)
+}
+
+// sendUnready sends the newest status, as manager.syncPod does, and reports whether the
+// writer is to go on. A pod that is not there needs no status: nobody can have its address.
+//
+// The status is taken after the GET. One that is newer, and that the manager's own loop
+// writes, is then written after the GET too, so that the PUT of this one is a conflict.
+func (m *manager) sendUnready(podUID types.UID, marks *podMarks, namespace, name string) (goOn bool, err error) {
+	client := m.unready.podsGetter(m.kubeClient.CoreV1()).Pods(namespace)
+	pod, err := client.Get(name, metav1.GetOptions{})
+	status, send := m.nextUnready(podUID, marks)
+	if !send {
+		return false, nil
+	}
 	if errors.IsNotFound(err) {
 		m.unready.sent(marks, status.version, "")
-		return nil
+		return true, nil
 	}
 	if err != nil {
-		return err
+		return true, err
 	}
 	translated := m.podManager.TranslatePodUID(pod.UID)
 	if _, mirror := pod.Annotations[kubetypes.ConfigMirrorAnnotationKey]; mirror && translated == kubetypes.ResolvedPodUID(pod.UID) {
 		// Whose it is, is known as soon as the kubelet's list of pods has come.
-		return fmt.Errorf("the kubelet does not know the mirror pod %q yet", pod.UID)
+		return true, fmt.Errorf("the kubelet does not know the mirror pod %q yet", pod.UID)
 	}
 	if len(translated) > 0 && translated != kubetypes.ResolvedPodUID(podUID) {
 		m.unready.sent(marks, status.version, "") // deleted, and created again
-		return nil
+		return true, nil
 	}
 	if m.resettle(podUID, &pod.Status, &status.status) {
-		return nil // another readiness was put right: there is a newer status
+		return true, nil // another readiness was put right: there is a newer status
 	}
 	pod.Status = status.status
 	pod, err = client.UpdateStatus(pod)
 	if err != nil {
-		return err
+		return true, err
 	}
 	glog.V(3).Infof("Status for pod %q updated successfully, before a container is replaced: (%d, %+v)", format.Pod(pod), status.version, status.status)
 	m.unready.sent(marks, status.version, pod.UID)
-	return nil
+	return true, nil
 }
 
 // next says whether the version is to be sent; if not, the writer of p is over.
