@@ -6,6 +6,7 @@ package status
 import (
 	"k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
@@ -49,6 +50,8 @@ func (m *manager) resettle(uid types.UID, published *v1.PodStatus, status *v1.Po
 	for id, ready := range keeper.SettleReadiness(uid, published) {
 		if probed, ok := keeper.ProbedReadiness(id); ok {
 			ready = probed
+		} else {
+			m.noteSettled(uid, id, ready)
 		}
 		c, init, ok := findContainerStatus(status, id.String())
 		if !ok || init || c.State.Running == nil || c.Ready == ready {
@@ -67,4 +70,56 @@ func (m *manager) resettle(uid types.UID, published *v1.PodStatus, status *v1.Po
 		}
 	}
 	return differs
+}
+
+// noteSettled notes how a container's readiness was settled, for the statuses that were made
+// before. Only the first status after a start settles something, so what is noted is bounded
+// by the containers that ran then; it is dropped with a probe's result or, when the next pod
+// is settled, with the pod's status.
+func (m *manager) noteSettled(uid types.UID, id kubecontainer.ContainerID, ready bool) {
+	m.podStatusesLock.Lock()
+	defer m.podStatusesLock.Unlock()
+	for other := range m.settledReadiness {
+		if _, ok := m.podStatuses[other]; !ok {
+			delete(m.settledReadiness, other)
+		}
+	}
+	if m.settledReadiness == nil {
+		m.settledReadiness = map[types.UID]map[kubecontainer.ContainerID]bool{}
+	}
+	if m.settledReadiness[uid] == nil {
+		m.settledReadiness[uid] = map[kubecontainer.ContainerID]bool{}
+	}
+	m.settledReadiness[uid][id] = ready
+}
+
+// keepSettled puts right a status that is about to be cached, and may have been made before
+// the readiness of its containers was settled: as long as no probe has had a result, that
+// is as it was settled. podStatusesLock is held.
+func (m *manager) keepSettled(pod *v1.Pod, status *v1.PodStatus) {
+	settled, changed := m.settledReadiness[pod.UID], false
+	for id, ready := range settled {
+		c, init, ok := findContainerStatus(status, id.String())
+		if _, probed := m.readinessKeeper.ProbedReadiness(id); probed || !ok || init || c.State.Running == nil {
+			delete(settled, id)
+		} else if c.Ready != ready {
+			c.Ready, changed = ready, true
+		}
+	}
+	if len(settled) == 0 {
+		delete(m.settledReadiness, pod.UID)
+	}
+	if changed {
+		updateReadyCondition(pod, status)
+	}
+}
+
+// updateReadyCondition makes the pod's Ready condition that of its containers.
+func updateReadyCondition(pod *v1.Pod, status *v1.PodStatus) {
+	ready := GeneratePodReadyCondition(&pod.Spec, status.ContainerStatuses, status.Phase)
+	if i, _ := podutil.GetPodCondition(status, v1.PodReady); i >= 0 {
+		status.Conditions[i] = ready
+	} else {
+		status.Conditions = append(status.Conditions, ready)
+	}
 }

@@ -100,3 +100,63 @@ func TestHoldfastResettleWithoutKeeper(t *testing.T) {
 	m.SetPodStatus(pod, pod.Status)
 	verifyActions(t, m, []core.Action{getAction(), updateAction()})
 }
+
+// TestHoldfastResettleOlderStatus: a status that was made before the readiness was settled,
+// and set after, does not take that back. A probe's result does.
+func TestHoldfastResettleOlderStatus(t *testing.T) {
+	for _, settled := range []bool{false, true} {
+		client := fake.NewSimpleClientset(podWithReadiness(settled))
+		m := newTestManager(client)
+		pod := podWithReadiness(!settled)
+		m.podManager.UpdatePod(pod)
+		keeper := &fakeKeeper{id: kubecontainer.ContainerID{Type: "test", ID: "c"}}
+		m.SetReadinessKeeper(keeper)
+		publish := func() (readiness []bool) {
+			client.ClearActions()
+			m.consumeUpdates()
+			for _, a := range client.Actions() {
+				if u, ok := a.(core.UpdateAction); ok {
+					status := u.GetObject().(*v1.Pod).Status
+					readiness = append(readiness, podutil.IsPodReadyConditionTrue(status))
+					assert.Equal(t, podutil.IsPodReadyConditionTrue(status), status.ContainerStatuses[0].Ready)
+				}
+			}
+			return readiness
+		}
+		m.SetPodStatus(pod, pod.Status)
+		assert.Equal(t, []bool{settled}, publish())
+		m.SetPodStatus(pod, podWithReadiness(!settled).Status) // the second sync, made before
+		assert.Empty(t, publish(), "settled as ready: %v", settled)
+		assert.NotEmpty(t, m.settledReadiness)
+
+		keeper.probed, keeper.ready = true, !settled
+		m.SetContainerReadiness(pod.UID, keeper.id, !settled)
+		m.SetPodStatus(pod, podWithReadiness(!settled).Status)
+		for _, ready := range publish() {
+			assert.Equal(t, !settled, ready, "the probe knows")
+		}
+		assert.Empty(t, m.settledReadiness)
+	}
+}
+
+// TestHoldfastSettledReadinessDropped: what was settled goes with the container, and with the
+// pod's status.
+func TestHoldfastSettledReadinessDropped(t *testing.T) {
+	m := newTestManager(fake.NewSimpleClientset())
+	m.SetReadinessKeeper(&fakeKeeper{})
+	id := kubecontainer.ContainerID{Type: "test", ID: "c"}
+	pod := podWithReadiness(true)
+	m.SetPodStatus(pod, pod.Status)
+	m.noteSettled(pod.UID, id, false)
+	next := podWithReadiness(true).Status
+	next.ContainerStatuses[0].ContainerID = "test://c2"
+	m.SetPodStatus(pod, next)
+	assert.Empty(t, m.settledReadiness, "another container")
+	status, _ := m.GetPodStatus(pod.UID)
+	assert.True(t, status.ContainerStatuses[0].Ready)
+
+	m.noteSettled(pod.UID, id, false)
+	m.RemoveOrphanedStatuses(map[types.UID]bool{})
+	m.noteSettled("other", id, false)
+	assert.NotContains(t, m.settledReadiness, pod.UID)
+}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
@@ -160,16 +159,10 @@ func (m *manager) keepUnready(pod *v1.Pod, status *v1.PodStatus) bool {
 			c.Ready, changed = false, true
 		}
 	}
-	if !changed {
-		return false
+	if changed {
+		updateReadyCondition(pod, status)
 	}
-	ready := GeneratePodReadyCondition(&pod.Spec, status.ContainerStatuses, status.Phase)
-	if i, _ := podutil.GetPodCondition(status, v1.PodReady); i >= 0 {
-		status.Conditions[i] = ready
-	} else {
-		status.Conditions = append(status.Conditions, ready)
-	}
-	return true
+	return changed
 }
 
 // mayBeReady returns ready, or false for a marked container.
