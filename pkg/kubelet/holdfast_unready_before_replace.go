@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/golang/glog"
@@ -32,6 +33,10 @@ var (
 	unreadyMaxHold = 2 * time.Minute
 	// unreadyPoll is how often a waiting pod worker looks.
 	unreadyPoll = 50 * time.Millisecond
+	// unreadyMaxAsk is how long the first sync of a pod waits for the API server's copy,
+	// and unreadyAskPoll how often it looks for news meanwhile.
+	unreadyMaxAsk  = 10 * time.Second
+	unreadyAskPoll = time.Second
 )
 
 // Reasons of events.
@@ -294,25 +299,61 @@ func isRunning(podStatus *kubecontainer.PodStatus, id kubecontainer.ContainerID)
 // restart, that made a container not ready: so the hold has an end.
 func (kl *Kubelet) holdUnready(marker status.UnreadyMarking, pod *v1.Pod, changed []kuberuntime.ReplacedContainer) {
 	settings, _ := replaceSettingsOf(pod)
+	var toReplace []kuberuntime.ReplacedContainer
 	for _, r := range changed {
-		if settings.optsOut(r.Name) {
-			continue
+		if !settings.optsOut(r.Name) {
+			toReplace = append(toReplace, r)
 		}
-		ready, err := marker.PublishedReadiness(pod.Namespace, pod.Name, r.ID)
-		if err != nil {
-			glog.Warningf("Whether the API server has container %q of pod %q, which is to be replaced, as ready: %v", r.Name, format.Pod(pod), err)
-			copied := pod
-			if kubepod.IsStaticPod(pod) {
-				copied, _ = kl.podManager.GetMirrorPodByPod(pod)
-			}
-			ready = readyIn(copied, r.ID)
+	}
+	if len(toReplace) == 0 {
+		return
+	}
+	published, err := kl.publishedPod(marker, pod)
+	if err != nil {
+		glog.Warningf("Whether the API server has containers of pod %q, which are to be replaced, as ready: %v", format.Pod(pod), err)
+		published = pod
+		if kubepod.IsStaticPod(pod) {
+			published, _ = kl.podManager.GetMirrorPodByPod(pod)
 		}
-		if ready {
+	}
+	for _, r := range toReplace {
+		if readyIn(published, r.ID) {
 			continue
 		}
 		marker.HoldUnready(pod.UID, []kubecontainer.ContainerID{r.ID}, unreadyMaxHold)
 		unreadyHeld.Inc()
 		glog.Infof("Container %q (%q) of pod %q stays not ready: its spec changed, and it will be replaced", r.Name, r.ID.String(), format.Pod(pod))
+	}
+}
+
+// publishedPod asks the API server for the pod, nil if there is none. The pod's worker does
+// not look at a deletion or an eviction meanwhile, so news ends it. A usual answer comes
+// before that is looked at: after a start most pods have news soon.
+func (kl *Kubelet) publishedPod(marker status.UnreadyMarking, pod *v1.Pod) (*v1.Pod, error) {
+	type answer struct {
+		pod *v1.Pod
+		err error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		published, err := marker.PublishedPod(pod.Namespace, pod.Name)
+		answers <- answer{published, err}
+	}()
+	end := time.NewTimer(unreadyMaxAsk)
+	defer end.Stop()
+	news := time.NewTicker(unreadyAskPoll)
+	defer news.Stop()
+	for {
+		select {
+		case a := <-answers:
+			return a.pod, a.err
+		case <-end.C:
+			return nil, fmt.Errorf("no answer in %v", unreadyMaxAsk)
+		case <-news.C:
+			if kl.newsOf(pod) {
+				return nil, fmt.Errorf("no answer before the pod has news")
+			}
+		}
 	}
 }
 

@@ -9,8 +9,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
+	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
+	"k8s.io/kubernetes/pkg/kubelet/status"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
@@ -144,4 +148,60 @@ func TestHoldfastPutOffEnds(t *testing.T) {
 	time.Sleep(unreadyMaxHold)
 	r.publish()
 	assert.True(t, r.cachedReady(), "not ready without an end after a kill that failed")
+}
+
+// TestHoldfastHoldUnreadyAsksOnce: the first sync of a pod asks the API server once for all
+// its containers, and no longer than it has no news. Then the kubelet's copy counts.
+func TestHoldfastHoldUnreadyAsksOnce(t *testing.T) {
+	defer func(most, poll time.Duration) { unreadyMaxAsk, unreadyAskPoll = most, poll }(unreadyMaxAsk, unreadyAskPoll)
+	for _, tc := range []struct {
+		name       string
+		most, poll time.Duration
+		hang       bool
+		news       bool
+		optOut     string
+		expect     int
+	}{
+		{name: "answered", most: time.Minute, poll: time.Millisecond, expect: 1},
+		{name: "opted out", most: time.Minute, poll: time.Minute, optOut: "*", expect: 0},
+		{name: "hangs", most: 200 * time.Millisecond, poll: time.Minute, hang: true, expect: 1},
+		{name: "hangs, and there is news", most: time.Minute, poll: 50 * time.Millisecond, hang: true, news: true, expect: 1},
+	} {
+		unreadyMaxAsk, unreadyAskPoll = tc.most, tc.poll
+		r := newReplacing(t, map[string]string{optOutAnnotation: tc.optOut})
+		r.pod.Status.ContainerStatuses[0].Ready = false // in the kubelet's list
+		for i := 0; i < 30; i++ {
+			id := kubecontainer.ContainerID{Type: "test", ID: fmt.Sprintf("c%d", i)}
+			r.runtime.changed = append(r.runtime.changed, kuberuntime.ReplacedContainer{ID: id, Name: id.ID})
+		}
+		goOn := make(chan struct{})
+		asked := make(chan bool, 100)
+		r.kl.statusManager = &askedStatus{UnreadyMarking: r.kl.statusManager.(status.UnreadyMarking), Manager: r.kl.statusManager, ask: func() {
+			asked <- true
+			if tc.hang {
+				<-goOn
+			}
+		}}
+		if tc.news {
+			r.workers.UpdatePod(&UpdatePodOptions{Pod: r.pod, UpdateType: kubetypes.SyncPodKill, KillPodOptions: &KillPodOptions{}})
+		}
+		begin := time.Now()
+		r.kl.settleReplacement(r.pod, r.podStatus)
+		assert.True(t, time.Since(begin) < 10*time.Second, "%s: %v", tc.name, time.Since(begin))
+		assert.Len(t, asked, tc.expect, tc.name)
+		close(goOn)
+		r.stop()
+	}
+}
+
+// askedStatus is a status manager that says when it asks for a pod.
+type askedStatus struct {
+	status.UnreadyMarking
+	status.Manager
+	ask func()
+}
+
+func (s *askedStatus) PublishedPod(namespace, name string) (*v1.Pod, error) {
+	s.ask()
+	return s.UnreadyMarking.PublishedPod(namespace, name)
 }

@@ -40,10 +40,9 @@ type UnreadyMarking interface {
 	LiftUnready(podUID types.UID, keep func(kubecontainer.ContainerID) bool) []kubecontainer.ContainerID
 	// UnreadyState says how far the API server has heard of the pod's marks.
 	UnreadyState(podUID types.UID) UnreadyState
-	// PublishedReadiness asks the API server itself, for 10 s at most, whether the pod
-	// of that name has the container ready: false if it has not, or there is no such pod
-	// or container. An error says that the question has no answer.
-	PublishedReadiness(namespace, name string, id kubecontainer.ContainerID) (bool, error)
+	// PublishedPod asks the API server itself, once, for the pod of that name: nil if there
+	// is none. An error says that the question has no answer.
+	PublishedPod(namespace, name string) (*v1.Pod, error)
 }
 
 // UnreadyState is how far the API server has heard of a pod's marks.

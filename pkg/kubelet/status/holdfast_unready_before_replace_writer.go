@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/golang/glog"
+	"k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
-	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/kubelet/util/format"
 )
@@ -178,15 +178,14 @@ func (u *unreadyMarks) sent(p *podMarks, version uint64, apiUID types.UID) {
 	}
 }
 
-// PublishedReadiness implements UnreadyMarking.
-func (m *manager) PublishedReadiness(namespace, name string, id kubecontainer.ContainerID) (bool, error) {
+// PublishedPod implements UnreadyMarking.
+func (m *manager) PublishedPod(namespace, name string) (*v1.Pod, error) {
 	pod, err := m.unready.podsGetter(m.kubeClient.CoreV1()).Pods(namespace).Get(name, metav1.GetOptions{})
 	if errors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	c, init, ok := findContainerStatus(&pod.Status, id.String())
-	return ok && !init && c.Ready, nil
+	return pod, nil
 }
