@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 	"k8s.io/kubernetes/pkg/kubelet/status"
+	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 	"k8s.io/kubernetes/pkg/kubelet/util/format"
 )
 
@@ -87,9 +88,9 @@ type changedContainers interface {
 var _ kuberuntime.ReplacementPreparer = &Kubelet{}
 
 // PrepareReplacement implements kuberuntime.ReplacementPreparer. It runs in the pod's
-// worker. What it knows outlives a sync: the marks are the status manager's. They have an end
-// if the containers may not be killed yet, as the next sync need not come here.
-func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.ReplacedContainer, block bool) (killable bool) {
+// worker. What it knows outlives a sync: the marks are the status manager's. The next sync
+// gives them an end, as it need not come here.
+func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.ReplacedContainer, block bool) bool {
 	marker, ok := kl.statusManager.(status.UnreadyMarking)
 	if !ok || kl.kubeClient == nil {
 		return true
@@ -101,11 +102,6 @@ func (kl *Kubelet) PrepareReplacement(pod *v1.Pod, replaced []kuberuntime.Replac
 	if !marker.MarkUnready(pod, ids) {
 		return true
 	}
-	defer func() {
-		if !killable {
-			marker.LimitUnready(pod.UID, ids, unreadyMaxHold)
-		}
-	}()
 	for _, r := range replaced {
 		if kl.firstNote(pod.UID, r, noteMarked) {
 			unreadyMarked.Inc()
@@ -181,11 +177,12 @@ type replaceWait struct {
 func (w *replaceWait) over() (over, killable bool) {
 	s := w.marker.UnreadyState(w.pod.UID)
 	if !s.Marked {
-		return true, false // the status was dropped: the pod is gone
+		w.kl.syncDropped(w.pod.UID)
+		return true, false
 	}
 	if s.Acknowledged {
 		w.note("acknowledged", func() { unreadyAckSeconds.Observe(s.AcknowledgedAt.Sub(s.Since).Seconds()) })
-		return time.Since(s.AcknowledgedAt) >= w.drain, true
+		return time.Since(s.NotReadySince) >= w.drain, true
 	}
 	quiet := s.Since
 	if s.LastAcknowledged.After(quiet) {
@@ -213,6 +210,28 @@ func (w *replaceWait) note(outcome string, first func()) {
 	}
 	if any {
 		first()
+	}
+}
+
+// syncDropped has a pod synced again whose status was dropped while its worker waited. Most
+// are gone; one that is not, such as a static pod whose mirror pod was made anew, would else
+// have its next sync up to 90 s later.
+func (kl *Kubelet) syncDropped(podUID types.UID) {
+	pod, found := kl.podManager.GetPodByUID(podUID)
+	if workers, ok := kl.podWorkers.(*podWorkers); ok && found {
+		mirrorPod, _ := kl.podManager.GetMirrorPodByPod(pod)
+		workers.syncAgain(UpdatePodOptions{Pod: pod, MirrorPod: mirrorPod, UpdateType: kubetypes.SyncPodSync})
+	}
+}
+
+// syncAgain has an update follow the one that the pod's worker is at, if none does yet.
+func (p *podWorkers) syncAgain(options UpdatePodOptions) {
+	p.podLock.Lock()
+	defer p.podLock.Unlock()
+	uid := options.Pod.UID
+	_, working := p.podUpdates[uid]
+	if _, follows := p.lastUndeliveredWorkUpdate[uid]; working && !follows {
+		p.lastUndeliveredWorkUpdate[uid] = options
 	}
 }
 

@@ -199,6 +199,7 @@ func TestHoldfastPrepareReplacementNews(t *testing.T) {
 			case killable := <-result:
 				assert.False(t, killable, "%s, draining %v", name, draining)
 				assert.True(t, time.Since(begin) < time.Second, "%s: %v", name, time.Since(begin))
+				assert.Equal(t, name != "removed at once", r.workers.hasUpdate(r.pod.UID), "%s: whether the pod is synced again at once", name)
 			case <-time.After(5 * time.Second):
 				t.Fatalf("%s, draining %v: still waiting", name, draining)
 			}
@@ -237,6 +238,59 @@ func TestHoldfastPrepareReplacementDrain(t *testing.T) {
 	assert.True(t, time.Since(begin) < 500*time.Millisecond)
 }
 
+// TestHoldfastPrepareReplacementDrainsOnce: a pod is not ready from the first mark on, so the
+// drain does not begin anew with each later one.
+func TestHoldfastPrepareReplacementDrainsOnce(t *testing.T) {
+	r := newReplacing(t, map[string]string{drainAnnotation: "2"})
+	defer r.stop()
+	second := kuberuntime.ReplacedContainer{ID: kubecontainer.ContainerID{Type: "test", ID: "d"}, Name: "d"}
+	for _, p := range []*v1.Pod{r.pod, r.stored} {
+		s := *p.Status.ContainerStatuses[0].DeepCopy()
+		s.Name, s.ContainerID = "d", second.ID.String()
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, s)
+	}
+	r.publish()
+	begin := time.Now()
+	assert.False(t, r.prepare(false))
+	time.Sleep(1500 * time.Millisecond)
+	both := append([]kuberuntime.ReplacedContainer{second}, replacedC...)
+	assert.True(t, r.kl.PrepareReplacement(r.pod, both, true))
+	took := time.Since(begin)
+	assert.True(t, took >= 2*time.Second && took < 3300*time.Millisecond, "%v", took)
+	r.Lock()
+	for _, c := range r.stored.Status.ContainerStatuses {
+		assert.False(t, c.Ready, "%s: the API server was not told", c.Name)
+	}
+	r.Unlock()
+
+	// When no container waits any more, the next one has a drain of its own.
+	r.publish()
+	assert.True(t, r.cachedReady())
+	begin = time.Now()
+	assert.True(t, r.prepare(true))
+	assert.True(t, time.Since(begin) >= 2*time.Second, "%v", time.Since(begin))
+}
+
+// TestHoldfastPrepareReplacementLateNews: news that comes when the wait is just over is
+// looked at before a kill.
+func TestHoldfastPrepareReplacementLateNews(t *testing.T) {
+	r := newReplacing(t, nil)
+	defer r.stop()
+	r.publish()
+	assert.True(t, r.prepare(true))
+	asked := 0
+	r.kl.statusManager = &statesHook{UnreadyMarking: r.kl.statusManager.(status.UnreadyMarking), Manager: r.kl.statusManager, hook: func(s *status.UnreadyState) {
+		if asked++; asked == 1 {
+			s.Acknowledged = false // so it waits
+			s.Since = time.Now()
+		} else {
+			r.workers.UpdatePod(&UpdatePodOptions{Pod: r.pod, UpdateType: kubetypes.SyncPodUpdate})
+		}
+	}}
+	assert.False(t, r.prepare(true))
+	assert.Equal(t, 2, asked)
+}
+
 func TestHoldfastPrepareReplacementBound(t *testing.T) {
 	defer shortWaits(300*time.Millisecond, 2*time.Second)()
 	r := newReplacing(t, map[string]string{drainAnnotation: "300"})
@@ -257,22 +311,24 @@ func TestHoldfastPrepareReplacementBound(t *testing.T) {
 	r.publish()
 	r.setAway(fmt.Errorf("away"))
 	begin = time.Now()
-	busy := &othersAcknowledged{UnreadyMarking: r.kl.statusManager.(status.UnreadyMarking), Manager: r.kl.statusManager}
-	r.kl.statusManager = busy
+	// Another pod was acknowledged just now.
+	r.kl.statusManager = &statesHook{UnreadyMarking: r.kl.statusManager.(status.UnreadyMarking), Manager: r.kl.statusManager,
+		hook: func(s *status.UnreadyState) { s.LastAcknowledged = time.Now() }}
 	assert.True(t, r.prepare(true))
 	took = time.Since(begin)
 	assert.True(t, took >= 2*time.Second && took < 4*time.Second, "%v", took)
 }
 
-// othersAcknowledged is a status manager in which another pod was acknowledged just now.
-type othersAcknowledged struct {
+// statesHook is a status manager whose UnreadyState goes through a hook.
+type statesHook struct {
 	status.UnreadyMarking
 	status.Manager
+	hook func(*status.UnreadyState)
 }
 
-func (o *othersAcknowledged) UnreadyState(uid types.UID) status.UnreadyState {
-	s := o.UnreadyMarking.UnreadyState(uid)
-	s.LastAcknowledged = time.Now()
+func (h *statesHook) UnreadyState(uid types.UID) status.UnreadyState {
+	s := h.UnreadyMarking.UnreadyState(uid)
+	h.hook(&s)
 	return s
 }
 

@@ -89,6 +89,11 @@ func TestHoldfastPrepareReplacement(t *testing.T) {
 			proceed: true, killed: []string{"foo2"}, starts: []string{"foo2"}},
 		"liveness failed, nothing changed": {change: func(s state) { liveness(s, 1) },
 			proceed: true, killed: []string{"foo2"}, starts: []string{"foo2"}},
+		"another one's liveness failed, and it is not started again": {change: func(s state) {
+			image(s.pod, 1)
+			liveness(s, 0)
+			s.pod.Spec.RestartPolicy = v1.RestartPolicyNever
+		}, asked: []string{"foo2"}, proceed: true, killed: []string{"foo1"}},
 		"another one is dead": {change: func(s state) { image(s.pod, 1); die(s, 0) },
 			asked: []string{"foo2"}, proceed: true, starts: []string{"foo1"}},
 		"it is dead itself": {change: func(s state) { image(s.pod, 1); die(s, 1) },

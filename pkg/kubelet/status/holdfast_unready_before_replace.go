@@ -21,18 +21,16 @@ import (
 type UnreadyMarking interface {
 	// MarkUnready marks containers of the pod, makes them not ready, and has that
 	// written without waiting for the kubelet's other requests. Marking again only takes
-	// away an end of LimitUnready. It marks nothing and returns false if there is no API
+	// away the end of a mark. It marks nothing and returns false if there is no API
 	// server, or no status of the pod.
 	MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
 	// HoldUnready only marks: the pod's next status has the containers not ready. It is
 	// for a container that somebody may have made not ready for another reason, so
 	// such a mark ends after most if MarkUnready does not confirm it.
 	HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration)
-	// LimitUnready has marks, where there are such, end after most if MarkUnready does not
-	// confirm them: the replacement was put off, and may not begin again.
-	LimitUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration)
-	// LimitMarks is LimitUnready of all marks of the pod that have no end. It is for each sync:
-	// one whose kill failed may never be followed by one that comes so far again.
+	// LimitMarks has the pod's marks that have no end come to it after most if MarkUnready
+	// does not confirm them. It is for each sync: one that put the replacement off, or whose
+	// kill failed, may never be followed by one that comes so far again.
 	LimitMarks(podUID types.UID, most time.Duration)
 	// LiftUnready takes away the marks that keep does not want, and those that have come to
 	// their end. keep is asked for all. Readiness is as the pod's next
@@ -49,12 +47,16 @@ type UnreadyMarking interface {
 type UnreadyState struct {
 	// Marked: MarkUnready was called, and the marks stand.
 	Marked bool
-	// Since is when the newest of them was made.
+	// Since is when the oldest of them was made that the API server has not, or had not
+	// until AcknowledgedAt, heard of.
 	Since time.Time
 	// Acknowledged: the API server has taken a status that was made with all marks.
 	// AcknowledgedAt is when.
 	Acknowledged   bool
 	AcknowledgedAt time.Time
+	// NotReadySince is when the API server first took a status with a mark; since then there
+	// was always one, so the pod was never ready. A later mark does not change it.
+	NotReadySince time.Time
 	// LastAcknowledged is when that happened last to any pod of this kubelet.
 	LastAcknowledged time.Time
 }
@@ -77,14 +79,16 @@ type unreadyMarks struct {
 // podMarks stays until the pod's status is dropped, as an older status may still be
 // queued when the last mark is lifted.
 type podMarks struct {
-	// containers has the marks by container ID: when MarkUnready was called, zero if
+	// containers has the marks by container ID: true if MarkUnready was called, false if
 	// only HoldUnready was.
-	containers map[string]time.Time
+	containers map[string]bool
 	// ends has when marks come to their end, by container ID; most have none.
 	ends map[string]time.Time
 	// version is the oldest version of the pod's status that has all marks. It is 0
 	// until MarkUnready.
 	version uint64
+	// since and notReadySince are UnreadyState's.
+	since, notReadySince time.Time
 	// taken is the newest version that the API server has taken, and takenAt when it
 	// first was at least version.
 	taken   uint64
@@ -111,7 +115,7 @@ func (m *manager) MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
 	if !found {
 		return false
 	}
-	if !m.unready.mark(pod.UID, ids, time.Now()) {
+	if !m.unready.mark(pod.UID, ids, true) {
 		return true
 	}
 	status := *cached.status.DeepCopy()
@@ -126,8 +130,8 @@ func (m *manager) MarkUnready(pod *v1.Pod, ids []kubecontainer.ContainerID) bool
 
 // HoldUnready implements UnreadyMarking.
 func (m *manager) HoldUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration) {
-	m.unready.mark(podUID, ids, time.Time{})
-	m.LimitUnready(podUID, ids, most)
+	m.unready.mark(podUID, ids, false)
+	m.unready.holdUntil(podUID, ids, time.Now().Add(most))
 }
 
 // LiftUnready implements UnreadyMarking.
@@ -200,7 +204,7 @@ func (m *manager) noteTaken(podUID types.UID, version uint64) {
 }
 
 // mark notes marks, and reports whether there is something new to be written.
-func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, at time.Time) bool {
+func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, confirmed bool) bool {
 	u.Lock()
 	defer u.Unlock()
 	if u.pods == nil {
@@ -208,20 +212,23 @@ func (u *unreadyMarks) mark(podUID types.UID, ids []kubecontainer.ContainerID, a
 	}
 	p := u.pods[podUID]
 	if p == nil {
-		p = &podMarks{containers: map[string]time.Time{}, ends: map[string]time.Time{}}
+		p = &podMarks{containers: map[string]bool{}, ends: map[string]time.Time{}}
 		u.pods[podUID] = p
 	}
 	added := false
 	for _, id := range ids {
-		if since, marked := p.containers[id.String()]; !marked || since.IsZero() && !at.IsZero() {
-			p.containers[id.String()] = at
+		if before, marked := p.containers[id.String()]; !marked || !before && confirmed {
+			p.containers[id.String()] = confirmed
 			added = true
 		}
-		if !at.IsZero() {
+		if confirmed {
 			delete(p.ends, id.String())
 		}
 	}
 	if added {
+		if p.version == 0 || p.acknowledged() {
+			p.since = time.Now()
+		}
 		p.version = 0 // what was acknowledged had one mark less
 	}
 	return added
@@ -238,7 +245,7 @@ func (u *unreadyMarks) from(podUID types.UID, version uint64) *podMarks {
 	}
 	p.version = version
 	if p.acknowledged() {
-		p.takenAt, u.lastAcknowledged = time.Now(), time.Now()
+		u.acknowledge(p)
 		return nil
 	}
 	if p.writing {
@@ -282,7 +289,7 @@ func (u *unreadyMarks) lift(podUID types.UID, ids []kubecontainer.ContainerID) {
 			delete(p.ends, id.String())
 		}
 		if len(p.containers) == 0 {
-			p.version = 0
+			p.version, p.notReadySince = 0, time.Time{}
 		}
 	}
 }
@@ -295,12 +302,7 @@ func (u *unreadyMarks) state(podUID types.UID) UnreadyState {
 	if p == nil || p.version == 0 {
 		return s
 	}
-	s.Marked = true
-	for _, since := range p.containers {
-		if since.After(s.Since) {
-			s.Since = since
-		}
-	}
+	s.Marked, s.Since, s.NotReadySince = true, p.since, p.notReadySince
 	if s.Acknowledged = p.acknowledged(); s.Acknowledged {
 		s.AcknowledgedAt = p.takenAt
 	}
@@ -323,7 +325,16 @@ func (u *unreadyMarks) tookLocked(p *podMarks, version uint64) {
 	before := p.acknowledged()
 	p.taken = version
 	if p.acknowledged() && !before {
-		p.takenAt, u.lastAcknowledged = time.Now(), time.Now()
+		u.acknowledge(p)
+	}
+}
+
+// acknowledge notes that the API server has heard of all marks. The lock is held.
+func (u *unreadyMarks) acknowledge(p *podMarks) {
+	p.takenAt = time.Now()
+	u.lastAcknowledged = p.takenAt
+	if p.notReadySince.IsZero() {
+		p.notReadySince = p.takenAt
 	}
 }
 

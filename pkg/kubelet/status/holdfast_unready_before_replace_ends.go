@@ -10,11 +10,6 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// LimitUnready implements UnreadyMarking.
-func (m *manager) LimitUnready(podUID types.UID, ids []kubecontainer.ContainerID, most time.Duration) {
-	m.unready.holdUntil(podUID, ids, time.Now().Add(most))
-}
-
 // LimitMarks implements UnreadyMarking.
 func (m *manager) LimitMarks(podUID types.UID, most time.Duration) {
 	m.unready.limitMarks(podUID, time.Now().Add(most))
