@@ -18,10 +18,11 @@ import (
 	"k8s.io/kubernetes/pkg/version"
 )
 
+// predecessorWait bounds how long the start of the kubelet waits for the Node. Static
+// pods, the API server itself perhaps, start after it. It is a variable for tests.
+var predecessorWait = 2 * time.Second
+
 const (
-	// predecessorWait bounds how long the start of the kubelet waits for the
-	// Node. Static pods, the API server itself perhaps, start after it.
-	predecessorWait = 2 * time.Second
 	// predecessorTries bounds the reads after that, one each predecessorRetry.
 	// Then the node status is left to do it.
 	predecessorTries = 120
@@ -57,7 +58,9 @@ func readNode(client v1core.NodesGetter, name types.NodeName) nodeRead {
 // one writes anything that should depend on it. If the API server does not answer
 // in time, what an earlier process saved has to do, and the read goes on.
 func (kl *Kubelet) learnPredecessor(machine *cadvisorapi.MachineInfo) {
-	predecessor.Default.Start(predecessor.Config{
+	// One for all that follows: what goes on beside the start is of this one.
+	known := predecessor.Default
+	known.Start(predecessor.Config{
 		RootDirectory: kl.rootDirectory,
 		Identity: predecessor.Identity{
 			NodeName:   string(kl.nodeName),
@@ -66,8 +69,9 @@ func (kl *Kubelet) learnPredecessor(machine *cadvisorapi.MachineInfo) {
 		},
 		Version: version.Get().GitVersion,
 	})
-	defer predecessor.Default.Report()
-	if kl.heartbeatClient == nil {
+	defer known.Report()
+	client := kl.heartbeatClient
+	if client == nil {
 		return
 	}
 	early := earlyNodeRead
@@ -75,15 +79,15 @@ func (kl *Kubelet) learnPredecessor(machine *cadvisorapi.MachineInfo) {
 	tried := make(chan struct{})
 	go func() {
 		if early != nil {
-			observePredecessor(<-early)
+			observePredecessor(known, <-early)
 		}
-		if !predecessor.Default.Observed() {
-			observePredecessor(readNode(kl.heartbeatClient, kl.nodeName))
+		if !known.Observed() {
+			observePredecessor(known, readNode(client, kl.nodeName))
 		}
 		close(tried)
-		for i := 1; i < predecessorTries && !predecessor.Default.Observed(); i++ {
+		for i := 1; i < predecessorTries && !known.Observed(); i++ {
 			time.Sleep(predecessorRetry)
-			observePredecessor(readNode(kl.heartbeatClient, kl.nodeName))
+			observePredecessor(known, readNode(client, kl.nodeName))
 		}
 	}()
 	select {
@@ -92,12 +96,12 @@ func (kl *Kubelet) learnPredecessor(machine *cadvisorapi.MachineInfo) {
 	}
 }
 
-func observePredecessor(read nodeRead) {
+func observePredecessor(known *predecessor.Predecessor, read nodeRead) {
 	switch {
 	case read.err == nil:
-		predecessor.Default.Observe(read.node)
+		known.Observe(read.node)
 	case apierrors.IsNotFound(read.err):
-		predecessor.Default.Observe(nil)
+		known.Observe(nil)
 	default:
 		glog.V(2).Infof("Cannot read yet which kubelet was here before: %v", read.err)
 	}

@@ -68,7 +68,8 @@ func (s *nodeServer) seen() []string {
 	return append([]string{}, s.requests...)
 }
 
-// predecessorKubelet is a kubelet with its own root directory and this server.
+// predecessorKubelet is a kubelet with its own root directory and this server. Its start
+// waits for the answer however long that takes: a machine under load is slow.
 func predecessorKubelet(t *testing.T, s *nodeServer) (*Kubelet, func()) {
 	tk := newTestKubelet(t, false /* controllerAttachDetachEnabled */)
 	kl := tk.kubelet
@@ -82,7 +83,10 @@ func predecessorKubelet(t *testing.T, s *nodeServer) (*Kubelet, func()) {
 		kl.heartbeatClient = client
 	}
 	predecessor.Default = predecessor.New()
+	wait := predecessorWait
+	predecessorWait = time.Minute
 	return kl, func() {
+		predecessorWait = wait
 		predecessor.Default = predecessor.New()
 		os.RemoveAll(dir)
 		tk.Cleanup()
@@ -135,8 +139,11 @@ func TestLearnPredecessorAPIAway(t *testing.T) {
 	s := newNodeServer("v1.7.0")
 	defer s.Close()
 	s.hang = make(chan struct{})
+	wait := predecessorWait
+	assert.Equal(t, 2*time.Second, wait)
 	kl, cleanup := predecessorKubelet(t, s)
 	defer cleanup()
+	predecessorWait = wait
 	began := time.Now()
 	kl.learnPredecessor(testMachine)
 	took := time.Since(began)
@@ -181,6 +188,7 @@ func TestReadPredecessorNode(t *testing.T) {
 	s.Lock()
 	s.hang = make(chan struct{})
 	s.Unlock()
+	predecessorWait = 500 * time.Millisecond
 	ReadPredecessorNode(kl.heartbeatClient, kl.nodeName)
 	began := time.Now()
 	kl.learnPredecessor(testMachine)
@@ -193,6 +201,27 @@ func TestReadPredecessorNode(t *testing.T) {
 	}
 	assert.True(t, predecessor.Default.Observed())
 	assert.Len(t, s.seen(), 4)
+}
+
+// TestLearnPredecessorOwn: what goes on beside the start notes in its own predecessor what it
+// reads, not in that of a kubelet made later.
+func TestLearnPredecessorOwn(t *testing.T) {
+	s := newNodeServer("v1.7.0")
+	defer s.Close()
+	s.hang = make(chan struct{})
+	kl, cleanup := predecessorKubelet(t, s)
+	defer cleanup()
+	predecessorWait = 100 * time.Millisecond
+	own := predecessor.Default
+	kl.learnPredecessor(testMachine)
+	predecessor.Default = predecessor.New()
+	predecessor.Default.Start(predecessor.Config{RootDirectory: kl.rootDirectory})
+	close(s.hang)
+	for i := 0; i < 1000 && !own.Observed(); i++ {
+		time.Sleep(10 * time.Millisecond)
+	}
+	assert.True(t, own.Observed())
+	assert.False(t, predecessor.Default.Observed())
 }
 
 // TestPredecessorBeforeNodeStatus: a process that has not seen the Node yet reads
