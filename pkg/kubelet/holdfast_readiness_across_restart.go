@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/clock"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
 )
 
@@ -59,6 +61,9 @@ func (kl *Kubelet) startKeepingReadiness() {
 // noteHeartbeat is called before each write of this kubelet to its Node, with the
 // Node as it was read, or nil if there was none. The first call counts.
 func (kl *Kubelet) noteHeartbeat(node *v1.Node) {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.ReadinessAcrossRestart) {
+		return
+	}
 	h := &kl.foundHeartbeat
 	h.Lock()
 	defer h.Unlock()
@@ -84,23 +89,32 @@ func (kl *Kubelet) noteHeartbeat(node *v1.Node) {
 // heartbeatAge returns what noteHeartbeat noted. A status of a pod may be published
 // before the first status of the Node; then it reads the Node itself.
 func (kl *Kubelet) heartbeatAge() (time.Duration, bool) {
-	kl.foundHeartbeat.Lock()
-	looked := kl.foundHeartbeat.looked
-	kl.foundHeartbeat.Unlock()
-	if !looked {
-		if kl.kubeClient == nil {
-			return 0, false
-		}
-		node, err := kl.findNode()
-		if err != nil {
-			glog.Errorf("The readiness of a pod is not kept: the age of the last heartbeat of node %q: %v", kl.nodeName, err)
-			return 0, false
-		}
-		kl.noteHeartbeat(node)
+	if kl.kubeClient == nil {
+		return 0, false
+	}
+	if err := kl.findHeartbeat(); err != nil {
+		glog.Errorf("The readiness of a pod is not kept: the age of the last heartbeat of node %q: %v", kl.nodeName, err)
+		return 0, false
 	}
 	kl.foundHeartbeat.Lock()
 	defer kl.foundHeartbeat.Unlock()
 	return kl.foundHeartbeat.age, kl.foundHeartbeat.found
+}
+
+// findHeartbeat reads the Node and notes its heartbeat, if nobody has yet. It is called
+// before this kubelet makes its Node, too: that one's heartbeat is of no earlier kubelet.
+func (kl *Kubelet) findHeartbeat() error {
+	kl.foundHeartbeat.Lock()
+	looked := kl.foundHeartbeat.looked
+	kl.foundHeartbeat.Unlock()
+	if looked || !utilfeature.DefaultFeatureGate.Enabled(features.ReadinessAcrossRestart) {
+		return nil
+	}
+	node, err := kl.findNode()
+	if err == nil {
+		kl.noteHeartbeat(node)
+	}
+	return err
 }
 
 // findNode reads this kubelet's Node, nil if there is none.

@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -11,16 +12,20 @@ import (
 	"testing"
 	"time"
 
+	cadvisorapi "github.com/google/cadvisor/info/v1"
+	cadvisorapiv2 "github.com/google/cadvisor/info/v2"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/features"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	containertest "k8s.io/kubernetes/pkg/kubelet/container/testing"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
@@ -171,8 +176,9 @@ func TestHoldfastHeartbeat(t *testing.T) {
 		name  string
 		touch func(kl *Kubelet)
 		// asked: the Node is read for this alone.
-		asked bool
-		found bool
+		asked   bool
+		found   bool
+		gateOff bool
 	}{
 		{name: "before any write", touch: func(*Kubelet) {}, asked: true, found: true},
 		{name: "after the first status of the node", touch: func(kl *Kubelet) { kl.updateNodeStatus() }, found: true},
@@ -187,10 +193,49 @@ func TestHoldfastHeartbeat(t *testing.T) {
 			kl.tryRegisterWithAPIServer(nodeHeard(kl, 0))
 			kl.updateNodeStatus()
 		}},
+		{name: "after registering a new node, and the first answer was lost", touch: func(kl *Kubelet) {
+			made := false
+			kl.kubeClient.(*fake.Clientset).PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) {
+				if made {
+					node := nodeHeard(kl, 0)
+					node.Spec.ExternalID = string(kl.nodeName)
+					node.Labels = map[string]string{}
+					return true, node, nil
+				}
+				return true, nil, apierrors.NewNotFound(v1.Resource("nodes"), string(kl.nodeName))
+			})
+			kl.kubeClient.(*fake.Clientset).PrependReactor("create", "nodes", func(core.Action) (bool, runtime.Object, error) {
+				if made {
+					return false, nil, nil // it is there
+				}
+				made = true
+				return true, nil, apierrors.NewTimeoutError("no answer", 1)
+			})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				kl.registerWithAPIServer()
+			}()
+			select {
+			case <-done:
+			case <-time.After(30 * time.Second):
+				t.Fatal("the node was not registered")
+			}
+		}},
+		{name: "gate off", gateOff: true, touch: func(kl *Kubelet) { kl.updateNodeStatus() }},
 	} {
+		utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", features.ReadinessAcrossRestart, !tc.gateOff))
 		testKubelet := newTestKubelet(t, false)
 		kl := testKubelet.kubelet
-		kl.setNodeStatusFuncs = nil
+		testKubelet.fakeCadvisor.On("MachineInfo").Return(&cadvisorapi.MachineInfo{MachineID: "m", NumCores: 2, MemoryCapacity: 1024}, nil)
+		testKubelet.fakeCadvisor.On("VersionInfo").Return(&cadvisorapi.VersionInfo{}, nil)
+		testKubelet.fakeCadvisor.On("ImagesFsInfo").Return(cadvisorapiv2.FsInfo{Capacity: 1000}, nil)
+		testKubelet.fakeCadvisor.On("RootFsInfo").Return(cadvisorapiv2.FsInfo{Capacity: 1000}, nil)
+		// What this kubelet writes is a heartbeat of now.
+		kl.setNodeStatusFuncs = []func(*v1.Node) error{func(node *v1.Node) error {
+			node.Status.Conditions = nodeHeard(kl, 0).Status.Conditions
+			return nil
+		}}
 		heard, gets := time.Minute, 0
 		testKubelet.fakeKubeClient.PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) {
 			gets++
@@ -215,6 +260,7 @@ func TestHoldfastHeartbeat(t *testing.T) {
 		assert.True(t, gets <= before+1, "%s: asked twice", tc.name)
 		testKubelet.Cleanup()
 	}
+	utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=true", features.ReadinessAcrossRestart))
 }
 
 // TestHoldfastReadinessAcrossRestartStatus: a kubelet that has just started makes,

@@ -27,7 +27,7 @@ import (
 // containers that outlived a restart of the kubelet.
 type ReadinessKeeping interface {
 	// StartKeepingReadiness is called once, before the first pod is synced. Until
-	// then nothing is kept.
+	// then, and with the gate off, nothing is kept, looked at or asked.
 	StartKeepingReadiness(ReadinessSources)
 	// KeepReadiness is called before every UpdatePodStatus of the pod.
 	KeepReadiness(pod *v1.Pod, podStatus *kubecontainer.PodStatus)
@@ -102,6 +102,9 @@ type keptContainer struct {
 	// confirmed: a probe of this process has succeeded, though perhaps not as often
 	// as its successThreshold asks. What is kept has no end then.
 	confirmed bool
+	// bounded is closed when the time of what is kept need not run out any more; nil if
+	// it does not run.
+	bounded chan struct{}
 	// record is what earlier processes left, and then what this one wrote; nil if
 	// there is none.
 	record *keptRecord
@@ -120,18 +123,17 @@ var (
 		Name: "holdfast_readiness_across_restart_expired_total",
 		Help: "Kept readiness that ended, or was not kept again, because no probe had confirmed it in time.",
 	})
-	readinessWouldKeep = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "holdfast_readiness_across_restart_would_keep_total",
-		Help: "Containers made not ready after a restart of the kubelet because the gate ReadinessAcrossRestart is off.",
-	})
 )
 
 func init() {
-	prometheus.MustRegister(readinessKept, readinessWithdrawn, readinessExpired, readinessWouldKeep)
+	prometheus.MustRegister(readinessKept, readinessWithdrawn, readinessExpired)
 }
 
 // StartKeepingReadiness implements ReadinessKeeping.
 func (m *manager) StartKeepingReadiness(sources ReadinessSources) {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.ReadinessAcrossRestart) {
+		return
+	}
 	stopper, ok := sources.Runtime.(ContainerStopper)
 	if !ok {
 		glog.Warningf("No readiness is kept across restarts of the kubelet: the container runtime %T cannot say which containers its next sync stops", sources.Runtime)
@@ -145,7 +147,7 @@ func (m *manager) StartKeepingReadiness(sources ReadinessSources) {
 
 // KeepReadiness implements ReadinessKeeping.
 func (m *manager) KeepReadiness(pod *v1.Pod, podStatus *kubecontainer.PodStatus) {
-	if m.kept.stopper == nil {
+	if m.kept.stopper == nil || !utilfeature.DefaultFeatureGate.Enabled(features.ReadinessAcrossRestart) {
 		return
 	}
 	published := &pod.Status
@@ -169,35 +171,17 @@ func (m *manager) KeepReadiness(pod *v1.Pod, podStatus *kubecontainer.PodStatus)
 		}
 		m.kept.pods[pod.UID], containers = found, found
 	}
-	enabled := utilfeature.DefaultFeatureGate.Enabled(features.ReadinessAcrossRestart)
 	for id, c := range containers {
-		_, probed := m.readinessManager.Get(id)
-		if probed {
+		if _, probed := m.readinessManager.Get(id); probed {
 			// Known by its result. One with a record waits for a success, see confirm.
 			c.state, c.ready = asUpstream, false
+			c.endBound()
 			if c.record == nil {
 				delete(containers, id)
 			}
 		}
-		if c.state != unpublished || published == nil {
-			continue
-		}
-		ready := publishedReady(published, id.String(), c.startedAt)
-		if enabled {
-			m.judge(id, c, given, ready)
-			continue
-		}
-		if ready {
-			readinessWouldKeep.Inc()
-		}
-		c.state = given
-	}
-	if !enabled {
-		// Nothing but the mark that the pod was seen stays.
-		for id, c := range containers {
-			if c.state != unpublished || !kubepod.IsStaticPod(pod) {
-				delete(containers, id)
-			}
+		if c.state == unpublished && published != nil {
+			m.judge(id, c, given, publishedReady(published, id.String(), c.startedAt))
 		}
 	}
 }
@@ -256,6 +240,7 @@ func (m *manager) judge(id kubecontainer.ContainerID, c *keptContainer, state ke
 		readinessKept.Inc()
 		glog.Infof("Keeping the published readiness of container %q of pod %q until its first probe result", id.String(), format.Pod(c.pod))
 	case was && !ready:
+		c.endBound()
 		readinessWithdrawn.Inc()
 		glog.Warningf("Not keeping the readiness of container %q of pod %q: it is not ready for the API server, or what that has is too old", id.String(), format.Pod(c.pod))
 	}
@@ -277,12 +262,27 @@ func (m *manager) begin(id kubecontainer.ContainerID, c *keptContainer) bool {
 			id.String(), format.Pod(c.pod), c.record.Since)
 		return false
 	}
-	end := m.kept.Clock.After(left)
+	c.endBound()
+	end, bounded := m.kept.Clock.NewTimer(left), make(chan struct{})
+	c.bounded = bounded
 	go func() {
-		<-end
-		m.expire(c.pod.UID, id)
+		defer end.Stop()
+		select {
+		case <-end.C():
+			m.expire(c.pod.UID, id)
+		case <-bounded:
+		}
 	}()
 	return true
+}
+
+// endBound ends the goroutine that waits for the bound, which may be 136 years. The lock is
+// held.
+func (c *keptContainer) endBound() {
+	if c.bounded != nil {
+		close(c.bounded)
+		c.bounded = nil
+	}
 }
 
 // expire ends what is kept of a container if no probe has confirmed it: it is not
@@ -321,6 +321,7 @@ func (k *keptReadiness) confirm(podUID types.UID, id kubecontainer.ContainerID) 
 		return
 	}
 	c.confirmed = true
+	c.endBound()
 	if c.record != nil {
 		k.removeRecord(c)
 	}
@@ -386,20 +387,10 @@ func publishedReady(published *v1.PodStatus, containerID string, startedAt time.
 func (m *manager) unprobedReady(podUID types.UID, containerID string, noWorker bool) bool {
 	m.kept.Lock()
 	defer m.kept.Unlock()
-	if c, ok := m.kept.container(podUID, kubecontainer.ParseContainerID(containerID)); ok {
+	if c, ok := m.kept.pods[podUID][kubecontainer.ParseContainerID(containerID)]; ok {
 		return c.ready
 	}
 	return noWorker
-}
-
-// container returns what is kept of the container. The lock is held, and the gate
-// is on if it returns something.
-func (k *keptReadiness) container(podUID types.UID, id kubecontainer.ContainerID) (*keptContainer, bool) {
-	c, ok := k.pods[podUID][id]
-	if ok && !utilfeature.DefaultFeatureGate.Enabled(features.ReadinessAcrossRestart) {
-		return nil, false
-	}
-	return c, ok
 }
 
 // setInitialResult is called when the worker sees a container for the first
@@ -408,7 +399,7 @@ func (w *worker) setInitialResult() {
 	if w.probeType == readiness {
 		w.probeManager.kept.Lock()
 		w.probeManager.kept.replaced(w.pod.UID, w.container.Name, w.containerID)
-		c, ok := w.probeManager.kept.container(w.pod.UID, w.containerID)
+		c, ok := w.probeManager.kept.pods[w.pod.UID][w.containerID]
 		kept := ok && c.state != asUpstream
 		w.probeManager.kept.Unlock()
 		if kept {
@@ -426,6 +417,7 @@ func (k *keptReadiness) replaced(podUID types.UID, name string, by kubecontainer
 			continue
 		}
 		delete(k.pods[podUID], id)
+		c.endBound()
 		if c.record != nil {
 			k.removeRecord(c)
 		}
@@ -438,6 +430,9 @@ func (k *keptReadiness) forget(active map[types.UID]sets.Empty) {
 	defer k.Unlock()
 	for uid := range k.pods {
 		if _, ok := active[uid]; !ok {
+			for _, c := range k.pods[uid] {
+				c.endBound()
+			}
 			delete(k.pods, uid)
 		}
 	}
@@ -470,8 +465,8 @@ func (m *manager) unsettled(podUID types.UID) map[kubecontainer.ContainerID]*kep
 // API server's copy. The lock is held.
 func (m *manager) unsettledLocked(podUID types.UID) map[kubecontainer.ContainerID]*keptContainer {
 	containers := map[kubecontainer.ContainerID]*keptContainer{}
-	for id := range m.kept.pods[podUID] {
-		if c, ok := m.kept.container(podUID, id); ok && (c.state == unpublished || c.state == given) {
+	for id, c := range m.kept.pods[podUID] {
+		if c.state == unpublished || c.state == given {
 			if _, probed := m.readinessManager.Get(id); !probed {
 				containers[id] = c
 			}

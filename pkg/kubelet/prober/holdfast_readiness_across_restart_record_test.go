@@ -8,6 +8,7 @@ import (
 	"io/ioutil"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -155,6 +156,58 @@ func TestHoldfastReadinessConfirmed(t *testing.T) {
 		assert.Equal(t, []bool{true}, syncOnce(m, stopNone, pm, pod, podStatus))
 		assert.Equal(t, before, counter(t, readinessExpired))
 	}
+}
+
+// TestHoldfastReadinessBoundEnds: nothing waits for the bound of a container, which may be
+// 136 years, after a success of its probe, its replacement, or the end of its pod.
+func TestHoldfastReadinessBoundEnds(t *testing.T) {
+	const pods = 100
+	for name, end := range map[string]func(m *manager, w *worker, pod *v1.Pod){
+		"confirmed": func(m *manager, w *worker, _ *v1.Pod) { require.True(t, w.doProbe()) },
+		"gone":      func(m *manager, _ *worker, _ *v1.Pod) { m.CleanupPods(nil) },
+		"replaced": func(m *manager, w *worker, pod *v1.Pod) {
+			podStatus := runtimeStatus()
+			podStatus.ContainerStatuses[0].ID.ID = "next"
+			podStatus.ContainerStatuses[0].StartedAt = testRestartedAt
+			syncOnce(m, stopNone, newPodManager(), pod, podStatus)
+			require.True(t, w.doProbe())
+		},
+		"withdrawn": func(m *manager, _ *worker, pod *v1.Pod) { m.SettleReadiness(pod.UID, &v1.PodStatus{}) },
+		"failed": func(m *manager, _ *worker, pod *v1.Pod) {
+			m.readinessManager.Set(testContainerID, results.Failure, pod)
+			syncOnce(m, stopNone, newPodManager(), pod, runtimeStatus())
+		},
+	} {
+		before := runtime.NumGoroutine()
+		for i := 0; i < pods; i++ {
+			m, pod := newKeepingManager(t), publishedPod()
+			pod.Spec.Containers[0].ReadinessProbe.PeriodSeconds = 1<<31 - 1
+			require.Equal(t, []bool{true}, syncOnce(m, stopNone, newPodManager(), pod, runtimeStatus()))
+			end(m, addWorker(m, pod), pod)
+		}
+		var left int
+		for stop := time.Now().Add(5 * time.Second); time.Now().Before(stop); time.Sleep(time.Millisecond) {
+			if left = runtime.NumGoroutine() - before; left < pods/2 {
+				break
+			}
+		}
+		assert.True(t, left < pods/2, "%s: %d goroutines more", name, left)
+	}
+}
+
+// TestHoldfastReadinessNotConfirmedByLiveness: a container's liveness says nothing of its
+// readiness.
+func TestHoldfastReadinessNotConfirmedByLiveness(t *testing.T) {
+	now, root := clock.NewFakeClock(testRestartedAt), t.TempDir()
+	m := restartedManager(t, now, root)
+	pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
+	pod.Spec.Containers[0].LivenessProbe = pod.Spec.Containers[0].ReadinessProbe.DeepCopy()
+	assert.Equal(t, []bool{true}, syncOnce(m, stopNone, pm, pod, podStatus))
+	require.True(t, newWorker(m, liveness, pod, pod.Spec.Containers[0]).doProbe())
+	assert.Len(t, records(t, root), 1)
+	now.Step(testBound)
+	expired(t, m)
+	assert.Equal(t, []bool{false}, syncOnce(m, stopNone, pm, pod, podStatus))
 }
 
 // A result that comes while the bound runs out has the last word.

@@ -200,7 +200,6 @@ func TestHoldfastReadinessNotKept(t *testing.T) {
 	now := metav1.Now()
 	for _, tc := range []struct {
 		name   string
-		gates  string
 		change func(pod *v1.Pod, podStatus *kubecontainer.PodStatus)
 		stop   fakeStopper
 	}{
@@ -233,11 +232,7 @@ func TestHoldfastReadinessNotKept(t *testing.T) {
 		{name: "never published", change: func(pod *v1.Pod, _ *kubecontainer.PodStatus) {
 			pod.Status = v1.PodStatus{Phase: v1.PodPending}
 		}},
-		{name: "gate off", gates: "ReadinessAcrossRestart=false"},
 	} {
-		if tc.gates != "" {
-			require.NoError(t, utilfeature.DefaultFeatureGate.Set(tc.gates))
-		}
 		m := newKeepingManager(t)
 		pod, podStatus, pm := publishedPod(), runtimeStatus(), newPodManager()
 		if tc.change != nil {
@@ -247,7 +242,7 @@ func TestHoldfastReadinessNotKept(t *testing.T) {
 		if stop == nil {
 			stop = stopNone
 		}
-		kept, would := counter(t, readinessKept), counter(t, readinessWouldKeep)
+		kept := counter(t, readinessKept)
 		w := addWorker(m, pod) // as in stock, where the worker comes first
 		assert.Equal(t, []bool{false}, syncOnce(m, stop, pm, pod, podStatus), tc.name)
 		if podStatus.ContainerStatuses[0].State == kubecontainer.ContainerStateRunning {
@@ -259,13 +254,35 @@ func TestHoldfastReadinessNotKept(t *testing.T) {
 			assert.Equal(t, []bool{true}, syncOnce(m, stop, pm, pod, podStatus), "%s, after a success", tc.name)
 		}
 		assert.Equal(t, kept, counter(t, readinessKept), tc.name)
-		if tc.gates != "" {
-			assert.Equal(t, would+1, counter(t, readinessWouldKeep), tc.name)
-			require.NoError(t, utilfeature.DefaultFeatureGate.Set("ReadinessAcrossRestart=true"))
-		} else {
-			assert.Equal(t, would, counter(t, readinessWouldKeep), tc.name)
-		}
 	}
+}
+
+// TestHoldfastReadinessGateOff: as stock, whose initial result is Failure, and whose first
+// sync may be faster than that; nobody is asked, and no file is looked at.
+func TestHoldfastReadinessGateOff(t *testing.T) {
+	require.NoError(t, utilfeature.DefaultFeatureGate.Set("ReadinessAcrossRestart=false"))
+	defer utilfeature.DefaultFeatureGate.Set("ReadinessAcrossRestart=true")
+	m := newTestManager()
+	fail := func(what string) { t.Errorf("%s with the gate off", what) }
+	sources := ReadinessSources{
+		Runtime:      stoppingRuntime{fakeStopper: stopNone},
+		PodDir:       func(types.UID) string { fail("a file is looked for"); return "" },
+		HeartbeatAge: func() (time.Duration, bool) { fail("the Node is asked for"); return 0, true },
+		Clock:        clock.NewFakeClock(testRestartedAt),
+	}
+	m.StartKeepingReadiness(sources)
+	assert.Nil(t, m.kept.stopper)
+	// Nor if it was started.
+	m.kept.ReadinessSources = sources
+	stop := func(kubecontainer.ContainerID) bool { fail("the runtime is asked"); return false }
+	pod, pm := publishedPod(), newPodManager()
+	assert.Equal(t, []bool{true}, syncOnce(m, stop, pm, pod, runtimeStatus()), "no worker yet")
+	w := addWorker(m, pod)
+	assert.Equal(t, []bool{false}, syncOnce(m, stop, pm, pod, runtimeStatus()))
+	assert.Empty(t, m.SettleReadiness(testPodUID, &pod.Status))
+	require.True(t, w.doProbe())
+	assert.Equal(t, []bool{true}, syncOnce(m, stop, pm, pod, runtimeStatus()))
+	assert.Empty(t, m.kept.pods)
 }
 
 // And so for a container whose readiness is not kept.
