@@ -111,9 +111,9 @@ func TestHoldfastUnreadyThirdImage(t *testing.T) {
 	r.runtime.changed = replacedC
 	begin := time.Now()
 	result := make(chan bool)
+	third := r.pod.DeepCopy() // before the status manager normalises its start time in place
 	go func() { result <- r.prepare(true) }()
 	time.Sleep(time.Second)
-	third := r.pod.DeepCopy()
 	third.Spec.Containers[0].Image = "third"
 	r.workers.UpdatePod(&UpdatePodOptions{Pod: third, UpdateType: kubetypes.SyncPodUpdate})
 	select {

@@ -175,10 +175,10 @@ func TestHoldfastHoldUnreadyAsksOnce(t *testing.T) {
 			r.runtime.changed = append(r.runtime.changed, kuberuntime.ReplacedContainer{ID: id, Name: id.ID})
 		}
 		goOn := make(chan struct{})
-		asked := make(chan bool, 100)
+		asked, hang := make(chan bool, 100), tc.hang
 		r.kl.statusManager = &askedStatus{UnreadyMarking: r.kl.statusManager.(status.UnreadyMarking), Manager: r.kl.statusManager, ask: func() {
 			asked <- true
-			if tc.hang {
+			if hang {
 				<-goOn
 			}
 		}}
