@@ -22,7 +22,7 @@ import (
 func manifestsCommand() *cobra.Command {
 	o := manifests.Options{}
 	var r ruleFlags
-	var output string
+	var output, clientCA string
 	cmd := &cobra.Command{
 		Use:   "manifests",
 		Short: "Write the objects that install the program, certificates included",
@@ -51,6 +51,14 @@ certificate, write the objects anew and apply certificate and webhook together.`
 			if _, err := rules.Parse(r.file+r.set, o.Rules); err != nil {
 				return err
 			}
+			if clientCA != "" {
+				if o.ClientCA, err = os.ReadFile(clientCA); err != nil {
+					return fmt.Errorf("--client-ca-file: %w", err)
+				}
+				if len(o.ClientCA) == 0 {
+					return exit.Usagef("--client-ca-file %s: it is empty", clientCA)
+				}
+			}
 			files, err := manifests.Make(o, time.Now())
 			if err != nil {
 				return err
@@ -75,6 +83,9 @@ certificate, write the objects anew and apply certificate and webhook together.`
 	f.StringVar(&o.Image, "image", "", "image whose entry point is the program")
 	f.IntVar(&o.Port, "port", 9943, "port to serve on")
 	f.IntVar(&o.Days, "days", 365, "days that the certificate holds")
+	f.StringVar(&clientCA, "client-ca-file", "", "authorities of the API server's client certificate, without which reviews are refused (default: anyone who reaches the port may post)")
+	f.StringVar(&o.ClientNames, "client-allowed-names", "", "common names that such a certificate may have, with commas between (default: any)")
+	f.StringSliceVar(&o.AllowFrom, "allow-from", nil, "with --form "+manifests.Deployment+", networks of a NetworkPolicy: those of the masters, and of the nodes where the network plugin filters the kubelet's probes")
 	f.StringVar(&output, "output", "", "folder to write into (default: standard output)")
 	return cmd
 }

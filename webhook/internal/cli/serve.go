@@ -28,7 +28,7 @@ const (
 )
 
 func serveCommand() *cobra.Command {
-	var kubeconfig, file, configMap, cert, key, listen, namespace, configuration, level string
+	var kubeconfig, file, configMap, cert, key, clientCA, clientNames, listen, namespace, configuration, level string
 	var debounce time.Duration
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -54,6 +54,10 @@ func serveCommand() *cobra.Command {
 				}
 			}
 			pair, err := serve.NewCertificate(cert, key, log)
+			if err != nil {
+				return err
+			}
+			clients, err := serve.NewClients(clientCA, clientNames, log)
 			if err != nil {
 				return err
 			}
@@ -104,7 +108,7 @@ func serveCommand() *cobra.Command {
 					cancel(fmt.Errorf("it starts anew: %w", err))
 				}
 			}()
-			if err := serve.Listen(ctx, listen, pair, serve.Handler(store, metrics, log), log); err != nil {
+			if err := serve.Listen(ctx, listen, pair, clients, serve.Handler(store, metrics, clients, log), log); err != nil {
 				return err
 			}
 			if cmd.Context().Err() != nil {
@@ -119,6 +123,8 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&configMap, "rules-configmap", "", "NAMESPACE/NAME or NAMESPACE/NAME/KEY of a ConfigMap with the rules (key "+serve.DefaultKey+"), watched")
 	f.StringVar(&cert, "tls-cert-file", "", "certificate, read again when it changes")
 	f.StringVar(&key, "tls-private-key-file", "", "its key")
+	f.StringVar(&clientCA, "client-ca-file", "", "authorities of the API server's client certificate: reviews without one are refused; read once (default: anyone who reaches the port may post)")
+	f.StringVar(&clientNames, "client-allowed-names", "", "common names that such a certificate may have, with commas between (default: any)")
 	f.StringVar(&listen, "listen", "127.0.0.1:9943", "address to serve on: "+serve.Path+", /healthz, /readyz, /metrics, all over TLS")
 	f.StringVar(&namespace, "namespace", "", "the program's own namespace, which it leaves alone (default $POD_NAMESPACE)")
 	f.StringVar(&configuration, "configuration", "endpoints-rules", "name of the MutatingWebhookConfiguration, for the metric endpoints_rules_webhook_configured")

@@ -7,6 +7,7 @@ package manifests
 
 import (
 	"bytes"
+	"crypto/x509"
 	"embed"
 	"encoding/base64"
 	"fmt"
@@ -45,6 +46,13 @@ type Options struct {
 	Rules []byte
 	// Days is how long the certificate holds.
 	Days int
+	// ClientCA has the authorities of the API server's client certificate, as PEM, and
+	// ClientNames the common names it may have, with commas between. Empty: anyone who
+	// reaches the port may post.
+	ClientCA    []byte
+	ClientNames string
+	// AllowFrom are the networks of a NetworkPolicy; none: there is no policy.
+	AllowFrom []string
 }
 
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
@@ -61,6 +69,19 @@ func (o *Options) validate() error {
 		return exit.Usagef("--port %d: it is 1 to 65535", o.Port)
 	case o.Days < 1 || o.Days > 3650:
 		return exit.Usagef("--days %d: it is 1 to 3650", o.Days)
+	case len(o.ClientCA) == 0 && o.ClientNames != "":
+		return exit.Usagef("--client-allowed-names is of no use without --client-ca-file")
+	case len(o.ClientCA) > 0 && !x509.NewCertPool().AppendCertsFromPEM(o.ClientCA):
+		return exit.Usagef("--client-ca-file: it has no certificate in PEM form")
+	case strings.ContainsAny(o.ClientNames, " \t\n\"'\\"):
+		return exit.Usagef("--client-allowed-names %q: names with commas between, without spaces and quotes", o.ClientNames)
+	case o.Form != Deployment && len(o.AllowFrom) > 0:
+		return exit.Usagef("--allow-from is for --form %s: a NetworkPolicy does not hold for pods on the node's own network", Deployment)
+	}
+	for _, from := range o.AllowFrom {
+		if _, _, err := net.ParseCIDR(from); err != nil {
+			return exit.Usagef("--allow-from %q: it is a network, such as 10.0.0.0/24", from)
+		}
 	}
 	return nil
 }
@@ -82,7 +103,7 @@ func Make(o Options, now time.Time) (map[string][]byte, error) {
 	data := map[string]any{
 		"O": o, "CA": b64(ca), "Cert": b64(serving.cert), "Key": b64(serving.key), "Names": map[string]string{"OptIn": names.OptIn, "Value": names.OptInValue},
 		"Rules": strings.TrimRight(strings.ReplaceAll("    "+strings.ReplaceAll(strings.TrimRight(string(o.Rules), "\n"), "\n", "\n    "), "    \n", "\n"), " "),
-		"Host":  o.Form == DaemonSet,
+		"Host":  o.Form == DaemonSet, "ClientCA": b64(o.ClientCA),
 	}
 	t, err := template.ParseFS(templates, "templates/*.yaml")
 	if err != nil {
@@ -94,6 +115,9 @@ func Make(o Options, now time.Time) (map[string][]byte, error) {
 		var b bytes.Buffer
 		if err := x.Execute(&b, data); err != nil {
 			return nil, err
+		}
+		if len(bytes.TrimSpace(b.Bytes())) == 0 { // an object that was not asked for
+			continue
 		}
 		files[x.Name()] = b.Bytes()
 		list = append(list, x.Name())

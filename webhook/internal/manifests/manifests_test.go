@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ import (
 // kinds19 are the kinds that 1.9 serves in these versions.
 var kinds19 = map[string]string{"Namespace": "v1", "ServiceAccount": "v1", "ConfigMap": "v1", "Secret": "v1", "Service": "v1",
 	"ClusterRole": "rbac.authorization.k8s.io/v1", "ClusterRoleBinding": "rbac.authorization.k8s.io/v1", "Role": "rbac.authorization.k8s.io/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
-	"DaemonSet": "apps/v1", "Deployment": "apps/v1", "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1beta1"}
+	"DaemonSet": "apps/v1", "Deployment": "apps/v1", "MutatingWebhookConfiguration": "admissionregistration.k8s.io/v1beta1", "NetworkPolicy": "networking.k8s.io/v1"}
 
 func TestMake(t *testing.T) {
 	for _, form := range []string{DaemonSet, Deployment} {
@@ -203,7 +204,9 @@ func TestWrongOptions(t *testing.T) {
 	good := Options{Form: DaemonSet, Namespace: "er", Image: "i", Port: 1, Days: 1}
 	for name, change := range map[string]func(*Options){
 		"form": func(o *Options) { o.Form = "pod" }, "kube-system": func(o *Options) { o.Namespace = "kube-system" }, "namespace": func(o *Options) { o.Namespace = "A b" },
-		"image": func(o *Options) { o.Image = "" }, "quotes": func(o *Options) { o.Image = "a\"b" }, "port": func(o *Options) { o.Port = 0 }, "days": func(o *Options) { o.Days = 0 },
+		"client CA": func(o *Options) { o.ClientCA = []byte("x") }, "names alone": func(o *Options) { o.ClientNames = "a" }, "policy of a DaemonSet": func(o *Options) { o.AllowFrom = []string{"10.0.0.0/8"} },
+		"no network": func(o *Options) { o.Form, o.AllowFrom = Deployment, []string{"10.0.0.1"} },
+		"image":      func(o *Options) { o.Image = "" }, "quotes": func(o *Options) { o.Image = "a\"b" }, "port": func(o *Options) { o.Port = 0 }, "days": func(o *Options) { o.Days = 0 },
 	} {
 		o := good
 		change(&o)
@@ -213,6 +216,71 @@ func TestWrongOptions(t *testing.T) {
 	}
 	if _, err := Make(good, time.Now()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestClients: who may post reviews is in the objects only where it was asked for.
+func TestClients(t *testing.T) {
+	ca, _, err := issue(nil, nil, 1, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{DaemonSet, Deployment} {
+		o := Options{Form: form, Namespace: "er", Image: "i:1", Port: 9943, Rules: []byte("rules: []"), Days: 30}
+		all := func() map[string]string {
+			files, err := Make(o, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := map[string]string{}
+			for name, text := range files {
+				out[name] = string(text)
+			}
+			return out
+		}
+		files := all()
+		if _, ok := files["45-networkpolicy.yaml"]; ok || strings.Contains(files["kustomization.yaml"], "networkpolicy") || strings.Contains(files["40-certificate.yaml"]+files["50-program.yaml"], "client-") {
+			t.Errorf("%s: nothing was asked for: %v", form, files)
+		}
+		o.ClientCA, o.ClientNames = ca, "front-proxy-client,b"
+		if form == Deployment {
+			o.AllowFrom = []string{"10.0.0.0/24", "10.1.0.0/24"}
+		}
+		files = all()
+		var secret struct{ Data map[string][]byte }
+		if err := yaml.Unmarshal([]byte(files["40-certificate.yaml"]), &secret); err != nil || string(secret.Data["client-ca.crt"]) != string(ca) {
+			t.Errorf("%s: %v: %s", form, err, files["40-certificate.yaml"])
+		}
+		first, _, _ := strings.Cut(files["50-program.yaml"], "\n---\n")
+		var program struct {
+			Spec struct {
+				Template struct {
+					Spec struct{ Containers []struct{ Args []string } }
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(first), &program); err != nil {
+			t.Fatal(err)
+		}
+		args := program.Spec.Template.Spec.Containers[0].Args
+		if !slices.Contains(args, "--client-ca-file=/tls/client-ca.crt") || !slices.Contains(args, "--client-allowed-names=front-proxy-client,b") {
+			t.Errorf("%s: %q", form, args)
+		}
+		if form == DaemonSet {
+			continue
+		}
+		var policy struct {
+			Kind string
+			Spec struct {
+				Ingress []struct {
+					From []struct{ IPBlock struct{ CIDR string } }
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(files["45-networkpolicy.yaml"]), &policy); err != nil || policy.Kind != "NetworkPolicy" || len(policy.Spec.Ingress) != 1 ||
+			len(policy.Spec.Ingress[0].From) != 2 || policy.Spec.Ingress[0].From[1].IPBlock.CIDR != "10.1.0.0/24" {
+			t.Errorf("%v: %s", err, files["45-networkpolicy.yaml"])
+		}
 	}
 }
 

@@ -20,8 +20,14 @@ const (
 	// of its five endpoint workers.
 	Deadline = time.Second
 	// MaxBody is enough for 25,000 addresses with the old object.
-	MaxBody  = 16 << 20
+	MaxBody = 16 << 20
+	// InFlight is how many bodies are read or judged at a time: 256 MiB of bodies at most.
 	InFlight = 16
+	// grow is what is allocated at most for the length that a client announces. Beyond
+	// it, memory is taken as bytes arrive.
+	grow = 1 << 20
+	// head is how much is read of a body that gets no slot: the review's uid is in it.
+	head = 4096
 )
 
 // Outcomes of a request, as the metric's label has them.
@@ -35,6 +41,8 @@ const (
 	Bad       = "bad_request"
 	NoPatch   = "unpatchable"
 	Panicked  = "panic"
+	// NoClientCertificate is for package serve, which refuses before a body is read.
+	NoClientCertificate = "no_client_certificate"
 )
 
 // Handler answers AdmissionReviews over HTTP. Nothing it does waits for an API server.
@@ -61,7 +69,7 @@ var (
 )
 
 func peek(body string) (version, uid string) {
-	body, version = body[:min(len(body), 4096)], V1beta1
+	body, version = body[:min(len(body), head)], V1beta1
 	if m := versionRE.FindStringSubmatch(body); m != nil {
 		version = m[1]
 	}
@@ -94,13 +102,30 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if r.Method != http.MethodPost {
 		return answer{http.StatusMethodNotAllowed, []byte("an AdmissionReview is posted here\n"), Bad, Result{}}
 	}
-	// A body that comes slowly must not hold the request longer than the rest.
+	// A body that comes slowly must not hold its slot longer than the rest.
 	_ = http.NewResponseController(w).SetReadDeadline(start.Add(h.Deadline))
-	body, err := h.read(r)
+	var body string
 	unchanged := func(outcome string) answer {
 		version, uid := peek(body)
 		return answer{http.StatusOK, Answer(version, uid, nil), outcome, Result{}}
 	}
+	// The slot comes before the body: what is read takes memory.
+	select {
+	case h.slots <- struct{}{}:
+	default:
+		h.Log.Warn("request allowed unchanged: too many at a time", "limit", cap(h.slots))
+		body, _ = read(io.LimitReader(r.Body, head), head)
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, h.MaxBody)) // the connection stays in use
+		return unchanged(TooMany)
+	}
+	held := true
+	defer func() {
+		if held {
+			<-h.slots
+		}
+	}()
+	var err error
+	body, err = read(io.LimitReader(r.Body, h.MaxBody+1), r.ContentLength)
 	switch {
 	case int64(len(body)) > h.MaxBody:
 		h.Log.Warn("request allowed unchanged: too large", "bytes", r.ContentLength, "limit", h.MaxBody)
@@ -109,14 +134,9 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		h.Log.Warn("request allowed unchanged: its body did not come in time", "error", err.Error())
 		return unchanged(TooLate)
 	}
-	select {
-	case h.slots <- struct{}{}:
-	default:
-		h.Log.Warn("request allowed unchanged: too many at a time", "limit", cap(h.slots))
-		return unchanged(TooMany)
-	}
 	done := make(chan answer, 1)
-	go func() { // it keeps its slot until it ends, also after the deadline
+	held = false
+	go func() { // it keeps the slot until it ends, also after the deadline
 		defer func() { <-h.slots }()
 		defer func() {
 			if p := recover(); p != nil {
@@ -126,22 +146,30 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 		}()
 		done <- h.judge(body)
 	}()
-	select {
-	case a := <-done:
-		if ctx.Err() == nil || a.status != http.StatusOK {
-			return a
-		}
-	case <-ctx.Done():
+	if a, ok := inTime(ctx, done); ok {
+		return a
 	}
 	h.Log.Warn("request allowed unchanged: it took too long", "deadline", h.Deadline.String())
 	return unchanged(TooLate)
 }
 
-// read is the body, up to one byte more than is allowed.
-func (h *Handler) read(r *http.Request) (string, error) {
+// inTime waits for an answer until ctx ends. One that is there when ctx has ended is too
+// late as well: the API server may have gone on without it. A refusal (status 400) is
+// never too late.
+func inTime(ctx context.Context, done <-chan answer) (answer, bool) {
+	select {
+	case a := <-done:
+		return a, ctx.Err() == nil || a.status != http.StatusOK
+	case <-ctx.Done():
+		return answer{}, false
+	}
+}
+
+// read is the text of r. announced is the length that the client says it has; -1: none.
+func read(r io.Reader, announced int64) (string, error) {
 	var b strings.Builder
-	b.Grow(int(min(max(r.ContentLength, 0), h.MaxBody+1)))
-	_, err := io.Copy(&b, io.LimitReader(r.Body, h.MaxBody+1))
+	b.Grow(int(min(max(announced, 0), grow)))
+	_, err := io.Copy(&b, r)
 	return b.String(), err
 }
 

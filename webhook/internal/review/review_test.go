@@ -279,8 +279,11 @@ func TestLimits(t *testing.T) {
 	h.slots = make(chan struct{}, 1)
 	check(TooLate)
 	check(TooMany)
-	h.MaxBody = 100
+	h.slots, h.MaxBody = make(chan struct{}, 1), 100
 	check(TooLarge)
+	if len(h.slots) != 0 {
+		t.Error("a body that is too large keeps its slot")
+	}
 }
 
 func FuzzReview(f *testing.F) {

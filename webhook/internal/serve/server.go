@@ -23,11 +23,11 @@ import (
 // Path is where AdmissionReviews are posted.
 const Path = "/mutate"
 
-// Handler has all paths. /healthz is served as admission reviews are, so that
+// Handler has all paths; clients are those that may post reviews. /healthz is served as admission reviews are, so that
 // what stops one stops the other.
-func Handler(s *cluster.Store, m *Metrics, log *slog.Logger) http.Handler {
+func Handler(s *cluster.Store, m *Metrics, clients *Clients, log *slog.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle(Path, review.NewHandler(s, log, m.Observe))
+	mux.Handle(Path, clients.only(review.NewHandler(s, log, m.Observe), m.Observe))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch {
@@ -44,7 +44,7 @@ func Handler(s *cluster.Store, m *Metrics, log *slog.Logger) http.Handler {
 }
 
 // Listen serves over TLS until ctx ends.
-func Listen(ctx context.Context, address string, cert *Certificate, h http.Handler, log *slog.Logger) error {
+func Listen(ctx context.Context, address string, cert *Certificate, clients *Clients, h http.Handler, log *slog.Logger) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -61,6 +61,7 @@ func Listen(ctx context.Context, address string, cert *Certificate, h http.Handl
 		TLSConfig:    &tls.Config{GetCertificate: cert.Get, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}},
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 	}
+	clients.configure(srv.TLSConfig)
 	log.Info("serving", "address", l.Addr().String())
 	done := make(chan error, 1)
 	go func() { done <- srv.ServeTLS(l, "", "") }()
