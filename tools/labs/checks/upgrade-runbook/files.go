@@ -5,6 +5,7 @@ package upgraderunbook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,6 +27,9 @@ import (
 // node, which the page's lists leave out.
 const filesPod = "files-node1"
 
+// keepMounts is the gate without which ours keeps the mounts of subPaths.
+const keepMounts = "SubpathUnbindAfterStart"
+
 // precious is the text of its file.
 const precious = "precious\n"
 
@@ -36,10 +40,10 @@ func (r *runbook) preciousFile() string { return filepath.Join(r.dir, "host", "a
 // flags came before, as the old kubelet does not know the gates.
 func (r *runbook) startFiles(ctx context.Context) error {
 	r.e.Step("ours keeps the mounts of subPaths from here on")
-	if err := r.node.StopKubelet(); err != nil {
+	if err := errors.Join(r.readUnit(), r.node.StopKubelet()); err != nil {
 		return err
 	}
-	keeping := r.node.KubeletProgram().WithGates(map[string]bool{"SubpathUnbindAfterStart": false, "OrphanedPodSubpathUnmount": false})
+	keeping := r.node.KubeletProgram().WithGates(map[string]bool{keepMounts: false, "OrphanedPodSubpathUnmount": false})
 	if err := r.node.StartKubelet(ctx, keeping); err != nil {
 		return err
 	}

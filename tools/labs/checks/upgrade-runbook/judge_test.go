@@ -33,6 +33,7 @@ func TestJudgeRunbook(t *testing.T) {
 	for i, bad := range map[int]any{2: ran{Line: 9, Error: "exit status 1"}, 3: returned{base, six, six}, 4: fileLeft{Error: "no such file"}} {
 		judgetest.Judge(t, l, made(l, good, i, bad), labkit.Failed)
 	}
+	judgetest.Judge(t, l, made(l, good, 2, ran{Line: 9, Without: []string{"NODE"}}), labkit.Failed)
 	judgetest.Judge(t, l, made(l, good, 3, returned{old, six, others}), labkit.Failed)
 	judgetest.Judge(t, l, made(l, []any{readPage{2}, ran{Line: 3, Error: "exit status 1"}}, 0, nil), labkit.Failed) // nothing comes after it
 	judgetest.Judge(t, l, made(l, good, 0, readPage{3}), labkit.Inconclusive)

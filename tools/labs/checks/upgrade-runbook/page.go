@@ -46,6 +46,29 @@ func blocks(text string) ([]block, error) {
 	return out, nil
 }
 
+// names are those that the setup block sets.
+func names(setup block) []string {
+	var out []string
+	for _, m := range export.FindAllStringSubmatch(setup.script, -1) {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+var export = regexp.MustCompile(`(?m)^export ([A-Z_]+)=`)
+
+// needs are the names of the setup that a block, or a script that it starts, uses.
+func (b block) needs(setup []string) []string {
+	return slices.DeleteFunc(slices.Clone(setup), func(name string) bool {
+		return !regexp.MustCompile(`\$\{?` + name + `\b`).MatchString(b.script)
+	})
+}
+
+// goesBack says whether the block starts the old kubelet again.
+func (b block) goesBack() bool {
+	return b.where == "node" && strings.Contains(b.script, `"$KUBELET.swap" "$KUBELET.before-holdfast"`)
+}
+
 // order is what the lab runs of the page: all blocks but the setup, the swap and
 // what comes before it a second time, as an operator does who is not sure, and
 // the check of the way back first as if ours had not stayed up.
@@ -54,7 +77,7 @@ func order(bs []block) ([]block, error) {
 	find := func(part string) int {
 		return slices.IndexFunc(bs, func(b block) bool { return b.where == "node" && strings.Contains(b.script, part) })
 	}
-	ask, swap, back := find(`"$KUBELET.flags-ok" "$NEW"`), find(`cp -p "$KUBELET"`), find(`"$KUBELET.flags-ok" "$KUBELET.before-holdfast"`)
+	ask, swap, back := find(`"$KUBELET.flags-ok" "$NEW"`), find(`"$KUBELET.swap" "$NEW"`), find(`"$KUBELET.flags-ok" "$KUBELET.before-holdfast"`)
 	if ask < 0 || swap < ask || back < swap {
 		return nil, fmt.Errorf("%s: no blocks that ask for the swap (%d), swap (%d) and ask for the way back (%d), in this order", runbookPage, ask, swap, back)
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +62,8 @@ type runbook struct {
 	node    *node.Node
 	dir     string // of the admin's machine: shims/, and what the blocks write
 	env     []string
-	kubelet string // what the unit file starts
+	kubelet string   // what the unit file starts
+	unit    []string // the flags of the unit file
 
 	mu  sync.Mutex
 	err error // of the kubelet's start or stop
@@ -72,6 +74,8 @@ type ran struct {
 	Line          int
 	Where         string
 	Error, Output string // Error is "" if the block ended with status 0
+	// Without are the names of the setup without which it ended with status 0 too.
+	Without []string
 }
 
 // readPage says how many blocks there are to run.
@@ -90,9 +94,9 @@ func runbookSteps(e *labkit.Env) []labkit.Step {
 	r := &runbook{e: e}
 	return []labkit.Step{
 		{Text: "start the control plane v1.9.11 and a node with the stock kubelet v1.7.0 and a few pods", Do: r.start},
-		{Text: "run the page's blocks in order, those that swap ours in twice, and the check of the way back also while no kubelet runs: " +
-			"admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet; " +
-			"before the block that unmounts, ours is started with gates off, so that it keeps subPath mounts as a stock 1.9 does, and starts a pod with one", Do: r.runBlocks},
+		{Text: "run the page's blocks in order, each first in fresh shells that lack one of its names, those that swap ours in twice, " +
+			"and the check of the way back also while no kubelet runs: admin with kubectl, node inside the node, with a systemctl that starts and stops the lab's kubelet; " +
+			"before the block that goes back, ours is started with gates off, so that it keeps subPath mounts as a stock 1.9 does, and starts a pod with one", Do: r.runBlocks},
 		{Text: "delete the pod with a subPath under v1.7.0", Do: r.deleteFiles},
 	}
 }
@@ -128,6 +132,7 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	setup := names(bs[slices.IndexFunc(bs, func(b block) bool { return b.where == "setup" })])
 	if bs, err = order(bs); err != nil {
 		return err
 	}
@@ -137,7 +142,7 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 		return err
 	}
 	for _, b := range bs {
-		if b.where == "node" && strings.Contains(b.script, "umount") {
+		if b.goesBack() {
 			if err := r.startFiles(ctx); err != nil {
 				return err
 			}
@@ -148,6 +153,13 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 			}
 		}
 		r.e.Step("%s line %d, %s", filepath.Base(runbookPage), b.line, b.where)
+		seen := ran{Line: b.line, Where: b.where}
+		for _, name := range b.needs(setup) {
+			if out, err := r.run(ctx, b, name); err == nil {
+				r.e.Logf("without %s:\n%s", name, out)
+				seen.Without = append(seen.Without, name)
+			}
+		}
 		out, err := r.run(ctx, b)
 		r.e.Logf("output:\n%s", out)
 		r.mu.Lock()
@@ -156,7 +168,7 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		seen := ran{Line: b.line, Where: b.where, Output: out}
+		seen.Output = out
 		if err != nil {
 			seen.Error = err.Error()
 		}
@@ -183,6 +195,9 @@ func judgeRunbook(h *history.History) labkit.Result {
 	for _, b := range seen {
 		if b.Error != "" {
 			return labkit.FailedBecause("the block of line %d (%s) failed: %s\n%s", b.Line, b.Where, b.Error, b.Output)
+		}
+		if len(b.Without) > 0 {
+			return labkit.FailedBecause("the block of line %d (%s) succeeds in a shell without %s", b.Line, b.Where, strings.Join(b.Without, ", or "))
 		}
 	}
 	if want := history.One[readPage](h).Blocks; len(seen) != want || want == 0 {
@@ -284,8 +299,15 @@ func (r *runbook) shims(ctx context.Context, release string) error {
 	return nil
 }
 
-// systemctlShim takes the verb first and the unit last, and prints the answer.
+// systemctlShim takes the verb first and the unit last, and prints the answer. The unit of
+// the page's check it starts itself, as systemd would: the kubelet's flags have no quotes.
 const systemctlShim = `#!/bin/bash
+case "$*" in
+daemon-reload) exit ;;
+"start kubelet-flags-ok")
+  read -ra words <<< "$(sed -n 's/^ExecStart=//p' /run/systemd/system/kubelet-flags-ok.service)"
+  exec "${words[@]}" ;;
+esac
 [ "${!#}" = kubelet ] || { echo "systemctl: $*: only kubelet" >&2; exit 1; }
 exec 3<>/dev/tcp/%s/%s
 printf 'GET /%%s HTTP/1.0\r\n\r\n' "$1" >&3
@@ -312,7 +334,10 @@ func (r *runbook) systemctl(ctx context.Context, verb string) (string, error) {
 		}
 		return "", r.node.StartKubelet(ctx, p)
 	case "cat":
-		return "# the lab's unit\nExecStart=" + strings.Join(append([]string{r.kubelet}, r.node.Unit...), " ") + "\n", nil
+		if err := r.readUnit(); err != nil {
+			return "", err
+		}
+		return "# the lab's unit\n[Service]\nExecStart=" + strings.Join(append([]string{r.kubelet}, r.unit...), " ") + "\n", nil
 	case "show":
 		pid := 0
 		if k := r.node.Kubelet; k != nil && k.Alive() {
@@ -323,24 +348,42 @@ func (r *runbook) systemctl(ctx context.Context, verb string) (string, error) {
 	return "", fmt.Errorf("systemctl %s: the lab knows start, stop, show and cat", verb)
 }
 
-// run runs one block as a script of its own; functions of admin blocks stay, as
-// they do in a person's shell.
-func (r *runbook) run(ctx context.Context, b block) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+// run runs one block in a fresh shell, without the environment's names that are given.
+func (r *runbook) run(ctx context.Context, b block, without ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // a swap waits for 60 s, twice where it goes back
 	defer cancel()
-	env := strings.Join(quoted(r.env), " ")
+	env := slices.DeleteFunc(slices.Clone(r.env), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains(without, name)
+	})
+	// No option of the shell: the page's reader has none, either.
 	if b.where == "node" {
-		return r.node.Output(ctx, "env", append(append([]string{"-i"}, r.env...), "bash", "-euo", "pipefail", "-c", b.script)...)
+		return r.node.Output(ctx, "env", append(append([]string{"-i"}, env...), "bash", "-c", b.script)...)
 	}
-	keep := filepath.Join(r.dir, "functions")
-	script := fmt.Sprintf("[ ! -f %q ] || . %q\n%s\ndeclare -f > %q\n", keep, keep, b.script, keep)
-	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
-	cmd.Dir, cmd.Env = r.dir, r.env
+	cmd := exec.CommandContext(ctx, "bash", "-c", b.script)
+	cmd.Dir, cmd.Env = r.dir, env
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		err = fmt.Errorf("%w (%s)", err, env)
+		err = fmt.Errorf("%w (%s)", err, strings.Join(quoted(env), " "))
 	}
 	return string(out), err
+}
+
+// readUnit takes the unit's flags from the kubelet that runs: the lab kit adds to them. The
+// gates with which the lab makes ours keep its mounts are in no unit. While none runs, they
+// are those of the last one.
+func (r *runbook) readUnit() error {
+	k := r.node.Kubelet
+	if k == nil || !k.Alive() {
+		return nil
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", k.PID()))
+	if err != nil {
+		return err
+	}
+	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")[1:]
+	r.unit = slices.DeleteFunc(args, func(a string) bool { return strings.Contains(a, keepMounts) })
+	return nil
 }
 
 func quoted(l []string) []string {

@@ -4,34 +4,46 @@
 package upgraderunbook
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fakeSystemctl keeps a kubelet that stays up as proc/42 below $MACHINE, and the
-// unit's flags, one a line, in $MACHINE/flags.
+// unit's flags, one a line, in $MACHINE/flags. The unit of the page's check it starts as
+// systemd would where nothing is quoted. It notes what it is called for.
 const fakeSystemctl = `#!/bin/bash
 set -eu
-case $1 in
-stop) rm -rf "$MACHINE/proc/42" ;;
-start)
+echo "systemctl $*" >> "$MACHINE/calls"
+case "$*" in
+daemon-reload) ;;
+"start kubelet-flags-ok")
+  read -ra words <<< "$(sed -n 's/^ExecStart=//p' "$MACHINE/run/systemd/system/kubelet-flags-ok.service")"
+  "${words[@]}" ;;
+"stop kubelet") rm -rf "$MACHINE/proc/42" ;;
+"start kubelet")
   mapfile -t flags < "$MACHINE/flags"
   "$KUBELET" "${flags[@]}" || exit 0 # systemd answers before it ends
-  mkdir "$MACHINE/proc/42"
+  mkdir -p "$MACHINE/proc/42"
   printf '%s\0' "$KUBELET" "${flags[@]}" > "$MACHINE/proc/42/cmdline" ;;
-cat) cat "$MACHINE/flags" ;;
-show) if [ -d "$MACHINE/proc/42" ]; then echo MainPID=42; else echo MainPID=0; fi ;;
-*) exit 1 ;;
+"cat kubelet") printf '[Service]\nExecStart=\nExecStart=%s %s\n' "$KUBELET" "$(paste -sd ' ' "$MACHINE/flags")" ;;
+"show -p MainPID kubelet") if [ -d "$MACHINE/proc/42" ]; then echo MainPID=42; else echo MainPID=0; fi ;;
+*) echo "systemctl $*: unknown" >&2; exit 1 ;;
 esac
 `
 
 // fakeKubelet has a version, a status with which it ends at its start (0: it
 // stays up) and the gates that its help lists.
 func fakeKubelet(version, status, gates string) string {
-	return "#!/bin/bash\ncase \" $* \" in\n*' --help '*) echo '" + gates + "=true|false (ALPHA)' ;;\n" +
+	return "#!/bin/bash\n[ -z \"${MACHINE:-}\" ] || echo \"kubelet $*\" >> \"$MACHINE/calls\"\ncase \" $* \" in\n*' --help '*) echo '" + gates + "=true|false (ALPHA)' ;;\n" +
 		"*' --version '*) echo 'Kubernetes " + version + "' ;;\n*) exit " + status + " ;;\nesac\n"
 }
 
@@ -39,7 +51,13 @@ func fakeKubelet(version, status, gates string) string {
 type shellNode struct {
 	*testing.T
 	dir    string
-	blocks []string // in the page's order: the check, ask, swap, ask for the way back, go back
+	blocks []string // in the page's order: the scripts, ask, swap, ask for the way back, go back
+}
+
+// sandbox is a block that touches no process, mount or unit of this machine, and is in less of
+// a hurry than the page.
+func (n *shellNode) sandbox(script string) string {
+	return strings.NewReplacer("/proc/", n.dir+"/proc/", "/run/", n.dir+"/run/", "{1..60}", "{1..2}", "sleep 1", "sleep 0.1").Replace(script)
 }
 
 func newShellNode(t *testing.T, flags ...string) *shellNode {
@@ -47,8 +65,7 @@ func newShellNode(t *testing.T, flags ...string) *shellNode {
 	n := &shellNode{T: t, dir: t.TempDir()}
 	for _, b := range bs {
 		if b.where == "node" {
-			// No process and no mount of this machine.
-			n.blocks = append(n.blocks, strings.ReplaceAll(b.script, "/proc/", n.dir+"/proc/"))
+			n.blocks = append(n.blocks, n.sandbox(b.script))
 		}
 	}
 	for _, d := range []string{"proc", "bin", "root/pods"} {
@@ -60,7 +77,8 @@ func newShellNode(t *testing.T, flags ...string) *shellNode {
 	n.write("bin/systemctl", fakeSystemctl)
 	n.write("kubelet", fakeKubelet("v1.7.0", "0", "AffinityInAnnotations"))
 	n.write("new", fakeKubelet("v1.9.11+holdfast.2", "0", "LegacyContainerHashWrite"))
-	n.unit(append([]string{"--kubeconfig=/k", "--require-kubeconfig=true"}, flags...)...)
+	n.write("proc/meminfo", "MemAvailable:    1000000 kB\n")
+	n.unit(flags...)
 	n.must("systemctl start kubelet")
 	n.must(n.blocks[0])
 	return n
@@ -73,13 +91,29 @@ func (n *shellNode) write(name, text string) {
 	}
 }
 
-func (n *shellNode) unit(flags ...string) { n.write("flags", strings.Join(flags, "\n")+"\n") }
+// unit writes the unit's flags: those of a machine whose kubelet has no healthz, and more.
+func (n *shellNode) unit(flags ...string) {
+	all := append([]string{"--kubeconfig=/k", "--require-kubeconfig=true", "--root-dir=" + filepath.Join(n.dir, "root"),
+		"--healthz-port=0", "--eviction-hard=memory.available<100Mi"}, flags...)
+	n.write("flags", strings.Join(all, "\n")+"\n")
+}
 
-// run runs a block as the lab does, must expects that it succeeds.
-func (n *shellNode) run(script string) (string, error) {
-	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
-	cmd.Env = []string{"PATH=" + filepath.Join(n.dir, "bin") + ":" + os.Getenv("PATH"), "MACHINE=" + n.dir, "LC_ALL=C",
-		"KUBELET=" + filepath.Join(n.dir, "kubelet"), "NEW=" + filepath.Join(n.dir, "new"), "ROOT_DIR=" + filepath.Join(n.dir, "root")}
+// run runs a block as a reader of the page does, in a fresh shell that lacks some names; must
+// expects that it succeeds.
+func (n *shellNode) run(script string, without ...string) (string, error) {
+	// A block that waits for ever is wrong, too.
+	ctx, cancel := context.WithTimeout(n.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", script)
+	cmd.WaitDelay = time.Second // for what it has started
+	cmd.Dir = n.dir
+	cmd.Env = []string{"PATH=" + filepath.Join(n.dir, "bin") + ":" + os.Getenv("PATH"), "MACHINE=" + n.dir, "LC_ALL=C"}
+	for name, value := range map[string]string{"KUBELET": filepath.Join(n.dir, "kubelet"), "NEW": filepath.Join(n.dir, "new"), "ROOT_DIR": filepath.Join(n.dir, "root"),
+		"NODE": "node1", "RELEASE": "v1.9.11+holdfast.2", "SETTLE": "0"} {
+		if !slices.Contains(without, name) {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -91,15 +125,28 @@ func (n *shellNode) must(script string) {
 	}
 }
 
-// refused expects that a block ends with an error that says because, and leaves no kubelet to put in.
+// calls is what the machine's programs were called for since the last time.
+func (n *shellNode) calls() string {
+	n.Helper()
+	file := filepath.Join(n.dir, "calls")
+	text, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) {
+		n.Fatal(err)
+	}
+	_ = os.Remove(file)
+	return string(text)
+}
+
+// refused expects that a block ends with an error that says because, and has stopped nothing.
 func (n *shellNode) refused(script, because string) {
 	n.Helper()
+	n.calls()
 	out, err := n.run(script)
 	if err == nil || !strings.Contains(out, because) {
 		n.Fatalf("%v, want an error with %q: %s", err, because, out)
 	}
-	if _, err := os.Stat(filepath.Join(n.dir, "kubelet.new")); err == nil {
-		n.Fatal("there is a kubelet.new")
+	if calls := n.calls(); strings.Contains(calls, "systemctl stop") || strings.Contains(calls, "systemctl start kubelet\n") {
+		n.Fatalf("it has acted: %s", calls)
 	}
 }
 
@@ -130,18 +177,176 @@ func TestThereTwiceAndBack(t *testing.T) {
 	n.is("v1.7.0", true)
 }
 
-func TestBackWhenOursEnds(t *testing.T) {
+// A kubelet that does not stay up is replaced by the one that ran before, at once.
+func TestOursEnds(t *testing.T) {
 	n := newShellNode(t)
 	n.write("new", fakeKubelet("v1.9.11+holdfast.2", "1", "X"))
+	n.must(n.blocks[1])
+	if out, err := n.run(n.blocks[2]); err == nil || !strings.Contains(out, "is put back") {
+		t.Errorf("%v: %s", err, out)
+	}
+	n.is("v1.7.0", true)
+	n.write("new", fakeKubelet("v1.9.11+holdfast.3", "0", "X"))
 	n.forward()
-	n.is("v1.9.11+holdfast.2", false)
-	n.forward() // as automation does; nothing runs whose command line could be saved
-	n.is("v1.9.11+holdfast.2", false)
-	n.unit("--kubeconfig=/k", "--require-kubeconfig=true", "--feature-gates=X=true")
-	n.refused(n.blocks[3], "its unit is not the saved one")
-	n.unit("--kubeconfig=/k", "--require-kubeconfig=true")
+	n.is("v1.9.11+holdfast.3", true)
+	n.write("new", fakeKubelet("v1.9.11+holdfast.4", "1", "X"))
+	if out, err := n.run(n.blocks[2]); err == nil {
+		t.Errorf("no error: %s", out)
+	}
+	n.is("v1.9.11+holdfast.3", true) // not the one before ours
 	n.back()
 	n.is("v1.7.0", true)
+}
+
+// A kubelet that runs, but not with the unit's flags, or is not healthy, is replaced, too.
+func TestOursIsNotHealthy(t *testing.T) {
+	n := newShellNode(t)
+	good := fakeSystemctl
+	n.write("bin/systemctl", strings.Replace(good, `"$KUBELET" "${flags[@]}" >`, `"$KUBELET" --other >`, 1))
+	if out, err := n.run(n.blocks[2]); err == nil || !strings.Contains(out, "does not run with the unit's flags") {
+		t.Errorf("other flags: %v: %s", err, out)
+	}
+	n.is("v1.7.0", true)
+	n.write("bin/systemctl", good)
+
+	healthy := false
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/healthz" || !healthy {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		_, _ = w.Write([]byte("ok"))
+	}))
+	defer s.Close()
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "http://"), ":")
+	n.unit("--healthz-port=" + port)
+	if out, err := n.run(n.blocks[2]); err == nil || !strings.Contains(out, "answer /healthz") {
+		t.Errorf("not healthy: %v: %s", err, out)
+	}
+	n.is("v1.7.0", true)
+	healthy = true
+	n.forward()
+	n.is("v1.9.11+holdfast.2", true)
+}
+
+// The check takes the unit as it is on disk, also while no kubelet runs: what was changed
+// counts before any restart.
+func TestUnitOnDisk(t *testing.T) {
+	n := newShellNode(t)
+	n.unit("--feature-gates=LegacyContainerHashWrite=true")
+	n.refused(n.blocks[1], "does not know the feature gate LegacyContainerHashWrite")
+	n.unit("--require-kubeconfig=false")
+	n.forward()
+	n.unit("--feature-gates=LegacyContainerHashWrite=true")
+	n.refused(n.blocks[3], "does not know the feature gate")
+	n.refused(n.blocks[4], "does not know the feature gate")
+	n.must("systemctl stop kubelet")
+	n.refused(n.blocks[3], "does not know the feature gate")
+	n.unit()
+	n.must(n.blocks[3])
+	n.is("v1.9.11+holdfast.2", false)
+}
+
+// The unit from which systemd expands the command line has the kubelet's environment, and
+// the last of its command lines, also over several lines.
+func TestUnitOfTheCheck(t *testing.T) {
+	n := newShellNode(t)
+	n.write("bin/systemctl", `#!/bin/bash
+case "$*" in
+"cat kubelet") cat "$MACHINE/unit" ;;
+"start kubelet-flags-ok") cp "$MACHINE/run/systemd/system/kubelet-flags-ok.service" "$MACHINE/seen"; exit 1 ;;
+esac
+`)
+	n.write("unit", "# /lib/systemd/system/kubelet.service\n[Unit]\nWants=docker.service\n[Service]\nEnvironment=A=b\nRestart=always\nExecStart=/usr/bin/kubelet --old\n"+
+		"# /etc/systemd/system/kubelet.service.d/10.conf\n[Service]\nEnvironment=\"C=d e\" \\\n  F=g\nEnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=-/usr/bin/kubelet $A \\\n  --b=%%x\n")
+	n.refused(n.blocks[1], "systemd does not start this unit")
+	text, err := os.ReadFile(filepath.Join(n.dir, "seen"))
+	if want := "[Service]\nType=oneshot\nEnvironment=A=b\nEnvironment=\"C=d e\"    F=g\nEnvironmentFile=-/etc/default/kubelet\nExecStart=" + n.dir + "/kubelet.flags-ok --print $A    --b=%%x\n"; err != nil || string(text) != want {
+		t.Errorf("%v:\n%s\nwant\n%s", err, text, want)
+	}
+	n.write("unit", "[Service]\nExecStart=\n")
+	n.refused(n.blocks[1], "has no ExecStart=")
+}
+
+// Below the limits of 1.9 nothing is stopped; a way back stays open.
+func TestNoSwapBelowTheThresholds(t *testing.T) {
+	n := newShellNode(t)
+	n.write("flags", "--kubeconfig=/k\n--require-kubeconfig=true\n--healthz-port=0\n--root-dir="+filepath.Join(n.dir, "root")+"\n")
+	n.write("bin/docker", "#!/bin/bash\necho ' Docker Root Dir: /images'\n")
+	df := func(root, inodes, images int) {
+		n.write("bin/df", fmt.Sprintf("#!/bin/bash\ncase \"$*\" in\n*-i*) free=%d ;;\n*/images) free=%d ;;\n*) free=%d ;;\nesac\n"+
+			"echo head\necho \"/dev/sda1 1000 $((1000 - free)) $free x /\"\n", inodes, images, root))
+	}
+	for _, c := range []struct {
+		root, inodes, images int
+		because              string
+	}{{99, 500, 500, "root: less than 10% free"}, {500, 49, 500, "root: less than 5% free"}, {500, 500, 149, "/images: less than 15% free"}} {
+		df(c.root, c.inodes, c.images)
+		n.refused(n.blocks[2], c.because)
+	}
+	df(100, 50, 150)
+	n.write("proc/meminfo", "MemAvailable:    100000 kB\n")
+	n.refused(n.blocks[2], "100 MiB of memory")
+	n.write("proc/meminfo", "MemAvailable:    102400 kB\n")
+	n.forward()
+	df(0, 0, 0)
+	n.back()
+	n.is("v1.7.0", true)
+}
+
+func TestWrongRootDir(t *testing.T) {
+	n := newShellNode(t)
+	if err := os.MkdirAll(filepath.Join(n.dir, "other/pods"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.unit("--root-dir=" + filepath.Join(n.dir, "other"))
+	n.refused(n.blocks[2], "--root-dir is "+n.dir+"/other")
+	if err := os.Remove(filepath.Join(n.dir, "root/pods")); err != nil {
+		t.Fatal(err)
+	}
+	n.refused(n.blocks[2], "set ROOT_DIR right")
+}
+
+// TestFreshShell: in a fresh shell that lacks a name, each block ends with an error before it
+// calls anything. A shell without ROOT_DIR once started 1.7 over mounted subPaths.
+func TestFreshShell(t *testing.T) {
+	n := newShellNode(t)
+	n.forward()
+	n.write("bin/umount", "#!/bin/bash\necho umount >> \"$MACHINE/calls\"\n")
+	n.write("bin/kubectl", "#!/bin/bash\necho kubectl >> \"$MACHINE/calls\"\n")
+	n.write("proc/mounts", "/dev/sda1 "+filepath.Join(n.dir, "root/pods/uid/volume-subpaths/v/c/0")+" ext4 rw 0 0\n")
+	bs := pageBlocks(t)
+	setup := names(bs[0])
+	if len(setup) != 6 {
+		t.Fatalf("the setup has %q", setup)
+	}
+	used := 0
+	for _, b := range bs[1:] {
+		needs := b.needs(setup)
+		for _, name := range needs {
+			used++
+			n.calls()
+			out, err := n.run(n.sandbox(b.script), name)
+			if calls := n.calls(); err == nil || calls != "" || !strings.Contains(out, name) {
+				t.Errorf("line %d without %s: %v, called %q: %s", b.line, name, err, calls, out)
+			}
+		}
+		// Nor does it trust a value that is empty.
+		if len(needs) == 0 {
+			t.Errorf("line %d uses no name of the setup", b.line)
+		}
+	}
+	if used < 15 {
+		t.Errorf("%d names are used in all", used)
+	}
+	// The script that is left on the node is as careful by itself.
+	for _, name := range []string{"KUBELET", "ROOT_DIR"} {
+		out, err := n.run(filepath.Join(n.dir, "kubelet.swap")+" "+filepath.Join(n.dir, "new"), name)
+		if calls := n.calls(); err == nil || calls != "" {
+			t.Errorf("swap without %s: %v, called %q: %s", name, err, calls, out)
+		}
+	}
+	n.is("v1.9.11+holdfast.2", true)
 }
 
 func TestBackToOurs(t *testing.T) {
@@ -157,12 +362,6 @@ func TestGateOfTwoArguments(t *testing.T) {
 		n.refused(n.blocks[1], "does not know the feature gate AffinityInAnnotations")
 		n.is("v1.7.0", true)
 	}
-}
-
-func TestNothingRuns(t *testing.T) {
-	n := newShellNode(t)
-	n.must("systemctl stop kubelet")
-	n.refused(n.blocks[1], "start it first")
 }
 
 // A container that docker is still starting finds what it cannot mount where the files were;
@@ -194,7 +393,7 @@ func TestNoEmptyDirectoryAfterTheUnmount(t *testing.T) {
 	}
 }
 
-// A umount that fails ends the loop, and the old kubelet is not started.
+// A umount that fails ends the loop, and the old kubelet is not started: the one that ran goes on.
 func TestBusySubPathStaysMounted(t *testing.T) {
 	n := newShellNode(t)
 	n.forward()
@@ -204,5 +403,30 @@ func TestBusySubPathStaysMounted(t *testing.T) {
 	if out, err := n.run(n.blocks[4]); err == nil || !strings.Contains(out, "still mounted") {
 		t.Errorf("%v: %s", err, out)
 	}
-	n.is("v1.9.11+holdfast.2", false)
+	n.is("v1.9.11+holdfast.2", true)
+}
+
+// Only kubelets that delete files through these mounts need them gone: those of a later one
+// are its own.
+func TestWhoDeletesFiles(t *testing.T) {
+	n := newShellNode(t)
+	text, err := os.ReadFile(filepath.Join(n.dir, "kubelet.swap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "\ndeletes() {")
+	function, _, end := strings.Cut(rest, "\n}\n")
+	if !ok || !end {
+		t.Fatal("the script has no function deletes")
+	}
+	script := `is_ours() { "$1" --version | grep -q holdfast; }` + "\ndeletes() {" + function + "\n}\n" + `if deletes "$MACHINE/other"; then echo yes; else echo no; fi`
+	for version, want := range map[string]string{
+		"v1.6.13": "yes", "v1.7.0": "yes", "v1.7.13": "yes", "v1.7.14": "no", "v1.7.16": "no", "v1.8.0": "yes", "v1.8.8-gke.1": "yes", "v1.8.9": "no", "v1.8.15": "no",
+		"v1.9.3": "yes", "v1.9.4": "no", "v1.9.11": "no", "v1.9.11+holdfast.2": "no", "v1.10.1": "no", "nonsense": "yes",
+	} {
+		n.write("other", fakeKubelet(version, "0", "X"))
+		if out, err := n.run(script); err != nil || out != want+"\n" {
+			t.Errorf("%s: %q, %v, want %s", version, out, err, want)
+		}
+	}
 }

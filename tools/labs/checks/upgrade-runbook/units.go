@@ -128,7 +128,7 @@ func (r *runbook) startUnits(ctx context.Context, first kube.Program, unit func(
 	return r.writeCheck(ctx)
 }
 
-// checkBlock is how the page's block begins that writes the check.
+// checkBlock is in the page's block that writes the check.
 const checkBlock = `cat > "$KUBELET.flags-ok"`
 
 // writeCheck runs the page's own block that writes the check beside the kubelet.
@@ -138,7 +138,7 @@ func (r *runbook) writeCheck(ctx context.Context) error {
 		return err
 	}
 	for _, b := range bs {
-		if b.where == "node" && strings.HasPrefix(b.script, checkBlock) {
+		if b.where == "node" && strings.Contains(b.script, checkBlock) {
 			out, err := r.run(ctx, b)
 			if err != nil {
 				return fmt.Errorf("%s line %d: %w\n%s", runbookPage, b.line, err, out)
@@ -146,11 +146,10 @@ func (r *runbook) writeCheck(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has no node block that begins with %s", runbookPage, checkBlock)
+	return fmt.Errorf("%s has no node block with %s", runbookPage, checkBlock)
 }
 
-// check asks the runbook's check for a kubelet with the flags of the one that
-// runs, and records what it says.
+// check asks the runbook's check for a kubelet with the unit's flags, and records what it says.
 func (r *runbook) check(ctx context.Context, kubelet, unit string) error {
 	p := r.program(kubelet)
 	out, err := r.run(ctx, block{where: "node", script: fmt.Sprintf("\"$KUBELET.flags-ok\" %q\n", p.Path)})
