@@ -107,7 +107,10 @@ func (n *shellNode) run(script string, without ...string) (string, error) {
 	cmd.Env = []string{"PATH=" + filepath.Join(n.dir, "bin") + ":" + os.Getenv("PATH"), "MACHINE=" + n.dir, "LC_ALL=C"}
 	for name, value := range map[string]string{"KUBELET": filepath.Join(n.dir, "kubelet"), "NEW": filepath.Join(n.dir, "new"), "ROOT_DIR": filepath.Join(n.dir, "root"),
 		"NODE": "node1", "RELEASE": "v1.9.11+holdfast.2", "SETTLE": "0"} {
-		if !slices.Contains(without, name) {
+		switch {
+		case slices.Contains(without, name+"="): // it is there and empty
+			cmd.Env = append(cmd.Env, name+"=")
+		case !slices.Contains(without, name):
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 	}
@@ -174,7 +177,7 @@ func TestThereTwiceAndBack(t *testing.T) {
 	n.is("v1.7.0", true)
 }
 
-// TestFreshShell: in a fresh shell that lacks a name, each block ends with an error before it
+// TestFreshShell: in a fresh shell that lacks a name, or has it empty, each block ends with an error before it
 // calls anything. A shell without ROOT_DIR once started 1.7 over mounted subPaths.
 func TestFreshShell(t *testing.T) {
 	n := newShellNode(t)
@@ -192,13 +195,14 @@ func TestFreshShell(t *testing.T) {
 		needs := b.needs(setup)
 		for _, name := range needs {
 			used++
-			n.calls()
-			out, err := n.run(n.sandbox(b.script), name)
-			if calls := n.calls(); err == nil || calls != "" || !strings.Contains(out, name) {
-				t.Errorf("line %d without %s: %v, called %q: %s", b.line, name, err, calls, out)
+			for _, without := range []string{name, name + "="} {
+				n.calls()
+				out, err := n.run(n.sandbox(b.script), without)
+				if calls := n.calls(); err == nil || calls != "" || !strings.Contains(out, name) {
+					t.Errorf("line %d without %s: %v, called %q: %s", b.line, without, err, calls, out)
+				}
 			}
 		}
-		// Nor does it trust a value that is empty.
 		if len(needs) == 0 {
 			t.Errorf("line %d uses no name of the setup", b.line)
 		}
