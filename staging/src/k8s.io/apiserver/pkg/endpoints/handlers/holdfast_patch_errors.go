@@ -72,31 +72,24 @@ func namePatched(err error, kind schema.GroupVersionKind, name string) error {
 	return err
 }
 
-// notApplied is the error of a panic r of a library that applies a patch of that kind:
-// it takes a type, a pointer or an index for granted that the patch does not have. In
-// the goroutine of finishRequest such a panic ends the whole process. Other panics are
-// no mistake of a library, and go on.
-func notApplied(kind string, r interface{}) error {
+// notApplied is the error of a panic r of strategicpatch: it takes a type for granted that
+// the patch does not have. In the goroutine of finishRequest such a panic ends the whole
+// process. Other panics are no mistake of it, and go on.
+func notApplied(r interface{}) error {
 	switch r.(type) {
 	case goruntime.Error, *reflect.ValueError:
-		return fmt.Errorf("the %s has a member that is null, missing or of a wrong type, or an index outside of its list: %v", kind, r)
+		return fmt.Errorf("the strategic merge patch has a member that is null, missing or of a wrong type: %v", r)
 	}
 	panic(r)
 }
 
-// applyJSONPatch applies patch to doc. The library dereferences a nil pointer at a
-// null "op", "path", "from" or a missing "value", and slices outside of a list at
-// an index that the list does not have (patch.go of 2017-07-19). Such a patch does
-// not apply. Off: as stock.
-func applyJSONPatch(patch jsonpatch.Patch, doc []byte) (patched []byte, err error) {
+// applyJSONPatch applies patch to doc. Off: as stock, by the library, which dereferences
+// a nil pointer at a null "op", "path", "from" or a missing "value", and slices outside
+// of a list at an index that the list does not have (patch.go of 2017-07-19).
+func applyJSONPatch(patch jsonpatch.Patch, doc []byte) ([]byte, error) {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.PatchClientErrors) {
 		return patch.Apply(doc)
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			patched, err = nil, notApplied("JSON patch", r)
-		}
-	}()
 	return applyWithCopies(patch, doc)
 }
 
@@ -108,7 +101,7 @@ func mergeStrategicPatch(original, patch strategicpatch.JSONMap, dataStruct inte
 	if utilfeature.DefaultFeatureGate.Enabled(features.PatchClientErrors) {
 		defer func() {
 			if r := recover(); r != nil {
-				patched, err = nil, newUnprocessablePatchError(notApplied("strategic merge patch", r))
+				patched, err = nil, newUnprocessablePatchError(notApplied(r))
 			}
 		}()
 	}

@@ -4,96 +4,377 @@
 package handlers
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/evanphx/json-patch"
-
-	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// maxCopied is how many bytes the documents may have together that are written because
-// of the operations "copy" of one JSON patch, each as large as the whole object. It is
-// a second of work. An object of 1 MiB may be changed by 64 of them, one of the usual
-// 10 KiB by 6,000.
-const maxCopied = 64 << 20
+// maxCopied is how many bytes the values together may have that the operations "copy" of
+// one JSON patch write, with 8 for each null that "copy" and "move" put before an index
+// behind the end of a list. It is five times what etcd stores of one object. Copies of
+// copies double the object with each operation, and each of a million indexes could
+// lengthen another list.
+const maxCopied = 8 << 20
 
-// applyWithCopies is patch.Apply, only that the value at "path" of an operation "copy"
-// is a copy of the one at "from". The library (patch.go of 2017-07-19) puts the same
-// node there twice: a later operation changes both, and a copy to a place inside of
-// itself is a circle at which the library's encoder ends the process, because nothing
-// recovers from a full stack. Copies of copies double the object with each operation,
-// so what they may write is limited. So is the index at which "copy" and "move" make a
-// list as long as it says: no list of the object has more items than the object has
-// bytes.
+// applyWithCopies is patch.Apply with the answers and errors of the library (patch.go of
+// 2017-07-19), in the time of its operations, with these differences:
 //
-// The library does the whole of it, with its own errors: "copy" from A to B is "copy"
-// from A to a new member of the object, then, from the object written and read again,
-// from there to B. One difference is left: a null that an operation before a "copy"
-// wrote is a member that does not exist for a "replace" after it, as a null of doc is.
+//   - The value at "path" of an operation "copy" is a copy of the one at "from". The library
+//     puts the same node there twice: a later operation changes both, and a copy to a place
+//     inside of itself is a circle at which its encoder ends the process, because nothing
+//     recovers from a full stack. What copies write is limited, see maxCopied.
+//   - "copy" and "move" do not make a list as long as the index says: no list of the object
+//     has more items than object and patch have bytes and operations.
+//   - Where the library dereferences a nil pointer, or slices outside of a list, there is an
+//     error; and a null in a value is equal to a null.
 func applyWithCopies(patch jsonpatch.Patch, doc []byte) ([]byte, error) {
-	member := string(uuid.NewUUID())
-	pointer := quoted("/" + member)
-	written := 0
-	var now jsonpatch.Patch // the operations that doc is still to get
+	raw := json.RawMessage(doc)
+	root := &patchNode{raw: &raw}
+	if err := root.open(); err != nil {
+		return nil, err
+	}
+	p := patcher{root: root, longest: len(doc) + len(patch)}
 	for _, op := range patch {
-		kind := text(op["op"])
-		if kind == "copy" {
-			first := map[string]*json.RawMessage{"op": op["op"], "path": pointer}
-			if from, ok := op["from"]; ok {
-				first["from"] = from
-			}
-			var err error
-			if doc, err = append(now, first).Apply(doc); err != nil {
-				return nil, err
-			}
-			now, written = nil, written+len(doc)
-			op = with(op, "from", pointer)
-		}
-		path := text(op["path"])
-		last := strings.LastIndex(path, "/") + 1
-		if index, err := strconv.Atoi(path[last:]); err == nil && index > len(doc)+len(patch) && (kind == "copy" || kind == "move") {
-			// A member of an object may have that name. With another one, only a list refuses it.
-			_, err := append(now[:len(now):len(now)], with(op, "path", quoted(path[:last]+member))).Apply(doc)
-			if e, ok := err.(*strconv.NumError); ok && e.Num == member {
-				return nil, fmt.Errorf("Unable to access invalid index: %d", index)
-			}
-			written += len(doc)
-		}
-		if written > maxCopied {
-			return nil, fmt.Errorf("the copy operations of the JSON patch write more than %d MiB: send fewer of them in one patch", maxCopied>>20)
-		}
-		now = append(now, op)
-		if kind == "copy" {
-			now = append(now, map[string]*json.RawMessage{"op": quoted("remove"), "path": pointer})
+		if err := p.apply(op); err != nil {
+			return nil, err
 		}
 	}
-	return now.Apply(doc)
+	var b bytes.Buffer
+	root.write(&b)
+	return json.Marshal(json.RawMessage(b.Bytes()))
 }
 
-// with is op with that value of a member.
-func with(op map[string]*json.RawMessage, member string, value *json.RawMessage) map[string]*json.RawMessage {
-	changed := map[string]*json.RawMessage{}
-	for k, v := range op {
-		changed[k] = v
+// errNullMember is of an operation that the library does not survive.
+var errNullMember = errors.New("an operation of the JSON patch has a member that is null or missing")
+
+func errIndex(index int) error { return fmt.Errorf("Unable to access invalid index: %d", index) }
+
+// patchNode is a value of the document: raw until an operation looks into it, then an
+// object or a list. A null of the document is a nil *patchNode; a null that an operation
+// writes has a nil raw, and unlike the other one it is a member that can be replaced.
+type patchNode struct {
+	raw    *json.RawMessage // never changed, so that nodes may share it
+	object map[string]*patchNode
+	list   []*patchNode
+	opened bool
+}
+
+func (n *patchNode) null() bool { return n == nil || n.raw == nil }
+
+func (n *patchNode) isList() bool { return bytes.HasPrefix(bytes.TrimLeft(*n.raw, " \t\r\n"), []byte("[")) }
+
+// UnmarshalJSON is never called for a null.
+func (n *patchNode) UnmarshalJSON(data []byte) error {
+	raw := json.RawMessage(append([]byte{}, data...))
+	n.raw = &raw
+	return nil
+}
+
+// open makes n an object or a list. It is an error if n is neither.
+func (n *patchNode) open() (err error) {
+	switch {
+	case n.opened:
+		return nil
+	case n.isList():
+		err = json.Unmarshal(*n.raw, &n.list)
+	default:
+		err = json.Unmarshal(*n.raw, &n.object)
 	}
-	changed[member] = value
-	return changed
+	n.opened = err == nil
+	return err
 }
 
-// quoted is s as JSON.
-func quoted(s string) *json.RawMessage {
-	b, _ := json.Marshal(s) // of a string, it cannot fail
-	return (*json.RawMessage)(&b)
+// get is the member or item of that name, nil if an object has none.
+func (n *patchNode) get(key string) (*patchNode, error) {
+	if !n.isList() {
+		return n.object[key], nil
+	}
+	index, err := strconv.Atoi(key)
+	if err != nil {
+		return nil, err
+	}
+	if index < 0 || index >= len(n.list) {
+		return nil, errIndex(index)
+	}
+	return n.list[index], nil
 }
 
-// text is the string that m is, "" if it is none.
-func text(m *json.RawMessage) string {
+func (n *patchNode) add(key string, value *patchNode) error {
+	if !n.isList() {
+		n.object[key] = value
+		return nil
+	}
+	index := len(n.list)
+	if key != "-" {
+		var err error
+		if index, err = strconv.Atoi(key); err != nil {
+			return err
+		}
+		if index < 0 {
+			// -1 is behind the last item.
+			if index = len(n.list) + 1 + index; index < 0 {
+				return errIndex(len(n.list) + 1 - index)
+			}
+		}
+		if index > len(n.list) {
+			return errIndex(index)
+		}
+	}
+	n.list = append(n.list, nil)
+	copy(n.list[index+1:], n.list[index:])
+	n.list[index] = value
+	return nil
+}
+
+func (n *patchNode) remove(key string) error {
+	if !n.isList() {
+		if _, ok := n.object[key]; !ok {
+			return fmt.Errorf("Unable to remove nonexistent key: %s", key)
+		}
+		delete(n.object, key)
+		return nil
+	}
+	index, err := strconv.Atoi(key)
+	if err != nil {
+		return err
+	}
+	if index < 0 || index >= len(n.list) {
+		return fmt.Errorf("Unable to remove invalid index: %d", index)
+	}
+	n.list = append(n.list[:index], n.list[index+1:]...)
+	return nil
+}
+
+// equal is true also if o is an object that has all members of n and others, as it is for
+// the library.
+func (n *patchNode) equal(o *patchNode) bool {
+	if n.null() || o.null() {
+		return n.null() && o.null()
+	}
+	if n.open() != nil {
+		return o.open() != nil && bytes.Equal(compact(*n.raw), compact(*o.raw))
+	}
+	if o.open() != nil || n.isList() != o.isList() || len(n.list) != len(o.list) {
+		return false
+	}
+	for i, item := range n.list {
+		if !item.equal(o.list[i]) {
+			return false
+		}
+	}
+	for key, member := range n.object {
+		if other, ok := o.object[key]; !ok || !member.equal(other) {
+			return false
+		}
+	}
+	return true
+}
+
+func compact(raw []byte) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return raw
+	}
+	return b.Bytes()
+}
+
+// write writes n as JSON.
+func (n *patchNode) write(b *bytes.Buffer) {
+	switch {
+	case n.null():
+		b.WriteString("null")
+	case !n.opened:
+		b.Write(*n.raw)
+	case n.isList():
+		b.WriteByte('[')
+		for i, item := range n.list {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			item.write(b)
+		}
+		b.WriteByte(']')
+	default:
+		keys := make([]string, 0, len(n.object))
+		for key := range n.object {
+			keys = append(keys, key)
+		}
+		sort.Strings(keys)
+		b.WriteByte('{')
+		for i, key := range keys {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			name, _ := json.Marshal(key) // of a string, it cannot fail
+			b.Write(name)
+			b.WriteByte(':')
+			n.object[key].write(b)
+		}
+		b.WriteByte('}')
+	}
+}
+
+// patcher applies operations to root.
+type patcher struct {
+	root    *patchNode
+	longest int // a list may be made
+	copied  int // of maxCopied
+}
+
+func (p *patcher) apply(op map[string]*json.RawMessage) error {
+	kind, err := text(op, "op")
+	if err != nil {
+		return err
+	}
+	var value *patchNode // of add, replace and test; nil if there is none
+	if raw, ok := op["value"]; ok {
+		value = &patchNode{raw: raw}
+	}
+	switch kind {
+	case "add", "remove", "replace", "test":
+		in, key, path, err := p.find(op, "path")
+		if err != nil {
+			return err
+		}
+		if in == nil {
+			doc := map[bool]string{true: "is", false: "doc is"}[kind == "test"]
+			return fmt.Errorf("jsonpatch %s operation does not apply: %s missing path: %s", kind, doc, path)
+		}
+		switch kind {
+		case "add":
+			return in.add(key, value)
+		case "remove":
+			return in.remove(key)
+		case "replace":
+			if old, err := in.get(key); err != nil || old == nil {
+				return fmt.Errorf("jsonpatch replace operation does not apply: doc is missing key: %s", path)
+			}
+			return p.set(in, key, value)
+		}
+		got, err := in.get(key)
+		switch {
+		case err != nil:
+			return err
+		case value == nil:
+			return errNullMember
+		case !got.equal(value):
+			return fmt.Errorf("Testing value %s failed", path)
+		}
+		return nil
+	case "move", "copy":
+		in, key, from, err := p.find(op, "from")
+		if err != nil {
+			return err
+		}
+		if in == nil {
+			return fmt.Errorf("jsonpatch %s operation does not apply: doc is missing from path: %s", kind, from)
+		}
+		if value, err = in.get(key); err != nil {
+			return err
+		}
+		if kind == "move" {
+			err = in.remove(key)
+		} else {
+			value, err = p.copy(value)
+		}
+		if err != nil {
+			return err
+		}
+		in, key, path, err := p.find(op, "path")
+		if err != nil {
+			return err
+		}
+		if in == nil {
+			return fmt.Errorf("jsonpatch %s operation does not apply: doc is missing destination path: %s", kind, path)
+		}
+		return p.set(in, key, value)
+	}
+	return fmt.Errorf("Unexpected kind: %s", kind)
+}
+
+var pointerDecoder = strings.NewReplacer("~1", "/", "~0", "~") // RFC 6901, section 4
+
+// find is the object or list that the path in a member of op leads to, nil if there is
+// none, then the last part of the path, and the path.
+func (p *patcher) find(op map[string]*json.RawMessage, member string) (in *patchNode, key, path string, err error) {
+	if path, err = text(op, member); err != nil {
+		return nil, "", "", err
+	}
+	parts := strings.Split(path, "/")
+	if len(parts) < 2 {
+		return nil, "", path, nil
+	}
+	in = p.root
+	for _, part := range parts[1 : len(parts)-1] {
+		next, err := in.get(pointerDecoder.Replace(part))
+		if err != nil || next.null() || next.open() != nil {
+			return nil, "", path, nil
+		}
+		in = next
+	}
+	return in, pointerDecoder.Replace(parts[len(parts)-1]), path, nil
+}
+
+// set puts value at key. Unlike add it takes the place of an item of a list.
+func (p *patcher) set(in *patchNode, key string, value *patchNode) error {
+	if !in.isList() || key == "-" {
+		return in.add(key, value)
+	}
+	index, err := strconv.Atoi(key)
+	if err != nil {
+		return err
+	}
+	if index < 0 || index > p.longest {
+		return errIndex(index)
+	}
+	if more := index + 1 - len(in.list); more > 0 {
+		if err := p.charge(8 * (more - 1)); err != nil {
+			return err
+		}
+		in.list = append(in.list, make([]*patchNode, more)...)
+	}
+	in.list[index] = value
+	return nil
+}
+
+// copy is a value of its own. One that no operation has looked into is not read.
+func (p *patcher) copy(n *patchNode) (*patchNode, error) {
+	if n.null() {
+		return n, nil
+	}
+	raw := n.raw
+	if n.opened {
+		var b bytes.Buffer
+		n.write(&b)
+		written := json.RawMessage(b.Bytes())
+		raw = &written
+	}
+	return &patchNode{raw: raw}, p.charge(len(*raw))
+}
+
+func (p *patcher) charge(size int) error {
+	if p.copied += size; p.copied > maxCopied {
+		return fmt.Errorf("the copy operations of the JSON patch write more than %d MiB: send fewer of them in one patch", maxCopied>>20)
+	}
+	return nil
+}
+
+// text is a member of an operation, "unknown" if it is missing or no string, which is
+// what the library makes of it.
+func text(op map[string]*json.RawMessage, member string) (string, error) {
+	raw, ok := op[member]
+	if ok && raw == nil {
+		return "", errNullMember
+	}
 	var s string
-	if m == nil || json.Unmarshal(*m, &s) != nil {
-		return ""
+	if !ok || json.Unmarshal(*raw, &s) != nil {
+		return "unknown", nil
 	}
-	return s
+	return s, nil
 }

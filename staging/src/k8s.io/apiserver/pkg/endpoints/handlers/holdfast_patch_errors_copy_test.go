@@ -104,7 +104,7 @@ func TestPatchCopyLimit(t *testing.T) {
 		ops = append(ops, fmt.Sprintf(`{"op":"copy","from":"/a","path":"/a/%d"}`, i))
 	}
 	got, err := applyJSONPatch(decodePatch(t, "["+strings.Join(ops, ",")+"]"), []byte(`{"a":{"b":"x"}}`))
-	if err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+	if err == nil || !strings.Contains(err.Error(), "more than 8 MiB") {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	// What a client may send is far from it.

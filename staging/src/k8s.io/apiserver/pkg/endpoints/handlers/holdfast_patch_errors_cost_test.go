@@ -1,0 +1,181 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package handlers
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/evanphx/json-patch"
+)
+
+// manyOperations are patches of 10,000 operations each, for the object of manyDoc.
+var manyOperations = map[string]func(i int) string{
+	"add":     func(i int) string { return fmt.Sprintf(`{"op":"add","path":"/data/n%d","value":"x"}`, i) },
+	"remove":  func(i int) string { return fmt.Sprintf(`{"op":"remove","path":"/data/k%d"}`, i) },
+	"replace": func(i int) string { return fmt.Sprintf(`{"op":"replace","path":"/data/k%d","value":"x"}`, i) },
+	"test":    func(i int) string { return fmt.Sprintf(`{"op":"test","path":"/data/k%d","value":"v"}`, i) },
+	"move":    func(i int) string { return fmt.Sprintf(`{"op":"move","from":"/data/k%d","path":"/data/n%d"}`, i, i) },
+	"copy":    func(i int) string { return fmt.Sprintf(`{"op":"copy","from":"/data/k%d","path":"/data/n%d"}`, i, i) },
+	"move to a name that is a number": func(i int) string {
+		return fmt.Sprintf(`{"op":"move","from":"/data/k%d","path":"/data/%d"}`, i, 1000000000+i)
+	},
+	"copy to a name that is a number": func(i int) string {
+		return fmt.Sprintf(`{"op":"copy","from":"/data/k%d","path":"/data/%d"}`, i, 1000000000+i)
+	},
+	"chain of moves": func(i int) string {
+		from := fmt.Sprint(1000000000 + i - 1)
+		if i == 0 {
+			from = "k0"
+		}
+		return fmt.Sprintf(`{"op":"move","from":"/data/%s","path":"/data/%d"}`, from, 1000000000+i)
+	},
+}
+
+func manyPatch(t testing.TB, op func(int) string) jsonpatch.Patch {
+	var ops []string
+	for i := 0; i < 10000; i++ {
+		ops = append(ops, op(i))
+	}
+	patch, err := jsonpatch.DecodePatch([]byte("[" + strings.Join(ops, ",") + "]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return patch
+}
+
+func manyDoc() []byte {
+	var members []string
+	for i := 0; i < 10000; i++ {
+		members = append(members, fmt.Sprintf(`"k%d":"v"`, i))
+	}
+	return []byte(`{"data":{` + strings.Join(members, ",") + `}}`)
+}
+
+// TestPatchCost: no kind of operation costs more with its number than in the library. The
+// best of three is compared, and twice its time is allowed on a machine that is busy: what
+// each operation did again for all before it took a thousand times as long.
+func TestPatchCost(t *testing.T) {
+	doc := manyDoc()
+	for kind, op := range manyOperations {
+		patch := manyPatch(t, op)
+		best := func(apply func() ([]byte, error)) (text string, least time.Duration) {
+			for i := 0; i < 3; i++ {
+				began := time.Now()
+				got, err := apply()
+				if took := time.Since(began); i == 0 || took < least {
+					least = took
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", kind, err)
+				}
+				text = string(got)
+			}
+			return text, least
+		}
+		want, library := best(func() ([]byte, error) { return patch.Apply(doc) })
+		got, took := best(func() ([]byte, error) { return applyJSONPatch(patch, doc) })
+		if got != want || took > 2*library+50*time.Millisecond {
+			t.Errorf("%s: %v, the library %v, same answer: %v", kind, took, library, got == want)
+		}
+	}
+}
+
+// BenchmarkPatch compares each kind of operation with the library.
+func BenchmarkPatch(b *testing.B) {
+	doc := manyDoc()
+	for kind, op := range manyOperations {
+		patch := manyPatch(b, op)
+		for by, apply := range map[string]func(jsonpatch.Patch, []byte) ([]byte, error){"stock": jsonpatch.Patch.Apply, "holdfast": applyJSONPatch} {
+			b.Run(strings.Replace(kind, " ", "_", -1)+"/"+by, func(b *testing.B) {
+				for i := 0; i < b.N; i++ {
+					if _, err := apply(patch, doc); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestPatchLongLists: lists that indexes make longer are limited together.
+func TestPatchLongLists(t *testing.T) {
+	var ops []string
+	for i := 0; i < 1000; i++ {
+		ops = append(ops, fmt.Sprintf(`{"op":"add","path":"/l%d","value":[]},{"op":"move","from":"/pad","path":"/l%d/9000"},{"op":"add","path":"/pad","value":1}`, i, i))
+	}
+	doc := `{"pad":1,"x":"` + strings.Repeat("x", 10000) + `"}`
+	if got, err := applyJSONPatch(decodePatch(t, "["+strings.Join(ops, ",")+"]"), []byte(doc)); err == nil || !strings.Contains(err.Error(), "more than 8 MiB") {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	if _, err := applyJSONPatch(decodePatch(t, "["+strings.Join(ops[:100], ",")+"]"), []byte(doc)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPatchLikeLibrary: without "copy" the answer and the error are the library's, to the
+// byte, wherever the library survives.
+func TestPatchLikeLibrary(t *testing.T) {
+	n := 20000
+	if os.Getenv("HOLDFAST_EXHAUSTIVE") != "" {
+		n = 2000000
+	}
+	r := rand.New(rand.NewSource(2))
+	pointers := []interface{}{"", "/", "/a", "/a/b", "/a/b/0", "/l", "/l/0", "/l/1", "/l/-", "/l/-1", "/l/-9", "/l/3", "/l/9", "/l/x", "/l/0/y", "/m~1n", "/a~0", "/none", "/none/x", "/s", "/s/x", "/z", "x", nil, 5}
+	docs := []string{`{"a":{"b":[1,{"c":"<&>"}]},"l":[{"y":null},2.50,[3]],"m/n":"x","a~":1e3,"s":"t","z":null}`, `{ "l" : [ ] }`, `{}`}
+	values := []interface{}{nil, 1, "<a>", []interface{}{1, nil}, map[string]interface{}{"b": []interface{}{1}}, map[string]interface{}{}, []interface{}{}, "t"}
+	died, good, bad := 0, 0, 0
+	for i := 0; i < n; i++ {
+		var ops []interface{}
+		for k := r.Intn(5); k >= 0; k-- {
+			op := map[string]interface{}{}
+			if r.Intn(20) > 0 {
+				op["op"] = []interface{}{"add", "add", "remove", "replace", "move", "test", "move", "none", 1, nil}[r.Intn(10)]
+			}
+			if r.Intn(20) > 0 {
+				op["path"] = pointers[r.Intn(len(pointers))]
+			}
+			if r.Intn(10) > 0 {
+				op["value"] = values[r.Intn(len(values))]
+			}
+			if r.Intn(4) > 0 {
+				op["from"] = pointers[r.Intn(len(pointers))]
+			}
+			ops = append(ops, op)
+		}
+		text, err := json.Marshal(ops)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc := []byte(docs[r.Intn(len(docs))])
+		got, gotErr := applyJSONPatch(decodePatch(t, string(text)), doc)
+		var want []byte
+		var wantErr error
+		survived := func() (ok bool) {
+			defer func() { ok = recover() == nil }()
+			want, wantErr = decodePatch(t, string(text)).Apply(doc)
+			return
+		}()
+		switch {
+		case !survived:
+			died++
+			continue
+		case wantErr == nil:
+			good++
+		default:
+			bad++
+		}
+		if string(got) != string(want) || fmt.Sprint(gotErr) != fmt.Sprint(wantErr) {
+			t.Errorf("%s of %s: %s, %v, the library %s, %v", text, doc, got, gotErr, want, wantErr)
+		}
+	}
+	if died == 0 || good == 0 || bad == 0 {
+		t.Errorf("the library died of %d patches, applied %d and refused %d", died, good, bad)
+	}
+}
