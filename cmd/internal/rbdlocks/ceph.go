@@ -37,6 +37,7 @@ var rbdTimeout = 2 * time.Minute
 type ceph struct {
 	program           string
 	conf, id, keyring string
+	anyMonitor        bool // ask also monitors that only pods name
 }
 
 // options are those that say which Ceph an image is in, and who asks.

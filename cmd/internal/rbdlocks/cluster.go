@@ -76,6 +76,8 @@ type user struct {
 	pod, node string
 	readOnly  bool
 	running   bool
+	// ended: it is to have the volume no more, but its kubelet may not have unmounted it.
+	ended bool
 }
 
 // volume is an image that the API names.
@@ -92,6 +94,8 @@ type volume struct {
 type cluster struct {
 	nodes   []*node
 	volumes []*volume
+	// known are the monitors of PersistentVolumes, which only an administrator makes.
+	known map[string]bool
 	// unread are the kinds of objects that could not be read, errs says why.
 	unread []string
 	errs   []error
@@ -106,7 +110,7 @@ func read(ctx context.Context, a api) (*cluster, error) {
 	var nodes struct{ Items []nodeObject }
 	var pods struct{ Items []podObject }
 	var pvs struct{ Items []pvObject }
-	c := &cluster{}
+	c := &cluster{known: map[string]bool{}}
 	for _, k := range []struct {
 		name string
 		into any
@@ -143,6 +147,9 @@ func read(ctx context.Context, a api) (*cluster, error) {
 		}
 		v := c.volume(o.Spec.RBD)
 		v.pvs = append(v.pvs, o.Metadata.Name)
+		for _, m := range v.monitors {
+			c.known[m] = true
+		}
 		if r := o.Spec.ClaimRef; r != nil {
 			// A released volume keeps its reference, also when a claim of that name is bound to
 			// another.
@@ -156,11 +163,12 @@ func read(ctx context.Context, a api) (*cluster, error) {
 		}
 	}
 	for _, o := range pods.Items {
-		if o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed" || o.Spec.NodeName == "" {
+		if o.Spec.NodeName == "" {
 			continue
 		}
 		for _, pv := range o.Spec.Volumes {
-			u := user{pod: o.Metadata.Namespace + "/" + o.Metadata.Name, node: o.Spec.NodeName, running: o.Status.Phase == "Running"}
+			u := user{pod: o.Metadata.Namespace + "/" + o.Metadata.Name, node: o.Spec.NodeName, running: o.Status.Phase == "Running",
+				ended: o.Status.Phase == "Succeeded" || o.Status.Phase == "Failed"}
 			if pv.RBD != nil {
 				u.readOnly = pv.RBD.ReadOnly
 				v := c.volume(pv.RBD)
@@ -213,6 +221,17 @@ func (c *cluster) of(v *volume) *volume {
 	return &volume{pool: v.pool, image: v.image, monitors: v.monitors, orders: v.orders, err: v.err}
 }
 
+// stranger is a monitor of v that no PersistentVolume names, "" if there is none. Whoever may
+// make a pod can write one into it, and it would be asked with the operator's key.
+func (c *cluster) stranger(v *volume) string {
+	for _, m := range v.monitors {
+		if !c.known[m] {
+			return m
+		}
+	}
+	return ""
+}
+
 func sorted(words []string) []string {
 	words = slices.Clone(words)
 	slices.Sort(words)
@@ -256,6 +275,9 @@ func (c *cluster) twin(v *volume) string {
 			}
 		}
 		for _, u := range o.users {
+			if u.ended {
+				continue
+			}
 			by = fmt.Sprintf("%s on %s", u.pod, u.node)
 		}
 		if by != "" {

@@ -37,8 +37,9 @@ watcher is looked at twice, 2 s apart: the kubelet may be mounting it.
 
 Nodes, pods and PersistentVolumes are read from the API server (1.2 to 1.9), locks and
 watchers by the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
-the pools. Without --ceph-conf the monitors are those of each volume. The table is
-printed at the end, -o json prints each image at once.
+the pools. Without --ceph-conf the monitors are those of each volume, and one that no
+PersistentVolume names is not asked: a pod's author would choose who gets the key's
+proof. The table is printed at the end, -o json prints each image at once.
 
 Exit status: 0, no finding; 1, something could not be read, and the rest is printed;
 2, wrong usage; 3, there are findings.`,
@@ -68,6 +69,7 @@ Exit status: 0, no finding; 1, something could not be read, and the rest is prin
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server, with a certificate or a token")
 	cmd.Flags().StringVar(&kubeContext, "context", "", "the kubeconfig's context (default its current one)")
 	cmd.Flags().StringVar(&r.conf, "ceph-conf", "", "Ceph's configuration")
+	cmd.Flags().BoolVar(&r.anyMonitor, "ask-monitors-of-pods", false, "ask monitors too that only pods name")
 	cmd.Flags().StringVar(&r.id, "id", "", "Ceph's user, without \"client.\"")
 	cmd.Flags().StringVar(&r.keyring, "keyring", "", "the keyring with its key")
 	cmd.Flags().StringVar(&image, "image", "", "this image only")
@@ -213,6 +215,12 @@ var mapTime = 2 * time.Second
 func (c *cluster) answer(ctx context.Context, r *ceph, v *volume) Answer {
 	if v.err != "" {
 		return Answer{Image: v.name(), PVs: v.pvs, Verdict: Unknown, Note: v.err}
+	}
+	if m := c.stranger(v); m != "" && r.conf == "" && !r.anyMonitor {
+		a := c.judge(v, nil, nil)
+		a.Verdict, a.Remedy = Unknown, nil
+		a.Note = fmt.Sprintf("not asked: only pods name the monitor %.100q; --ceph-conf or --ask-monitors-of-pods asks", m)
+		return a
 	}
 	// Locks first: a kubelet up to 1.8 locks and then maps, so a lock that is read after the
 	// watchers may be of one that came between. One without a watcher gets time to map.

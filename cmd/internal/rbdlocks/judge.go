@@ -59,7 +59,12 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher, options ...
 	a := Answer{Image: v.name(), Monitors: v.monitors, PVs: v.pvs, Locks: locks}
 	reads, writes := map[string]bool{}, map[string]bool{} // by node
 	running := ""                                         // a pod that runs and may write
+	ended := map[string]string{}                          // pods, by node
 	for _, u := range v.users {
+		if u.ended {
+			ended[u.node] = u.pod
+			continue
+		}
 		if u.running && !u.readOnly {
 			running = u.pod
 		}
@@ -146,7 +151,11 @@ func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher, options ...
 				a.Note += fmt.Sprintf("; %s, whose lock it is, is no node that is Ready, and may have it mounted", host)
 				a.Remedy = append(a.Remedy, fmt.Sprintf("when %s is powered off, or has not mounted it: %s", word(host), removal(v, l, options)))
 			default:
-				a.Remedy = append(a.Remedy, removal(v, l, options))
+				// Also a kubelet that is Ready may not have unmounted it yet, or may fail to.
+				if pod := ended[n.name]; pod != "" {
+					a.Note += fmt.Sprintf("; %s, which has ended on %s, had it, and it may be mounted there still", pod, n.name)
+				}
+				a.Remedy = append(a.Remedy, fmt.Sprintf("when %s has it not in /proc/mounts: %s", word(n.name), removal(v, l, options)))
 			}
 		}
 	default:
