@@ -34,8 +34,9 @@
 // A reflector lists after its watch has ended, and then watches. So a list between
 // the end of a watch and the start of the next one means that the next one continues
 // nothing. Lists at other times are somebody else's: a program that lists every few
-// seconds with the same identity does not hide a watch that goes back. A page of a
-// list (continue=) is no list.
+// seconds with the same identity does not hide a watch that goes back, and a steady
+// series of lists after which nobody watches is not a reflector's. A page of a list
+// (continue=) is no list.
 //
 // # Restored servers
 //
@@ -51,6 +52,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -183,11 +185,14 @@ type Log struct {
 	// two of the files.
 	seen         map[uint64]struct{}
 	writes       []write
-	observations map[string][]observation // by class, see class
+	observations map[string][]observation // by resource
+	shared       map[string]bool          // the resources of class ""
 	// Events counts the events, Restarts the watches that continue another one, Other
 	// the lines of docker's logs that are not of the audit log.
 	Events, Restarts, Other int
-	First, Last             time.Time
+	// Unjudged counts the watches after a list that may as well continue another watch.
+	Unjudged    int
+	First, Last time.Time
 	// Restores are the times from which on resourceVersions had gone back for
 	// everybody.
 	Restores []time.Time
@@ -221,19 +226,64 @@ func NewLog() *Log {
 	return &Log{streams: map[streamKey]*stream{}, open: map[string]*watch{}, seen: map[uint64]struct{}{}, observations: map[string][]observation{}}
 }
 
-// class names the resources whose resourceVersions count the same changes. The core
-// group is stored in one etcd, except that events often are in another; a group that
-// is served by an aggregated server may have a storage of its own.
-func class(resource string) string {
-	for i := range resource {
-		if resource[i] == '.' {
-			return resource
+// core says whether a resource is of the core group and may be in the same etcd as the
+// others of it. Events often are in another, and a group that is served by an aggregated
+// server may have a storage of its own.
+func core(resource string) bool {
+	return resource != "events" && !strings.Contains(resource, ".")
+}
+
+// class names the resources whose resourceVersions count the same changes: "" for those of
+// the core group that interleave, else the resource, because --etcd-servers-overrides may
+// give each an etcd of its own.
+func (l *Log) class(resource string) string {
+	if l.shared[resource] {
+		return ""
+	}
+	return resource
+}
+
+// crossings is how often the largest version of a resource and that of all others of the
+// core group must overtake each other before they are one count. Those of two etcds overtake
+// each other once, where one grows faster.
+const crossings = 3
+
+// interleave finds the resources of class "".
+func (l *Log) interleave() {
+	type named struct {
+		observation
+		resource string
+	}
+	var all []named
+	for resource, os := range l.observations {
+		for _, o := range os {
+			if core(resource) {
+				all = append(all, named{o, resource})
+			}
 		}
 	}
-	if resource == "events" {
-		return resource
+	slices.SortFunc(all, func(a, b named) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.rv, b.rv)) })
+	l.shared = map[string]bool{}
+	for resource := range l.observations {
+		var own, others uint64
+		n, leads := -1, false // the first lead is no crossing
+		for _, o := range all {
+			mine := o.resource == resource
+			if mine && o.rv > own {
+				own = o.rv
+			} else if !mine && o.rv > others {
+				others = o.rv
+			} else {
+				continue
+			}
+			if is := own > others || own == others && mine; n < 0 || is != leads {
+				n, leads = n+1, is
+			}
+		}
+		if core(resource) && n >= crossings {
+			l.shared[resource] = true
+		}
 	}
-	return ""
 }
 
 func (l *Log) observe(resource string, at time.Time, rv string, by *watch) {
@@ -241,7 +291,7 @@ func (l *Log) observe(resource string, at time.Time, rv string, by *watch) {
 	if err != nil || n == 0 {
 		return
 	}
-	c := class(resource)
+	c := resource
 	// Most updates say nothing new. A smaller version counts after a restore, so one
 	// in a second is kept.
 	if o := l.observations[c]; by == nil && len(o) > 0 && o[len(o)-1].rv >= n && !at.Before(o[len(o)-1].at) && at.Sub(o[len(o)-1].at) < time.Second {
@@ -253,9 +303,16 @@ func (l *Log) observe(resource string, at time.Time, rv string, by *watch) {
 // Results judges the log. Streams are in the order of their first finding, those
 // without any are left out.
 func (l *Log) Results() []*Result {
+	l.Unjudged = 0
 	for _, s := range l.streams {
 		s.relate(l.lag())
+		for _, w := range s.watches {
+			if w.list != nil && w.instead != nil {
+				l.Unjudged++
+			}
+		}
 	}
+	l.interleave()
 	creates, epochs := l.bounds()
 	others := map[string][]write{}
 	for _, w := range l.writes {
@@ -277,7 +334,7 @@ func (l *Log) Results() []*Result {
 	for key, s := range l.streams {
 		r := &Result{Stream: key.Stream}
 		j := judge{key: key, creates: inNamespace(creates[key.resource], key.namespace), others: others[key.resource],
-			epochs: epochs[class(key.resource)], lag: l.lag(), scans: map[*watch]scan{}, r: r}
+			epochs: epochs[l.class(key.resource)], lag: l.lag(), scans: map[*watch]scan{}, r: r}
 		j.stream(s)
 		l.Restarts += r.Restarts
 		if len(r.Findings) > 0 {

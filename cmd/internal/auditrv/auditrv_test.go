@@ -148,6 +148,15 @@ func (w *logWriter) update(resource, name, before, rv string) {
 	w.do("update", "/api/v1/namespaces/default/"+resource+"/"+name, 200, ref(resource, name, before), rv)
 }
 
+// oneEtcd shows that Services and Endpoints are in one etcd.
+func (w *logWriter) oneEtcd() {
+	for i := range 4 {
+		resource := []string{"endpoints", "services"}[i%2]
+		w.update(resource, "a", fmt.Sprint(10+i), "")
+		w.pass(time.Second)
+	}
+}
+
 func (w *logWriter) remove(resource, name string) {
 	w.do("delete", "/api/v1/namespaces/default/"+resource+"/"+name, 200, ref(resource, name, ""), "")
 }
@@ -298,7 +307,29 @@ func TestJudge(t *testing.T) {
 			w.watchFor(services, "102", time.Minute)
 			w.watchFor(services, "102", time.Minute)
 		}, "", 2},
+		"Services have an etcd of their own": {func(w *logWriter) {
+			w.update("endpoints", "kube-scheduler", "5000", "")
+			w.list(services)
+			end := w.watch(services, "100")
+			w.update("endpoints", "kube-scheduler", "5001", "")
+			w.create("services", "") // 101
+			w.pass(time.Minute)
+			end()
+			w.watchFor(services, "101", time.Minute)
+			w.update("endpoints", "kube-scheduler", "5002", "")
+		}, "", 1},
+		"Services have an etcd of their own, whose versions overtake the others": {func(w *logWriter) {
+			w.list(services)
+			end := w.watch(services, "100")
+			w.update("endpoints", "kube-scheduler", "500", "")
+			w.create("services", "") // 101
+			w.pass(time.Minute)
+			end()
+			w.watchFor(services, "101", time.Minute)
+			w.watchFor(services, "9000", time.Minute)
+		}, "", 2},
 		"the bound comes from another client's update": {func(w *logWriter) {
+			w.oneEtcd()
 			w.list(services)
 			end := w.watch(services, "100")
 			w.update("endpoints", "kube-scheduler", "150", "")
@@ -402,6 +433,37 @@ func TestJudge(t *testing.T) {
 				w.pass(time.Millisecond)
 			}
 		}, "back back", 2},
+		"somebody with the same name lists every 2 s": {func(w *logWriter) {
+			w.list(services)
+			for i := range 11 {
+				end := w.watch(services, fmt.Sprint(100-i))
+				for range 30 {
+					w.list(services)
+					w.pass(2 * time.Second)
+				}
+				end()
+				w.pass(time.Millisecond)
+			}
+		}, strings.TrimSpace(strings.Repeat("back ", 10)), 10},
+		"somebody with the same name lists every 2 s, and the client lists": {func(w *logWriter) {
+			w.list(services)
+			for i := range 5 {
+				end := w.watch(services, fmt.Sprint(100-i))
+				for range 10 {
+					w.list(services)
+					w.pass(2 * time.Second)
+				}
+				end()
+				w.pass(time.Second)
+				w.list(services)
+			}
+		}, "", 0},
+		"a client whose watches last 2 s each lists before each": {func(w *logWriter) {
+			for i := range 10 {
+				w.list(services)
+				w.watchFor(services, fmt.Sprint(100-i), 2*time.Second)
+			}
+		}, "", 0},
 		"somebody with the same name lists, and the client is right": {func(w *logWriter) {
 			w.list(services)
 			for _, rv := range []string{"100", "101", "103"} {
@@ -454,6 +516,7 @@ func TestJudge(t *testing.T) {
 			w.watchFor(services, "80", time.Minute)
 		}, "back", 1},
 		"watches from 0 and goes on from there": {func(w *logWriter) {
+			w.oneEtcd()
 			end := w.watch(services, "0")
 			w.update("endpoints", "e", "500", "")
 			w.create("services", "")
@@ -525,6 +588,7 @@ func TestJudge(t *testing.T) {
 			w.watchFor(services, "101", time.Minute)
 		}, "", 2},
 		"1.8, a version is named in the second before": {func(w *logWriter) {
+			w.oneEtcd()
 			w.whole(func() {
 				w.update("endpoints", "e", "150", "")
 				w.pass(time.Second)
@@ -664,6 +728,7 @@ func TestRestore(t *testing.T) {
 	// A client that has not listed is judged again when the versions have come to
 	// where it is.
 	w := newLogWriter()
+	w.oneEtcd()
 	w.user = "a"
 	w.list(services)
 	w.watchFor(services, "300", time.Second)
@@ -948,5 +1013,33 @@ func BenchmarkRead(b *testing.B) {
 		if r := l.Results(); len(r) != 0 {
 			b.Fatal(r[0])
 		}
+	}
+}
+
+// TestUnjudged: the report says how many watches a list kept from being judged.
+func TestUnjudged(t *testing.T) {
+	w := newLogWriter()
+	w.list(services)
+	for _, rv := range []string{"100", "90", "80"} {
+		w.watchFor(services, rv, time.Minute)
+		w.list(services)
+	}
+	l, results := judged(t, w)
+	var out bytes.Buffer
+	l.Report(&out, results)
+	if l.Unjudged != 2 || l.Summary(results).Unjudged != 2 || !strings.Contains(out.String(), "2 watches began after a list and could not be judged") {
+		t.Errorf("%d: %s", l.Unjudged, out.String())
+	}
+}
+
+// TestObservationsAreBounded: updates that say nothing new are kept once a second.
+func TestObservationsAreBounded(t *testing.T) {
+	l := NewLog()
+	at := time.Unix(1500000000, 0)
+	for i := range 10000 {
+		l.observe("endpoints", at.Add(time.Duration(i)*time.Millisecond), "100", nil)
+	}
+	if n := len(l.observations["endpoints"]); n != 10 {
+		t.Errorf("%d observations of 10 s", n)
 	}
 }

@@ -57,13 +57,14 @@ func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
 		second, guess = time.Second, l.lag()
 	}
 	steps := map[string][]step{}
-	for c, os := range l.observations {
+	for resource, os := range l.observations {
+		c := l.class(resource)
 		for _, o := range os {
 			steps[c] = append(steps[c], step{at: o.at.Add(second), order: 1, rv: o.rv, by: o.by})
 		}
 	}
 	for key, s := range l.streams {
-		c := class(key.resource)
+		c := l.class(key.resource)
 		for _, w := range s.watches {
 			if n, err := strconv.ParseUint(w.rv, 10, 64); err == nil && w.list != nil {
 				steps[c] = append(steps[c], step{at: w.list.received, rv: n, by: w, of: key.resource, list: true})
@@ -75,7 +76,7 @@ func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
 		if !w.create {
 			continue
 		}
-		c := class(w.resource)
+		c := l.class(w.resource)
 		steps[c] = append(steps[c], step{at: w.completed.Add(guess), order: 2, w: w}, step{at: w.received, order: 3, w: w})
 	}
 	creations := map[string][]creation{}

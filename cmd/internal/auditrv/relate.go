@@ -18,7 +18,7 @@ func (s *stream) relate(lag time.Duration) {
 	sortBy(s.lists, func(l *list) time.Time { return l.answered })
 	var ended, open []*watch // ended are those that no other continues yet
 	var pending []*list      // lists that no watch has followed yet
-	lists := s.lists
+	lists := s.steadyLeftOut()
 	for _, w := range s.watches {
 		w.before, w.list, w.instead, w.chain = nil, nil, nil, time.Time{}
 		open = slices.DeleteFunc(open, func(o *watch) bool {
@@ -66,6 +66,30 @@ func (s *stream) relate(lag time.Duration) {
 			w.before, w.chain = p, p.chain
 		}
 	}
+}
+
+// steadyLeftOut are the lists but those in the middle of a steady series: the two gaps
+// before and the two after are equal but for a fifth, and after none of its neighbours a
+// watch begins. No reflector lists like that, as it watches after a list. A reflector's own
+// list beside such a series makes the gaps unequal.
+func (s *stream) steadyLeftOut() []*list {
+	followed := make([]bool, len(s.lists))
+	for i, l := range s.lists {
+		n, _ := slices.BinarySearchFunc(s.watches, l.answered, func(w *watch, t time.Time) int { return w.start.Compare(t) })
+		followed[i] = n < len(s.watches) && (i+1 == len(s.lists) || s.watches[n].start.Before(s.lists[i+1].answered))
+	}
+	var out []*list
+	for i, l := range s.lists {
+		steady := i >= 2 && i+2 < len(s.lists)
+		for k := i - 2; steady && k < i+2; k++ {
+			gap, first := s.lists[k+1].answered.Sub(s.lists[k].answered), s.lists[i-1].answered.Sub(s.lists[i-2].answered)
+			steady = (gap-first).Abs() <= first/5 && (k == i || !followed[k])
+		}
+		if !steady || followed[i+2] {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // highest returns the index of the watch with the largest version, -1 if there is

@@ -29,6 +29,9 @@ func (l *Log) Report(w io.Writer, results []*Result) {
 		fmt.Fprintf(w, " from %s to %s", l.First.UTC().Format(timeFormat), l.Last.UTC().Format(timeFormat))
 	}
 	fmt.Fprintf(w, ", %d kinds of watch, %d restarts of a watch\n", len(l.streams), l.Restarts)
+	if l.Unjudged > 0 {
+		fmt.Fprintf(w, "%d watches began after a list and could not be judged\n", l.Unjudged)
+	}
 	for _, at := range l.Restores {
 		fmt.Fprintf(w, "%s: lists are older than what was known before: etcd was restored, or a server lags\n", at.UTC().Format(timeFormat))
 	}
@@ -63,6 +66,8 @@ type Summary struct {
 	// continue another one.
 	Watches  int `json:"watches"`
 	Restarts int `json:"restarts"`
+	// Unjudged is how many watches began after a list and could not be judged.
+	Unjudged int `json:"unjudged"`
 	// Restores are the times when lists had gone back for everybody.
 	Restores []time.Time `json:"restores"`
 	// BadLines is how many lines are no audit events, Unread the files that could
@@ -74,7 +79,7 @@ type Summary struct {
 
 // Summary returns the log's numbers with results.
 func (l *Log) Summary(results []*Result) Summary {
-	return Summary{Events: l.Events, First: l.First, Last: l.Last, Watches: len(l.streams), Restarts: l.Restarts,
+	return Summary{Events: l.Events, First: l.First, Last: l.Last, Watches: len(l.streams), Restarts: l.Restarts, Unjudged: l.Unjudged,
 		Restores: append([]time.Time{}, l.Restores...), Unread: []string{}, Results: append([]*Result{}, results...)}
 }
 
