@@ -435,15 +435,22 @@ func TestJudge(t *testing.T) {
 		}, "back back", 2},
 		"somebody with the same name lists every 2 s": {func(w *logWriter) {
 			w.list(services)
-			for i := range 11 {
-				end := w.watch(services, fmt.Sprint(100-i))
+			end := w.watch(services, "100")
+			for i := range 10 {
 				for range 30 {
+					w.pass(1500 * time.Millisecond)
 					w.list(services)
-					w.pass(2 * time.Second)
+					w.pass(500 * time.Millisecond)
 				}
 				end()
-				w.pass(time.Millisecond)
+				end = w.watch(services, fmt.Sprint(99-i))
 			}
+			for range 3 {
+				w.pass(1500 * time.Millisecond)
+				w.list(services)
+				w.pass(500 * time.Millisecond)
+			}
+			end()
 		}, strings.TrimSpace(strings.Repeat("back ", 10)), 10},
 		"somebody with the same name lists every 2 s, and the client lists": {func(w *logWriter) {
 			w.list(services)
