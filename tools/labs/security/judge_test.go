@@ -40,6 +40,8 @@ func good(slug string, p labkit.Profile) []any {
 		return []any{logs{Masked: 9, Errors: 1}}
 	case etcHosts.slug:
 		return []any{storage{hostsMiB * mib, map[string]uint64{"hosts-writer": hostsMiB * mib, "hosts-other": 4096}, 1}}
+	case gcOwner.slug:
+		return []any{collected{true, true, 1}}
 	case namespaces.slug:
 		return []any{deletion{noon.Add(time.Second), noon, map[string]time.Duration{isolated: 9 * time.Second, plain: 6 * time.Second}, 1}}
 	case localnet.slug:
@@ -102,6 +104,8 @@ func bad(slug string, p labkit.Profile) []any {
 		case storage:
 			o.Used["hosts-writer"], o.Counted = 4096, 0
 			all[i] = o
+		case collected:
+			all[i] = collected{Owner: true}
 		case deletion:
 			o.Policy, o.Counted = noon.Add(-time.Second), 0
 			all[i] = o
@@ -224,6 +228,8 @@ func TestJudgeRow(t *testing.T) {
 		{etcHosts.slug, labkit.Ours, changed(etcHosts.slug, func(o *storage) { o.File = mib })},
 		{etcHosts.slug, labkit.Ours, changed(etcHosts.slug, func(o *storage) { o.Used["hosts-other"] = 2 * mib })},
 		{etcHosts.slug, labkit.Stock, changed(etcHosts.slug, func(o *storage) { delete(o.Used, "hosts-writer") })},
+		{gcOwner.slug, labkit.Ours, changed(gcOwner.slug, func(o *collected) { o.Counted = 0 })},
+		{gcOwner.slug, labkit.Stock, changed(gcOwner.slug, func(o *collected) { o.Owner, o.Victim = false, false })},
 		{namespaces.slug, labkit.Ours, changed(namespaces.slug, func(o *deletion) { o.Took[plain] = time.Minute })},
 		{namespaces.slug, labkit.Ours, changed(namespaces.slug, func(o *deletion) { o.Counted = 0 })},
 		{localnet.slug, labkit.Ours, changed(localnet.slug, func(o *request) { o.Dropped = 0 })},
