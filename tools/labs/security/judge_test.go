@@ -27,8 +27,9 @@ func good(slug string, p labkit.Profile) []any {
 	switch slug {
 	case provision.slug:
 		return []any{quotes{Shown: map[string]string{"misspelt": misspelt, "ssrf": glusterfs + " failed to create the volume",
+			"ssrf-pod":    "kubernetes.io/storageos failed to mount the volume",
 			"ssrf-volume": glusterfs + " failed to delete the volume", "ssrf-volume's status": glusterfs + " failed to delete the volume"},
-			Posts: 1, Deletes: 1, Logged: true, Counted: 2}}
+			Posts: 1, Deletes: 1, Gets: 1, Logged: true, Counted: 2}}
 	case mountErrors.slug:
 		return []any{mounts{Events: map[string]string{"mount-azure": azureEvent, "mount-ceph": cephEvent}, Logged: 2, Counted: 2}}
 	case gitRepo.slug:
@@ -40,6 +41,10 @@ func good(slug string, p labkit.Profile) []any {
 		return []any{logs{Masked: 9, Errors: 1}}
 	case etcHosts.slug:
 		return []any{storage{hostsMiB * mib, map[string]uint64{"hosts-writer": hostsMiB * mib, "hosts-other": 4096}, 1}}
+	case devicePath.slug:
+		return []any{attached{refusal, 2, 1}}
+	case pluginPanic.slug:
+		return []any{panics{0, panicked, true, 1}}
 	case gcOwner.slug:
 		return []any{collected{true, true, 1}}
 	case namespaces.slug:
@@ -104,6 +109,10 @@ func bad(slug string, p labkit.Profile) []any {
 		case storage:
 			o.Used["hosts-writer"], o.Counted = 4096, 0
 			all[i] = o
+		case attached:
+			all[i] = attached{Events: mounting, Asked: 2}
+		case panics:
+			all[i] = panics{Logged: 100}
 		case collected:
 			all[i] = collected{Owner: true}
 		case deletion:
@@ -210,6 +219,13 @@ func TestJudgeRow(t *testing.T) {
 		o    []any
 	}{
 		{provision.slug, labkit.Stock, changed(provision.slug, func(o *quotes) { o.Deletes = 0 })},
+		{provision.slug, labkit.Stock, changed(provision.slug, func(o *quotes) { o.Gets = 0 })},
+		{devicePath.slug, labkit.Ours, changed(devicePath.slug, func(o *attached) { o.Asked = 0 })},
+		{devicePath.slug, labkit.Ours, changed(devicePath.slug, func(o *attached) { o.Events = "" })},
+		{devicePath.slug, labkit.Ours, changed(devicePath.slug, func(o *attached) { o.Counted = 0 })},
+		{pluginPanic.slug, labkit.Ours, changed(pluginPanic.slug, func(o *panics) { o.Ready = false })},
+		{pluginPanic.slug, labkit.Ours, changed(pluginPanic.slug, func(o *panics) { o.Counted = 0 })},
+		{pluginPanic.slug, labkit.Stock, changed(pluginPanic.slug, func(o *panics) { o.Logged = 3 })},
 		{provision.slug, labkit.Stock, changed(provision.slug, func(o *quotes) { o.Shown["misspelt"] = "no" })},
 		{provision.slug, labkit.Stock, changed(provision.slug, func(o *quotes) { o.Shown["ssrf"] = page })},
 		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.Shown["ssrf"] = "failed" })},

@@ -29,9 +29,9 @@ var provision = row{
 	slug:    "provision-error-redaction",
 	gate:    "ProvisionErrorsWithoutResponse",
 	summary: "an event quotes what a server of the control plane's network answers",
-	starts:  "serve a page on the loopback of the control plane and a redirect to it; create a StorageClass glusterfs whose resturl is the redirect, a claim of it, a volume of it whose claim is gone, and a claim of a StorageClass with a misspelt parameter",
-	does:    "read the events of claims and volume, the volume's status, and the controller manager's log",
-	oracle:  "the page in the claim's and the volume's events or in the volume's status; absent: the page was asked for by both, the events say what failed and the log has the page; the misspelt parameter is named in any case",
+	starts:  "serve a page on the loopback of the control plane and a redirect to it; create a pod with a storageos volume whose own Secret names the redirect; create a StorageClass glusterfs whose resturl is the redirect, a claim of it, a volume of it whose claim is gone, and a claim of a StorageClass with a misspelt parameter",
+	does:    "read the events of pod, claims and volume, the volume's status, and the controller manager's log",
+	oracle:  "the page in the pod's, the claim's and the volume's events or in the volume's status; absent: the page was asked for by both, the events say what failed and the log has the page; the misspelt parameter is named in any case",
 	start:   startProvision,
 	look:    lookProvision,
 	judge:   judgeProvision,
@@ -42,6 +42,7 @@ var provision = row{
 type quotes struct {
 	Shown          map[string]string
 	Posts, Deletes int
+	Gets           int // the pod's
 	Logged         bool
 	Counted        int
 }
@@ -66,31 +67,44 @@ func (a *asked) count(method string) int {
 	return a.by[method]
 }
 
-func startProvision(ctx context.Context, l *lab) error {
-	serve := func(name, address string, handler http.HandlerFunc) (string, error) {
-		listener, err := net.Listen("tcp", address+":0")
-		if err != nil {
-			return "", err
-		}
-		server := &http.Server{Handler: handler}
-		go func() { _ = server.Serve(listener) }()
-		l.e.OnStop(name, func(context.Context) error { return server.Close() })
-		return "http://" + listener.Addr().String(), nil
+func (a *asked) add(what string) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.by[what]++
+}
+
+// serve serves HTTP at address until the lab ends, and returns its URL.
+func (l *lab) serve(name, address string, handler http.HandlerFunc) (string, error) {
+	listener, err := net.Listen("tcp", address+":0")
+	if err != nil {
+		return "", err
 	}
-	internal, err := serve("internal page", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
-		l.asked.lock.Lock()
-		l.asked.by[r.URL.Query().Get("was")]++
-		l.asked.lock.Unlock()
+	server := &http.Server{Handler: handler}
+	go func() { _ = server.Serve(listener) }()
+	l.e.OnStop(name, func(context.Context) error { return server.Close() })
+	return "http://" + listener.Addr().String(), nil
+}
+
+func startProvision(ctx context.Context, l *lab) error {
+	internal, err := l.serve("internal page", "127.0.0.1", func(w http.ResponseWriter, r *http.Request) {
+		was := r.URL.Query().Get("was")
+		l.asked.add(was)
+		if was == http.MethodGet { // StorageOS's client quotes errors only
+			w.WriteHeader(http.StatusForbidden)
+		}
 		_, _ = io.WriteString(w, page)
 	})
 	if err != nil {
 		return err
 	}
 	// The redirect of a POST or DELETE is followed by a GET: the query tells them apart.
-	redirect, err := serve("redirect", machine.IP, func(w http.ResponseWriter, r *http.Request) {
+	redirect, err := l.serve("redirect", machine.IP, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, internal+"/?was="+r.Method, http.StatusFound)
 	})
 	if err != nil {
+		return err
+	}
+	if err := l.storageOS(ctx, "ssrf-pod", redirect); err != nil {
 		return err
 	}
 	typed := func(kind, api string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: api, Kind: kind} }
@@ -120,6 +134,7 @@ func lookProvision(ctx context.Context, l *lab) error {
 		{"ssrf", "ProvisioningFailed", `Failed to provision volume with StorageClass "ssrf": `},
 		{"misspelt", "ProvisioningFailed", misspelt},
 		{"ssrf-volume", "VolumeFailedDelete", ""},
+		{"ssrf-pod", "FailedMount", "MountVolume.SetUp failed"},
 	} {
 		if err := wait.Until(ctx, w.name+" has an event "+w.reason, patience, func(context.Context) (bool, error) {
 			shown[w.name] = strings.Join(l.messages(w.name, w.reason), "\n")
@@ -141,7 +156,7 @@ func lookProvision(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	o := quotes{Shown: shown, Posts: l.asked.count(http.MethodPost), Deletes: l.asked.count(http.MethodDelete), Logged: strings.Contains(log, page)}
+	o := quotes{Shown: shown, Posts: l.asked.count(http.MethodPost), Deletes: l.asked.count(http.MethodDelete), Gets: l.asked.count(http.MethodGet), Logged: strings.Contains(log, page)}
 	if o.Counted, err = l.managerCounted(ctx, "holdfast_provision_error_redaction_redacted_total"); err != nil {
 		return err
 	}
@@ -150,12 +165,12 @@ func lookProvision(ctx context.Context, l *lab) error {
 }
 
 // places are those of quotes.Shown that may have the page, and what they say instead.
-var places = []struct{ name, verb string }{{"ssrf", "create"}, {"ssrf-volume", "delete"}, {"ssrf-volume's status", "delete"}}
+var places = []struct{ name, verb string }{{"ssrf-pod", "mount"}, {"ssrf", "create"}, {"ssrf-volume", "delete"}, {"ssrf-volume's status", "delete"}}
 
 func judgeProvision(h *history.History) finding {
 	o := history.One[quotes](h)
-	if o.Posts == 0 || o.Deletes == 0 {
-		return cannotTell("the page was asked for by %d creations and %d deletions", o.Posts, o.Deletes)
+	if o.Posts == 0 || o.Deletes == 0 || o.Gets == 0 {
+		return cannotTell("the page was asked for by %d creations, %d deletions and %d mounts", o.Posts, o.Deletes, o.Gets)
 	}
 	if !strings.Contains(o.Shown["misspelt"], misspelt) {
 		return cannotTell("the event about a misspelt parameter does not name it: %s", o.Shown["misspelt"])
@@ -166,7 +181,7 @@ func judgeProvision(h *history.History) finding {
 		if strings.Contains(o.Shown[p.name], page) {
 			quoted = append(quoted, p.name)
 		}
-		if o.Shown[p.name] == "" || ours && !strings.Contains(o.Shown[p.name], "kubernetes.io/glusterfs failed to "+p.verb+" the volume") {
+		if o.Shown[p.name] == "" || ours && !strings.Contains(o.Shown[p.name], " failed to "+p.verb+" the volume") {
 			return cannotTell("%s does not say what failed: %s", p.name, o.Shown[p.name])
 		}
 	}

@@ -48,7 +48,7 @@ type row struct {
 
 // rows in the order in which they are looked at: the probes restart the kubelet, and /metrics is
 // slow to answer while pods start.
-var rows = []row{provision, mountErrors, gitRepo, subPath, credentials, etcHosts, gcOwner, namespaces, localnet, healthz, metrics, spdy, probes}
+var rows = []row{provision, mountErrors, gitRepo, subPath, credentials, etcHosts, gcOwner, namespaces, localnet, healthz, metrics, spdy, probes, devicePath, pluginPanic}
 
 // lab is a cluster of one node, whose kubelet and controller manager are under test.
 type lab struct {

@@ -21,9 +21,11 @@ import (
 
 // What is done with a volume.
 const (
-	Create = "create"
-	Delete = "delete"
-	Expand = "expand"
+	Create  = "create"
+	Delete  = "delete"
+	Expand  = "expand"
+	Mount   = "mount"
+	Unmount = "unmount"
 )
 
 var (
@@ -70,11 +72,36 @@ func init() {
 	prometheus.MustRegister(redacted, wouldRedact)
 }
 
+// answered is an error of Answer.
+type answered struct{ error }
+
+// Answer is the error of a volume plugin's request to a server that a pod's author may
+// name, without what was answered, and err itself with the gate off, and for nil. of
+// names the volume for the log, which gets the error up to 4 KiB: the server may answer
+// any length. The plugin calls it where it asks, because the kubelet's events have other
+// errors of the plugin too, for example of mount(8).
+func Answer(plugin, operation, of string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if !utilfeature.DefaultFeatureGate.Enabled(features.ProvisionErrorsWithoutResponse) {
+		wouldRedact.WithLabelValues(plugin, operation).Inc()
+		return err
+	}
+	redacted.WithLabelValues(plugin, operation).Inc()
+	glog.Warningf("%s failed to %s volume %.256q: %.4096q", plugin, operation, of, err.Error())
+	return answered{fmt.Errorf("%s failed to %s the volume: see the log of kubelet or kube-controller-manager for what the storage server answered, or why it did not (feature gate %s)",
+		plugin, operation, features.ProvisionErrorsWithoutResponse)}
+}
+
 // Redact is the error of a volume plugin as events and volumes may show it, and err
 // itself where it quotes no server, with the gate off, and for nil. operation is one of
 // the constants, of names the claim or volume for the log, which gets the error, 10,240 characters of it.
 func Redact(plugin, operation, of string, err error) error {
 	if err == nil || !asksServer[plugin] {
+		return err
+	}
+	if _, ok := err.(answered); ok {
 		return err
 	}
 	if _, ok := err.(apierrs.APIStatus); ok || own.MatchString(err.Error()) {

@@ -1,0 +1,181 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/wait"
+)
+
+var devicePath = row{
+	slug:    "storageos-device-path",
+	gate:    "StorageOSDevicePathCheck",
+	summary: "a StorageOS server that a pod names has any device of the node mounted into it",
+	starts:  "serve StorageOS's API on the machine, which answers a volume whose ID is a path to " + device + "; create a pod whose own Secret names the server",
+	does:    "read the pod's FailedMount events",
+	oracle:  "the kubelet tries to mount the device that the server named; absent: it asked the server, and the event says that the ID is refused",
+	start:   startDevicePath,
+	look:    lookDevicePath,
+	judge:   judgeDevicePath,
+}
+
+// device is no block device, so nothing is mounted or formatted in the end.
+const device = "/dev/null"
+
+// attached is what the pod's FailedMount events say, and how often the server was asked.
+type attached struct {
+	Events  string
+	Asked   int
+	Counted float64
+}
+
+// storageOS is a pod with a volume of the StorageOS server at url.
+func (l *lab) storageOS(ctx context.Context, name, url string) error {
+	secret := kube.Secret(name, map[string]string{"apiAddress": "tcp://" + strings.TrimPrefix(url, "http://"), "apiUsername": "u", "apiPassword": "p"})
+	secret.Type = "kubernetes.io/storageos"
+	return l.pods(ctx, secret, pod(name, mountData, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		StorageOS: &corev1.StorageOSVolumeSource{VolumeName: "v", FSType: "ext4", SecretRef: &corev1.LocalObjectReference{Name: name}}}}))
+}
+
+func mountData(c *corev1.Container) {
+	c.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+}
+
+func startDevicePath(ctx context.Context, l *lab) error {
+	url, err := l.serve("StorageOS", machine.IP, func(w http.ResponseWriter, r *http.Request) {
+		l.asked.add("device")
+		_, _ = io.WriteString(w, `{"apiVersion": "1", "id": "../../../..`+device+`", "name": "v", "namespace": "default"}`)
+	})
+	if err != nil {
+		return err
+	}
+	return l.storageOS(ctx, "device-path", url)
+}
+
+// mounting and refusal are what the events say of the device on stock and on ours.
+const (
+	mounting = device
+	refusal  = "answered a volume ID that is no file name"
+)
+
+func lookDevicePath(ctx context.Context, l *lab) error {
+	var o attached
+	if err := wait.Until(ctx, "pod device-path has an event about the volume's device", patience, func(context.Context) (bool, error) {
+		o.Events = strings.Join(l.messages("device-path", "FailedMount"), "\n")
+		if !strings.Contains(o.Events, mounting) && !strings.Contains(o.Events, refusal) {
+			return false, fmt.Errorf("events: %q", o.Events)
+		}
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	o.Asked = l.asked.count("device")
+	var err error
+	if o.Counted, err = l.counted(ctx, "holdfast_storageos_device_path_refused_total"); err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+func judgeDevicePath(h *history.History) finding {
+	o := history.One[attached](h)
+	happened := strings.Contains(o.Events, mounting)
+	if o.Asked == 0 || !happened && !strings.Contains(o.Events, refusal) {
+		return cannotTell("the server was asked %d times; events: %s", o.Asked, o.Events)
+	}
+	saw := "the ID of the server was refused"
+	if happened {
+		saw = "the device that the server named was to be mounted"
+	}
+	return finding{happened: happened, saw: saw}.
+		counting(h, "holdfast_storageos_device_path_refused_total", o.Counted, 1)
+}
+
+var pluginPanic = row{
+	slug:    "volume-plugin-panic",
+	gate:    "VolumePluginPanicRecovery",
+	summary: "a pod's volume makes its plugin panic, and other pods' volumes are not mounted",
+	does:    "create a pod with a scaleIO volume without secretRef, wait 20 s, and read its events and the kubelet's log",
+	oracle:  "the kubelet's log has more than 10 panics that nobody but the last resort caught; absent: none, the pod has an event of it, and a pod that is created afterwards gets its volume",
+	look:    lookPluginPanic,
+	judge:   judgePluginPanic,
+}
+
+// panics are how often the kubelet's log has one that ended the round of the reconciler,
+// and the events of the pod.
+type panics struct {
+	Logged  int
+	Events  string
+	Ready   bool // a pod that came later
+	Counted float64
+}
+
+func lookPluginPanic(ctx context.Context, l *lab) error {
+	if err := l.pods(ctx, pod("plugin-panic", mountData, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		ScaleIO: &corev1.ScaleIOVolumeSource{Gateway: "https://" + machine.IP + ":1/api", System: "s", VolumeName: "v"}}})); err != nil {
+		return err
+	}
+	// The kubelet would go on as long as the pod is bound, beside the other rows.
+	defer func() { _ = l.c.Client.DeleteNow(context.WithoutCancel(ctx), kube.Pods, ns, "plugin-panic") }()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(20 * time.Second):
+	}
+	var o panics
+	log, err := l.node.Kubelet.LastRunLog()
+	if err != nil {
+		return err
+	}
+	o.Logged = strings.Count(log, "Observed a panic: ")
+	if l.e.Variant == labkit.Ours {
+		if err := wait.Until(ctx, "pod plugin-panic has an event", patience, func(context.Context) (bool, error) {
+			o.Events = strings.Join(l.messages("plugin-panic", "FailedMount"), "\n")
+			return strings.Contains(o.Events, panicked), nil
+		}); err != nil {
+			return err
+		}
+		if err := l.pods(ctx, pod("after-panic", mountData, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})); err != nil {
+			return err
+		}
+		if err := l.waitReady(ctx, "after-panic", patience); err != nil {
+			return err
+		}
+		o.Ready = true
+	}
+	if o.Counted, err = l.counted(ctx, `holdfast_volume_plugin_panic_recovered_total`); err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+const panicked = "the volume plugin panicked: "
+
+func judgePluginPanic(h *history.History) finding {
+	o := history.One[panics](h)
+	switch {
+	case o.Logged > 10:
+	case o.Logged > 0:
+		return cannotTell("%d panics in the kubelet's log", o.Logged)
+	case h.Variant == string(labkit.Ours) && (!o.Ready || !strings.Contains(o.Events, panicked)):
+		return cannotTell("ready %v; events: %s", o.Ready, o.Events)
+	}
+	return finding{happened: o.Logged > 0, saw: fmt.Sprintf("%d panics in the kubelet's log within 20 s", o.Logged)}.
+		counting(h, "holdfast_volume_plugin_panic_recovered_total", o.Counted, 1).
+		measure("panics within 20 s", float64(o.Logged), "")
+}
