@@ -47,7 +47,7 @@ func (l *lab) storageOS(ctx context.Context, name, url string) error {
 	secret := kube.Secret(name, map[string]string{"apiAddress": "tcp://" + strings.TrimPrefix(url, "http://"), "apiUsername": "u", "apiPassword": "p"})
 	secret.Type = "kubernetes.io/storageos"
 	return l.pods(ctx, secret, pod(name, mountData, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-		StorageOS: &corev1.StorageOSVolumeSource{VolumeName: "v", FSType: "ext4", SecretRef: &corev1.LocalObjectReference{Name: name}}}}))
+		StorageOS: &corev1.StorageOSVolumeSource{VolumeName: "volume1", FSType: "ext4", SecretRef: &corev1.LocalObjectReference{Name: name}}}}))
 }
 
 func mountData(c *corev1.Container) {
@@ -57,7 +57,7 @@ func mountData(c *corev1.Container) {
 func startDevicePath(ctx context.Context, l *lab) error {
 	url, err := l.serve("StorageOS", machine.IP, func(w http.ResponseWriter, r *http.Request) {
 		l.asked.add("device")
-		_, _ = io.WriteString(w, `{"apiVersion": "1", "id": "../../../..`+device+`", "name": "v", "namespace": "default"}`)
+		_, _ = io.WriteString(w, `{"apiVersion": "1", "id": "../../../..`+device+`", "name": "volume1", "namespace": "default"}`)
 	})
 	if err != nil {
 		return err
