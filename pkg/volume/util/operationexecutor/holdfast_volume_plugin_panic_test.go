@@ -144,7 +144,7 @@ func TestVolumePluginPanic(t *testing.T) {
 // What does not panic is what the generator below says.
 func TestVolumePluginPanicNone(t *testing.T) {
 	manager := &volume.VolumePluginMgr{}
-	if err := manager.InitPlugins([]volume.VolumePlugin{answeringPlugin{}}, nil /* prober */, nil); err != nil {
+	if err := manager.InitPlugins([]volume.VolumePlugin{panickingPlugin{}}, nil /* prober */, nil); err != nil {
 		t.Fatal(err)
 	}
 	g := NewOperationGenerator(nil, manager, record.NewFakeRecorder(10), false, nil)
@@ -152,7 +152,7 @@ func TestVolumePluginPanicNone(t *testing.T) {
 		t.Error("another plugin manager")
 	}
 	f, plugin, err := g.GenerateExpandVolumeFunc(&expandcache.PVCWithResizeRequest{PVC: &v1.PersistentVolumeClaim{}, PersistentVolume: &v1.PersistentVolume{}}, nil)
-	if f == nil || plugin != "kubernetes.io/glusterfs" || err != nil {
+	if f == nil || plugin != "holdfast/panics" || err != nil {
 		t.Errorf("%v, %q, %v", f != nil, plugin, err)
 	}
 	_, _, err = g.GenerateUnmountVolumeFunc(MountedVolume{PluginName: "none"}, nil, "pods")
