@@ -42,7 +42,7 @@ func good(slug string, p labkit.Profile) []any {
 	case etcHosts.slug:
 		return []any{storage{hostsMiB * mib, map[string]uint64{"hosts-writer": hostsMiB * mib, "hosts-other": 4096}, 1}}
 	case devicePath.slug:
-		return []any{attached{refusal, 2, 1}}
+		return []any{attached{0, refusal, 2, 1}}
 	case pluginPanic.slug:
 		return []any{panics{0, panicked, true, 1}}
 	case gcOwner.slug:
@@ -110,7 +110,7 @@ func bad(slug string, p labkit.Profile) []any {
 			o.Used["hosts-writer"], o.Counted = 4096, 0
 			all[i] = o
 		case attached:
-			all[i] = attached{Events: mounting, Asked: 2}
+			all[i] = attached{Disk: 1, Asked: 2}
 		case panics:
 			all[i] = panics{Logged: 100}
 		case collected:

@@ -25,7 +25,7 @@ var devicePath = row{
 	gate:    "StorageOSDevicePathCheck",
 	summary: "a StorageOS server that a pod names has any device of the node mounted into it",
 	starts:  "serve StorageOS's API on the machine, which answers a volume whose ID is a path to " + device + "; create a pod whose own Secret names the server",
-	does:    "read the pod's FailedMount events",
+	does:    "read the pod's FailedMount events and the kubelet's log",
 	oracle:  "the kubelet tries to mount the device that the server named; absent: it asked the server, and the event says that the ID is refused",
 	start:   startDevicePath,
 	look:    lookDevicePath,
@@ -35,8 +35,10 @@ var devicePath = row{
 // device is no block device, so nothing is mounted or formatted in the end.
 const device = "/dev/null"
 
-// attached is what the pod's FailedMount events say, and how often the server was asked.
+// attached is how often the kubelet's log has the device as a disk, what the pod's
+// FailedMount events say, and how often the server was asked.
 type attached struct {
+	Disk    int
 	Events  string
 	Asked   int
 	Counted float64
@@ -65,17 +67,23 @@ func startDevicePath(ctx context.Context, l *lab) error {
 	return l.storageOS(ctx, "device-path", url)
 }
 
-// mounting and refusal are what the events say of the device on stock and on ours.
+// asDisk is what the kubelet logs when the device is neither mounted nor formatted, and
+// refusal what the event says on ours.
 const (
-	mounting = device
-	refusal  = "answered a volume ID that is no file name"
+	asDisk  = `disk "` + device + `"`
+	refusal = "answered a volume ID that is no file name"
 )
 
 func lookDevicePath(ctx context.Context, l *lab) error {
 	var o attached
 	if err := wait.Until(ctx, "pod device-path has an event about the volume's device", patience, func(context.Context) (bool, error) {
+		log, err := l.node.Kubelet.LastRunLog()
+		if err != nil {
+			return false, err
+		}
+		o.Disk = strings.Count(log, asDisk)
 		o.Events = strings.Join(l.messages("device-path", "FailedMount"), "\n")
-		if !strings.Contains(o.Events, mounting) && !strings.Contains(o.Events, refusal) {
+		if o.Disk == 0 && !strings.Contains(o.Events, refusal) {
 			return false, fmt.Errorf("events: %q", o.Events)
 		}
 		return true, nil
@@ -93,7 +101,7 @@ func lookDevicePath(ctx context.Context, l *lab) error {
 
 func judgeDevicePath(h *history.History) finding {
 	o := history.One[attached](h)
-	happened := strings.Contains(o.Events, mounting)
+	happened := o.Disk > 0
 	if o.Asked == 0 || !happened && !strings.Contains(o.Events, refusal) {
 		return cannotTell("the server was asked %d times; events: %s", o.Asked, o.Events)
 	}
