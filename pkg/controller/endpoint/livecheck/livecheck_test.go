@@ -16,6 +16,7 @@ import (
 	core "k8s.io/client-go/testing"
 	"k8s.io/kubernetes/pkg/features"
 
+	"github.com/golang/glog"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
@@ -74,4 +75,20 @@ func TestGone(t *testing.T) {
 		}
 	}
 	utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=true", features.EndpointsLiveServiceCheck))
+}
+
+// TestWarnsOnce: only the first try of a key warns; the controller tries for as long as the
+// Service is missing from its cache.
+func TestWarnsOnce(t *testing.T) {
+	utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=true", features.EndpointsLiveServiceCheck))
+	client := fake.NewSimpleClientset(&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "foo"}})
+	for retries, want := range []int64{1, 0, 0} {
+		before := glog.Stats.Warning.Lines()
+		if err := Gone(client.CoreV1(), "ns", "foo", retries); err == nil {
+			t.Error("no error")
+		}
+		if got := glog.Stats.Warning.Lines() - before; got != want {
+			t.Errorf("try %d: %d warnings, want %d", retries, got, want)
+		}
+	}
 }

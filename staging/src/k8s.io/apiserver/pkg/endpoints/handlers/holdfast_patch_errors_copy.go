@@ -67,7 +67,9 @@ type patchNode struct {
 
 func (n *patchNode) null() bool { return n == nil || n.raw == nil }
 
-func (n *patchNode) isList() bool { return bytes.HasPrefix(bytes.TrimLeft(*n.raw, " \t\r\n"), []byte("[")) }
+func (n *patchNode) isList() bool {
+	return bytes.HasPrefix(bytes.TrimLeft(*n.raw, " \t\r\n"), []byte("["))
+}
 
 // UnmarshalJSON is never called for a null.
 func (n *patchNode) UnmarshalJSON(data []byte) error {
