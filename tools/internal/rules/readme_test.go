@@ -116,8 +116,8 @@ func recordFaults(record *outcomes.Record, must func(lab string, v base.Variant)
 	return bad
 }
 
-// TestShortSet: make test shows each fix, and each tool, with the build of ours in each base that
-// has it, and on stock too the five incidents that operators have told in public: who runs make
+// TestShortSet: make test shows each fix, and each tool, that has a lab, with the build of ours in
+// each base that has it, and on stock too the five incidents that operators have told in public: who runs make
 // test for the first time sees them.
 func TestShortSet(t *testing.T) {
 	table, _ := checkout(t).labs(t)
@@ -144,7 +144,8 @@ func shortSetFaults(table *slugs.Table, set []run.Chosen) []string {
 					stock = stock || slices.Contains(c.Variants, labkit.Stock)
 				}
 			}
-			if !ours {
+			// README says of a fix without any lab that there is none yet.
+			if !ours && len(f.Labs) > 0 {
 				bad = append(bad, fmt.Sprintf("no lab of make test shows %s (%s) on ours: add labkit.Ours to the field Test of one", s.Name, strings.Join(f.Bases, ", ")))
 			}
 		}
