@@ -218,6 +218,32 @@ func TestHoldfastNewReplicaSetNameTaken(t *testing.T) {
 	}
 }
 
+// TestHoldfastNameTakenInTheCache: a ReplicaSet that only the cache takes for one that the Deployment cannot use costs
+// no name. The sync is tried again until the cache knows.
+func TestHoldfastNameTakenInTheCache(t *testing.T) {
+	for verdict, change := range map[string]func(rs *extensions.ReplicaSet){
+		holdfastForeign:  func(rs *extensions.ReplicaSet) { rs.OwnerReferences[0].UID = "other" },
+		holdfastUnowned:  func(rs *extensions.ReplicaSet) { rs.OwnerReferences, rs.Labels = nil, map[string]string{"app": "else"} },
+		holdfastReleased: func(rs *extensions.ReplicaSet) { rs.Labels = map[string]string{"app": "else"} },
+	} {
+		d := newDeployment("web", 3, nil, nil, nil, map[string]string{"app": "web"})
+		own := newReplicaSet(d, holdfastNewName(d), 3)
+		own.Labels = map[string]string{"app": "web"}
+		c := holdfastNewCluster(t, d, own)
+		d = c.catchUp()
+		stale := own.DeepCopy()
+		change(stale)
+		c.informer.Extensions().V1beta1().ReplicaSets().Informer().GetIndexer().Update(stale)
+		rs, err := c.dc.getNewReplicaSet(d, nil, nil, true)
+		if rs != nil || err == nil || !strings.Contains(err.Error(), "is "+verdict+" in the cache") {
+			t.Errorf("%s in the cache: %v, %v", verdict, rs, err)
+		}
+		if live := c.catchUp(); live.Status.CollisionCount != nil || len(c.events.Events) > 0 {
+			t.Errorf("%s in the cache: a collision is counted: %v, %d events", verdict, live.Status.CollisionCount, len(c.events.Events))
+		}
+	}
+}
+
 // TestHoldfastRolloutPastTakenName runs whole syncs: whatever holds the name, the Deployment gets a ReplicaSet of its
 // own, and what holds the name is not scaled.
 func TestHoldfastRolloutPastTakenName(t *testing.T) {

@@ -88,12 +88,15 @@ func TestAttachReadOnlyObjectMap(t *testing.T) {
 	}
 	r.end()
 
-	for name, found := range map[string]bool{"mapped just now": false, "found mapped": true} {
+	for name, watchers := range map[string][]rbdWatcher{
+		"mapped just now":              nil,
+		"found mapped":                 {ownWatcher, foreignWatcher},
+		"found mapped, own watch lost": {foreignWatcher},
+	} {
 		r = newAttachRig(t, true)
 		r.features = features
-		if found {
+		if r.watchers = watchers; len(watchers) > 0 {
 			r.device(4, testPool, "img", "-", "", "")
-			r.watchers = []rbdWatcher{ownWatcher, foreignWatcher}
 		}
 		r.before = func(line string) (string, error, bool) {
 			if strings.HasPrefix(line, "rbd map") {
