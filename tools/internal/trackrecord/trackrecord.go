@@ -120,8 +120,9 @@ func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, b
 }
 
 // labsOf are the labs of one room that show a form's incident on stock, and the
-// command that runs them: those that make test runs, if there are such, in the
-// room of the lab, or of the name, that is one of names.
+// command that runs them: the one of the slug's name, which is the last of names, or else those
+// that make test runs, if there are such, in the room of the lab, or of the name, that is one of
+// names.
 func labsOf(f *slugs.Form, names []string, find func(string) (Lab, bool)) (labs []string, command string) {
 	var all []Lab
 	for _, n := range slices.Sorted(maps.Keys(f.Labs)) {
@@ -129,7 +130,10 @@ func labsOf(f *slugs.Form, names []string, find func(string) (Lab, bool)) (labs 
 			all = append(all, l)
 		}
 	}
-	if slices.ContainsFunc(all, func(l Lab) bool { return l.Suite }) {
+	// One that shows this fix alone says most of it.
+	if i := slices.IndexFunc(all, func(l Lab) bool { return l.Name == names[len(names)-1] }); i >= 0 {
+		all = all[i : i+1]
+	} else if slices.ContainsFunc(all, func(l Lab) bool { return l.Suite }) {
 		all = slices.DeleteFunc(all, func(l Lab) bool { return !l.Suite })
 	}
 	if len(all) == 0 {

@@ -47,7 +47,7 @@ func TestRows(t *testing.T) {
 	gate := []string{"G"}
 	table := &slugs.Table{Slugs: []*slugs.Slug{
 		fix("a", "two labs of a room", map[string][]string{"a-one": gate, "a-two": nil, "a-wide": gate, "naive": gate, "far": gate}),
-		fix("c", "its own lab is not in make test", map[string][]string{"c": nil, "both": nil}),
+		fix("c", "its own lab, not in make test, before a wider one", map[string][]string{"c": nil, "both": nil}),
 		fix("d", "beside a longer one", map[string][]string{"d": gate, "d-old": gate, "a-one": gate}),
 		fix("w", "only in the lab of another", map[string][]string{"d-old": nil}),
 		{Name: "e", Kind: slugs.Fix, Incident: "it breaks", Forms: []*slugs.Form{
@@ -65,6 +65,7 @@ func TestRows(t *testing.T) {
 		"a-one": {"reproduced", "absent", "reproduced"},
 		"a-two": {"absent", "absent"},
 		"both":  {"reproduced", "absent", "reproduced"},
+		"c":     {"reproduced", "inconclusive"},
 		"d":     {"reproduced", "inconclusive", "absent"},
 		"far":   {"far", "far", "far"},
 	} {
@@ -79,7 +80,7 @@ func TestRows(t *testing.T) {
 	put("c", base.Ours.Without("c"), "reproduced")
 	got := Rows(table, record, find)
 	want := "| two labs of a room | [a](docs/patches/a.md) | v1, v2 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
-		"| its own lab is not in make test | [c](docs/patches/c.md) | v1, v2 | reproduced | absent | absent, reproduced | no gate | `make lab LAB=both` |\n" +
+		"| its own lab, not in make test, before a wider one | [c](docs/patches/c.md) | v1, v2 | reproduced | inconclusive | absent, reproduced | no gate | `make lab LAB=c` |\n" +
 		"| beside a longer one | [d](docs/patches/d.md) | v1, v2 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
 		"| only in the lab of another | [w](docs/patches/w.md) | v1, v2 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
 		"| it breaks otherwise | [e-v3](docs/patches/e-v3.md) | v3 | not yet | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
