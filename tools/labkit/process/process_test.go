@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -184,7 +185,16 @@ func TestStopStubborn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond) // until it ignores the signal
+	ignores := regexp.MustCompile(`(?m)^SigIgn:\s*[0-9a-f]*[4-7c-f][0-9a-f]{3}$`) // SIGTERM is bit 14
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", proc.Pid))
+		if err == nil && ignores.Match(status) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it does not ignore SIGTERM: %v\n%s", err, status)
+		}
+	}
 	if err := proc.Stop(); err == nil || !strings.Contains(err.Error(), "did not stop within 300ms") {
 		t.Errorf("got %v", err)
 	}
