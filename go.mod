@@ -12,6 +12,7 @@ ignore (
 	./pkg/probe
 	./pkg/registry
 	./pkg/util/mount
+	./pkg/util/nsenter
 	./pkg/version
 	./pkg/volume
 	./staging
