@@ -334,3 +334,13 @@ func TestAttachEvent(t *testing.T) {
 		r.end()
 	}
 }
+
+// What a server names as watchers makes one line within its bound.
+func TestWatchersTextBounded(t *testing.T) {
+	for _, name := range []string{"client.1", strings.Repeat("x", 1<<20), "a\nE1127 forged"} {
+		got := watchersText([]rbdWatcher{{name, name}, {name, name}})
+		if len(got) > maxShownText+3 || strings.Contains(got, "\n") || got == "" {
+			t.Errorf("%d bytes: %.60q", len(got), got)
+		}
+	}
+}

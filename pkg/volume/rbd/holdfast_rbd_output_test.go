@@ -49,16 +49,14 @@ func logOf(t *testing.T, do func()) string {
 	return string(log)
 }
 
-// Every operation, with each of its commands failing in turn, says its key nowhere: not
-// in the error, the log at -v=10 or an event. What rbd printed is otherwise there.
 // TestShownTexts: what a pod's author chooses, pool and image and the server that answers, makes
 // no line longer than its bound, and no second line.
 func TestShownTexts(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for _, name := range []string{"rbd", "p/o", long, "a\nE1127 forged"} {
 		b := &rbdMounter{rbd: &rbd{Pool: name, Image: name}}
-		l, w := rbdLock{name, name, name}, watchersText([]rbdWatcher{{name, name}, {name, name}})
-		for what, got := range map[string]string{"image": b.shownImage(), "lock": l.String(), "watchers": w, "text": shownText(name)} {
+		l := rbdLock{name, name, name}
+		for what, got := range map[string]string{"image": b.shownImage(), "lock": l.String(), "text": shownText(name)} {
 			if len(got) > maxShownText+3 || strings.Contains(got, "\n") {
 				t.Errorf("%s: %d bytes: %.60q", what, len(got), got)
 			}
@@ -73,6 +71,8 @@ func TestShownTexts(t *testing.T) {
 	}
 }
 
+// Every operation, with each of its commands failing in turn, says its key nowhere: not
+// in the error, the log at -v=10 or an event. What rbd printed is otherwise there.
 func TestNoKeyAnywhere(t *testing.T) {
 	admin := func(f *fakeRBD) *rbdMounter {
 		m := testMounter(newFakeHost(f), false)
