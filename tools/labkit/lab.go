@@ -174,9 +174,6 @@ type Lab struct {
 	// OnRequest keeps the lab out of make test-all too: it measures for an hour, or runs suites
 	// of upstream. Run it by name, or with --all.
 	OnRequest bool
-	// Modules are the modules of this repository, cmd or webhook, whose programs the
-	// lab runs.
-	Modules []string
 	// Packages are Debian packages beyond the kit's own (DebianPackages).
 	Packages []string
 	// Kernel: the lab has a virtual machine (see tools/labs/internal/vm), for which the kit unpacks a

@@ -25,7 +25,6 @@ import (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Modules: []string{"webhook"},
 		Name:    "endpoints-rules-cost",
 		Folder:  "endpoints-rules",
 		Summary: "endpoints-rules outgrows its pod's memory, or makes each write of Endpoints much slower",

@@ -35,7 +35,6 @@ const (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Modules: []string{"webhook"},
 		Name:    "endpoints-rules",
 		Summary: "a client that follows Endpoints switches pods on whose old container is still there",
 		Steps:   steps,

@@ -20,7 +20,6 @@ import (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Modules: []string{"webhook"},
 		Name:    "endpoints-rules-faults",
 		Folder:  "endpoints-rules",
 		Summary: "a webhook for Endpoints that hangs stops all Endpoints, and a controller manager whose lease it sees",

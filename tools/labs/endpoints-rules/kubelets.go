@@ -19,7 +19,6 @@ import (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Modules: []string{"webhook"},
 		Name:    "endpoints-rules-kubelets",
 		Folder:  "endpoints-rules",
 		Summary: "with real kubelets: a client that follows Endpoints switches pods on whose old container is still there",

@@ -17,7 +17,6 @@ import (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Modules: []string{"webhook"},
 		Name:    "endpoints-rules-pod",
 		Folder:  "endpoints-rules",
 		Summary: "a webhook for Endpoints that hangs in its pod stops the Endpoints of all namespaces",

@@ -26,7 +26,6 @@ import (
 
 func init() {
 	labkit.Register(labkit.Lab{
-		Modules: []string{"webhook"},
 		Name:    "endpoints-rules-replicas",
 		Folder:  "endpoints-rules",
 		Summary: "two replicas of endpoints-rules, one of which is 5 s behind: a client that follows Endpoints switches pods on whose old container is still there",

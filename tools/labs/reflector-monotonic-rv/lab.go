@@ -54,7 +54,6 @@ func init() {
 	} {
 		server := l.server
 		labkit.Register(labkit.Lab{
-			Modules: []string{"cmd"},
 			Name:    strings.ReplaceAll(l.name, ".", "-"),
 			Folder:  "reflector-monotonic-rv",
 			Test:    l.test,
