@@ -14,7 +14,7 @@ STOCK   ?=
 SUMS    ?=
 DB      ?=
 
-# The packages of the series security, and of patch-errors, whose tests make up inputs (make fuzz).
+# The packages of the fixes of vulnerabilities, and of patch-errors, whose tests make up inputs (make fuzz).
 FUZZED := k8s.io/kubernetes/pkg/volume/git_repo github.com/docker/spdystream/spdy k8s.io/kubernetes/pkg/util/outputlimit \
 	k8s.io/kubernetes/pkg/util/mount k8s.io/client-go/transport k8s.io/apimachinery/pkg/runtime/serializer/protobuf \
 	k8s.io/apiserver/pkg/endpoints/handlers
@@ -26,14 +26,14 @@ MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 .PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test test-all check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
 	hash-oracle flags dropin differences security vulncheck measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
-all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=slug omits one fix
+all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=fix omits one
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=slug SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE"
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=fix SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE"
 
-kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (docs/patches/patch-errors.md); MINUS=slug
+kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (patches/patch-errors/README.md); MINUS=fix
 	@$(H) build $(if $(MINUS),--minus $(MINUS)) kube-apiserver
 
 kubectl-holdfast: ## build the operators' program, _output/bin/kubectl-holdfast; needs no upstream source
@@ -78,7 +78,7 @@ install-test-packages: ## install the Debian packages that the rules and unit te
 upstream-tests: tool ## run upstream's tests of everything the binaries link, stock against ours (long)
 	@$(H) upstream-tests --set all
 
-upstream-tests-touched: tool ## run upstream's tests of the packages that overlay or series touch
+upstream-tests-touched: tool ## run upstream's tests of the packages that overlay or patches touch
 	@$(H) upstream-tests --set touched
 
 integration: tool ## run upstream's integration suites with a real etcd, stock against ours (long); SUITE=deployment,pods: some
@@ -89,7 +89,7 @@ conformance: PROFILE = long
 conformance: tools ## run upstream's conformance specs, stock against ours, across a swap, and its node suite (long, root); PROFILE=short: those next to what we patch
 	@$(L) conformance conformance-swap conformance-node --profile $(PROFILE) --seed $(SEED)
 
-fuzz: tool ## feed a million made-up inputs to each reader of the series security: repositories, SPDY frames, probe bodies, mount options, … (long)
+fuzz: tool ## feed a million made-up inputs to each reader of the security fixes: repositories, SPDY frames, probe bodies, mount options, … (long)
 	@$(H) source --variant ours && HOLDFAST_EXHAUSTIVE=1 CGO_ENABLED=0 go test -p=1 -trimpath -vet=off -count=1 -v -timeout=2h -run 'Fuzz$$' $(FUZZED)
 
 minus-one: tool ## build the product without each fix in turn (long)
@@ -104,14 +104,14 @@ flags: tool ## write the table of the releases' flags and its page (bases/flags,
 dropin: tool ## compare the command lines of stock and ours; STOCK=FOLDER SUMS=FILE with upstream's own binaries
 	@$(H) dropin $(if $(STOCK),--stock $(STOCK)) $(if $(SUMS),--sums $(SUMS))
 
-differences: tool ## write docs/design/differences.md from differences.json
+differences: tool ## write docs/design/differences.md from the fixes
 	@$(H) dropin page
 
-security: ## write docs/security.md and vex.json from security.json
+security: ## write docs/security.md and _output/vex.json from the fixes and bases/v1.9.11/vulnerabilities.json
 	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
 	@_output/tools/security write
 
-vulncheck: $(if $(DB),all) ## run govulncheck on both binaries with the database DB=FOLDER|URL; fails on what security.json does not explain
+vulncheck: $(if $(DB),all) ## run govulncheck on both binaries with the database DB=FOLDER|URL; fails on what docs/security.md does not explain
 	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
 	@_output/tools/security vulncheck $(DB)
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Applies patches of patches/upstream to the release that their names say, in a folder outside of
+# Applies patches of patches/*/upstream to the release that their names say, in a folder outside of
 # this checkout: inside of it `git apply` takes the folder for an ignored part of the repository,
 # changes nothing and succeeds.
 #

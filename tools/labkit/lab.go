@@ -14,7 +14,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/labkit/journal"
 )
 
@@ -144,8 +144,8 @@ func (b Binary) String() string { return b.Base + "/" + b.Variant.Dir() + "/" + 
 
 // Lab is one incident as a program. See the package comment for an example.
 type Lab struct {
-	// Name is lower case with dashes, and dots in versions; by custom the slug, or
-	// slug-something.
+	// Name is lower case with dashes, and dots in versions; by custom the fix, or
+	// fix-something.
 	Name string
 	// Folder is the lab's room below tools/labs/, with its page, data and code;
 	// empty: Name. Labs of one room are also run by its name (see Expand).
@@ -180,20 +180,20 @@ type Lab struct {
 	// kernel below KernelDir.
 	Kernel bool
 
-	// What slugs.json says of the lab (see UseTable): the feature gates that the
+	// What the fixes say of the lab (see UseTable): the feature gates that the
 	// variant ours-gate-off sets to false, without which it is not run, and the
-	// slugs that the lab shows.
-	gates, slugs []string
+	// fixes that the lab shows.
+	gates, fixes []string
 }
 
 // Gates are the feature gates that the variant ours-gate-off sets to false.
 func (l *Lab) Gates() []string { return slices.Clone(l.gates) }
 
-// Slugs are those that the lab shows.
-func (l *Lab) Slugs() []string { return slices.Clone(l.slugs) }
+// Fixes are those that the lab shows.
+func (l *Lab) Fixes() []string { return slices.Clone(l.fixes) }
 
-// Use says what slugs.json says of the lab, instead of UseTable.
-func (l *Lab) Use(gates, slugs []string) { l.gates, l.slugs = gates, slugs }
+// Use says what the fixes say of the lab, instead of UseTable.
+func (l *Lab) Use(gates, fixes []string) { l.gates, l.fixes = gates, fixes }
 
 // DefaultExpect is what a variant must answer unless the lab overrides it.
 var DefaultExpect = map[Variant]Verdict{Stock: Reproduced, Ours: Absent, GateOff: Reproduced}
@@ -214,13 +214,13 @@ func (l *Lab) Answers() []Verdict {
 }
 
 // Expected is the verdict that v must have; "" if it cannot be run. Ours without
-// a slug that the lab shows answers as ours with the gates off.
+// a fix that the lab shows answers as ours with the gates off.
 func (l *Lab) Expected(v Variant) Verdict {
 	if e, ok := l.Expect[v]; ok {
 		return e
 	}
 	if v.Name() == string(Ours) && len(v.Minus()) > 0 {
-		if slices.ContainsFunc(v.Minus(), func(s string) bool { return slices.Contains(l.slugs, s) }) {
+		if slices.ContainsFunc(v.Minus(), func(s string) bool { return slices.Contains(l.fixes, s) }) {
 			return l.Expected(GateOff)
 		}
 		return l.Expected(Ours)
@@ -301,20 +301,20 @@ func Register(l Lab) {
 	registry[l.Name] = &l
 }
 
-// UseTable tells the registered labs what slugs.json says of them. Each lab is
-// in it, and it names no lab that there is not.
-func UseTable(t *slugs.Table) error {
+// UseTable tells the registered labs what the fixes say of them. Each lab is one of a fix, or a
+// check, and a fix names no lab that there is not.
+func UseTable(t *fixes.Table) error {
 	known := t.Labs()
 	for _, l := range Labs() {
 		gates, ok := known[l.Name]
-		if !ok {
-			return exit.Preconditionf("lab %s is not in %s: add it to the labs of the slug that it shows, or to \"checks\" if it shows no incident", l.Name, slugs.File)
+		if !ok && !l.Check() {
+			return exit.Preconditionf("no fix has the lab %s: add it to \"labs\" in the %s of the one that it shows, or move it below tools/labs/checks/ if it shows no incident", l.Name, fixes.File)
 		}
-		l.gates, l.slugs = gates, t.LabSlugs(l.Name)
+		l.gates, l.fixes = gates, t.LabFixes(l.Name)
 	}
 	for name := range known {
 		if registry[name] == nil {
-			return exit.Preconditionf("%s names the lab %s, which there is not", slugs.File, name)
+			return exit.Preconditionf("%s names the lab %s, which there is not", t.Find(t.LabFixes(name)[0]).File(), name)
 		}
 	}
 	return nil

@@ -9,7 +9,8 @@ import (
 	"testing"
 
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
+	"holdfast/tools/internal/testrepo"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/journal"
 )
@@ -49,23 +50,21 @@ func TestUseTable(t *testing.T) {
 	for _, n := range []string{"a", "b"} {
 		Register(lab(n))
 	}
-	use := func(labs, checks string) error {
-		table, err := slugs.Parse([]byte(`{"slugs": [{"slug": "x", "kind": "fix", "forms": [{"bases": ["v1.9.11"], "gates": {"G": true, "H": false}, "labs": {` + labs + `}}]}], "checks": [` + checks + `]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return UseTable(table)
+	registry["b"].Folder = "checks/b"
+	use := func(labs map[string][]string) error {
+		return UseTable(&fixes.Table{Fixes: []*fixes.Fix{{Name: "x", Kind: fixes.Own,
+			Forms: []*fixes.Form{testrepo.Form("v1.9.11", map[string]bool{"G": true, "H": false}, labs)}}}})
 	}
-	if err := use(`"a": ["H", "G"]`, `"b"`); err != nil {
+	if err := use(map[string][]string{"a": {"H", "G"}}); err != nil {
 		t.Fatal(err)
 	}
 	if a := registry["a"]; strings.Join(a.Gates(), " ") != "G H" || len(a.Runs()) != 3 || len(registry["b"].Runs()) != 2 {
 		t.Errorf("%+v", a)
 	}
-	if err := use(`"a": []`, ``); exit.Code(err) != 1 || !strings.Contains(err.Error(), "lab b is not in slugs.json") {
+	if err := use(nil); exit.Code(err) != 1 || !strings.Contains(err.Error(), "no fix has the lab a") {
 		t.Error(err)
 	}
-	if err := use(`"a": [], "c": []`, `"b"`); exit.Code(err) != 1 || !strings.Contains(err.Error(), "names the lab c") {
+	if err := use(map[string][]string{"a": nil, "c": nil}); exit.Code(err) != 1 || !strings.Contains(err.Error(), "patches/x/fix.json names the lab c") {
 		t.Error(err)
 	}
 }
@@ -99,7 +98,7 @@ func TestExpectedAndVariants(t *testing.T) {
 		t.Errorf("%d variants without gates", n)
 	}
 	for v, want := range map[Variant]Verdict{"ours -a": Reproduced, "ours -b": Absent, "ours -a -b": Reproduced, "stock -a": "", "x": ""} {
-		l := Lab{slugs: []string{"a"}}
+		l := Lab{fixes: []string{"a"}}
 		if got := l.Expected(v); got != want {
 			t.Errorf("%s: %q, want %q", v, got, want)
 		}

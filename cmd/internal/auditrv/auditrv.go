@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package auditrv finds, in the audit log of a kube-apiserver, the clients whose
-// watches restart from the past: the incident of the slug reflector-monotonic-rv.
+// watches restart from the past: the incident of the fix reflector-monotonic-rv.
 //
 // A reflector lists once and then watches; when a watch ends it watches again from
 // the resourceVersion of the last event that it received. The log has the

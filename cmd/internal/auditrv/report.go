@@ -47,7 +47,7 @@ func (l *Log) Report(w io.Writer, results []*Result) {
 	}
 	switch {
 	case proven > 0:
-		fmt.Fprintf(w, "\n%d watch(es) restart from the past: see docs/patches/reflector-monotonic-rv.md\n", proven)
+		fmt.Fprintf(w, "\n%d watch(es) restart from the past: see patches/reflector-monotonic-rv/README.md\n", proven)
 	case hints > 0:
 		fmt.Fprintf(w, "\nno watch provably restarts from the past; %d hint(s), which no-op updates explain too\n", hints)
 	case l.Restarts == 0:

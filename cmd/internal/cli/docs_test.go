@@ -164,7 +164,7 @@ func check(c string, bare bool, f *fakeRBD, sources string) error {
 func sources(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	for _, pattern := range []string{"pkg/volume/rbd/*.go", "pkg/features/holdfast_rbd*.go", "tools/labs/rbd-*/*.go", "bases/v1.9.11/base.json"} {
+	for _, pattern := range []string{"pkg/volume/rbd/*.go", "patches/rbd-*/fix.json", "tools/labs/rbd-*/*.go", "bases/v1.9.11/base.json"} {
 		files, err := filepath.Glob(filepath.Join(repository, pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: no files (%v)", pattern, err)
@@ -188,7 +188,7 @@ func TestRBDPages(t *testing.T) {
 	// The go command caches a test by the environment and by files inside the module, which
 	// these are not: make test sets another value each time, by hand use -count=1.
 	_ = os.Getenv("HOLDFAST_TEST_RUN")
-	pages, err := filepath.Glob(filepath.Join(repository, "docs/patches/rbd-*.md"))
+	pages, err := filepath.Glob(filepath.Join(repository, "patches/rbd-*/README.md"))
 	if err != nil || len(pages) != 4 {
 		t.Fatalf("%q, %v", pages, err)
 	}

@@ -34,7 +34,7 @@ import (
 //	        accepts it; 1.8 and 1.9 do not.
 //
 // There is no value of a checkpoint for which both checksums are equal (see
-// docs/patches/checkpoint-compat.md), and a file has room for one checksum that
+// patches/checkpoint-compat/README.md), and a file has room for one checksum that
 // the old releases read: hence dual, and no file that all releases accept.
 type checkpointKind int
 

@@ -77,7 +77,7 @@ func TestBindSubPathIsTheOpenedFile(t *testing.T) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
 	}
-	// The check of what was mounted is another slug's, without which this one builds too.
+	// The check of what was mounted is another fix's, without which this one builds too.
 	if unbind := utilfeature.Feature("SubpathUnbindAfterStart"); strings.Contains(strings.Join(utilfeature.DefaultFeatureGate.KnownFeatures(), " "), string(unbind)) {
 		defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, unbind, false)()
 	}

@@ -260,7 +260,7 @@ func testMounter(h *fakeHost, readOnly bool) *rbdMounter {
 // gate sets a feature gate and returns what sets it back.
 func gate(t *testing.T, f utilfeature.Feature, on bool) func() {
 	if !strings.Contains(strings.Join(utilfeature.DefaultFeatureGate.KnownFeatures(), " "), string(f)+"=") {
-		return func() {} // its slug is left out
+		return func() {} // its fix is left out
 	}
 	was := utilfeature.DefaultFeatureGate.Enabled(f)
 	set := func(v bool) {

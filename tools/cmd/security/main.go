@@ -1,11 +1,11 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The security command works on security.json, the table of known
+// The security command works on the table of known
 // vulnerabilities. It is a command of its own because the build tool needs none of the
 // libraries that it links:
 //
-//	security write                 writes docs/security.md and vex.json
+//	security write                 writes docs/security.md and _output/vex.json
 //	security vulncheck FOLDER|URL  asks govulncheck about the product's binaries
 package main
 

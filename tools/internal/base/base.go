@@ -3,7 +3,7 @@
 
 // Package base reads bases/<version>/base.json: what one upstream release is
 // made of (module, sum, forks, patch series, variants) and which binaries are
-// built from it. Which patches and overlay files are whose stands in slugs.json.
+// built from it. Which patches and overlay files are whose stands in fixes.json.
 package base
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/strictjson"
 )
 
@@ -49,7 +49,6 @@ type Base struct {
 	BuildDate string `json:"buildDate,omitempty"`
 
 	Variants map[string]VariantSpec `json:"variants"`
-	Series   map[string]string      `json:"series"` // series name -> folder with its series file
 	Forks    []Fork                 `json:"forks,omitempty"`
 	// Lang is given to the compiler as -lang for LangPackages: in GOPATH mode
 	// no go.mod says which language the source was written in.
@@ -63,7 +62,7 @@ type Base struct {
 	Binaries map[string]Binary `json:"binaries"`
 
 	Root  string       `json:"-"` // repository root, absolute
-	Slugs *slugs.Table `json:"-"` // slugs.json
+	Fixes *fixes.Table `json:"-"` // of all bases
 }
 
 const ownModule = "holdfast/"
@@ -157,7 +156,7 @@ func Load(root, name string) (*Base, error) {
 	if err := strictjson.Decode(raw, b); err != nil {
 		return nil, exit.Preconditionf("%s: %v", rel(root, file), err)
 	}
-	if b.Slugs, err = slugs.Load(root); err != nil {
+	if b.Fixes, err = fixes.Load(root); err != nil {
 		return nil, err
 	}
 	if err := b.validate(name); err != nil {
@@ -203,20 +202,9 @@ func (b *Base) validate(name string) error {
 	if b.Mode != ModeModule && b.Mode != ModeGOPATH {
 		return fmt.Errorf(`"mode" is %q: use %q or %q`, b.Mode, ModeModule, ModeGOPATH)
 	}
-	if b.Series["toolchain"] == "" {
-		return fmt.Errorf(`"series" has no "toolchain"`)
-	}
 	for name, v := range b.Variants {
 		if name != Variant(name).Name() || strings.Contains(name, "-") {
 			return fmt.Errorf(`"variants" has %q: a name is one word`, name)
-		}
-		if len(v.Series) == 0 || v.Series[0] != "toolchain" {
-			return fmt.Errorf(`variant %q has the series %q: the first one is "toolchain"`, name, v.Series)
-		}
-		for _, s := range v.Series {
-			if b.Series[s] == "" {
-				return fmt.Errorf(`variant %q names the series %q, which "series" does not have`, name, s)
-			}
 		}
 		if _, err := b.MinusOf(Variant(name)); err != nil {
 			return fmt.Errorf(`variant %q: "minus": %w`, name, err)

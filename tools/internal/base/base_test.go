@@ -12,7 +12,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/testrepo"
 )
 
@@ -23,12 +23,6 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%q, %v", names, err)
 	}
 	b := r.Base(t, testrepo.Name)
-	if got := b.SeriesOf(base.Stock); !slices.Equal(got, []string{"patches/v1.9.11/toolchain"}) {
-		t.Errorf("series of stock: %q", got)
-	}
-	if got := b.SeriesOf(base.Ours); !slices.Equal(got, []string{"patches/v1.9.11/toolchain", testrepo.Carry}) {
-		t.Errorf("series of ours: %q", got)
-	}
 	if name, err := base.Default(r.Root); name != testrepo.Name || err != nil {
 		t.Errorf("the default base is %q, %v", name, err)
 	}
@@ -37,9 +31,9 @@ func TestLoad(t *testing.T) {
 	}
 	has := func(b *base.Base, v base.Variant, want ...string) {
 		t.Helper()
-		got, err := b.SlugsOf(v)
-		if err != nil || !slices.Equal(slugs.Names(got), want) {
-			t.Errorf("%s is made of %q, %v, want %q", v, slugs.Names(got), err, want)
+		got, err := b.FixesOf(v)
+		if err != nil || !slices.Equal(fixes.Names(got), want) {
+			t.Errorf("%s is made of %q, %v, want %q", v, fixes.Names(got), err, want)
 		}
 	}
 	has(b, base.Stock, "fork-alphabet")
@@ -66,35 +60,30 @@ func TestLoad(t *testing.T) {
 	if got := old.VariantNames(); !slices.Equal(got, []base.Variant{base.Stock, base.Ours, "naive"}) {
 		t.Errorf("variants: %q", got)
 	}
-	for v, want := range map[base.Variant]string{"ours -none": `no slug "none"`, "ours -dep-word": `no slug "dep-word"`, "ours -version -louder": `write it "ours -louder -version"`} {
+	for v, want := range map[base.Variant]string{"ours -none": `no fix "none"`, "ours -dep-word": `no fix "dep-word"`, "ours -version -louder": `write it "ours -louder -version"`} {
 		if err := b.HasVariant(v); exit.Code(err) != 2 || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", v, err)
 		}
-	}
-	if got := old.SeriesOf("naive"); !slices.Equal(got, []string{"patches/v1.2.0/toolchain"}) {
-		t.Errorf("series of a lab's variant: %q", got)
 	}
 	if err := b.HasVariant("naive"); exit.Code(err) != 2 {
 		t.Error(err)
 	}
 }
 
-// TestComponent: a binary with a variant of its own has the slugs that name it, and
+// TestComponent: a binary with a variant of its own has the fixes that name it, and
 // what today's Go needs.
 func TestComponent(t *testing.T) {
 	r := testrepo.New(t)
 	r.EditBase(t, testrepo.Name, func(b *base.Base) {
-		b.Variants["third"] = base.VariantSpec{Series: []string{"toolchain", "carry"}, Component: "other"}
+		b.Variants["third"] = base.VariantSpec{Product: true, Component: "other"}
 		b.Binaries["other"] = base.Binary{Package: "./cmd/hello", Optional: true}
 	})
-	r.EditSlugs(t, func(s *slugs.Table) {
-		s.Find("louder").Components = []string{"hello", "other"}
-		s.Find("ours").Components = []string{"hello"}
-	})
+	r.EditFix(t, "louder", func(c *fixes.Content) { c.Components = []string{"hello", "other"} })
+	r.EditFix(t, "ours", func(c *fixes.Content) { c.Components = []string{"hello"} })
 	b := r.Base(t, testrepo.Name)
 	for v, want := range map[base.Variant][]string{"third": {"louder", "fork-alphabet"}, "third -louder": {"fork-alphabet"}, base.Ours: {"louder", "ours", "version", "fork-alphabet"}} {
-		if got, err := b.SlugsOf(v); err != nil || !slices.Equal(slugs.Names(got), want) {
-			t.Errorf("%s is made of %q, %v, want %q", v, slugs.Names(got), err, want)
+		if got, err := b.FixesOf(v); err != nil || !slices.Equal(fixes.Names(got), want) {
+			t.Errorf("%s is made of %q, %v, want %q", v, fixes.Names(got), err, want)
 		}
 	}
 	for _, tc := range []struct {
@@ -141,9 +130,6 @@ func TestLoadRefuses(t *testing.T) {
 		{"mode", `"mode": "module"`, `"mode": ""`, `"mode" is ""`},
 		{"release", `"release": "v1.9.11+holdfast.1"`, `"release": ""`, `"release" is empty, though there is a variant "ours"`},
 		{"variant", `"stock": {`, `"st-ock": {`, `"variants" has "st-ock": a name is one word`},
-		{"order of series", `"toolchain",`, `"carry",`, `the first one is "toolchain"`},
-		{"series of a variant", `"carry"`, `"carrie"`, `names the series "carrie"`},
-		{"series", `"toolchain": "`, `"toolchains": "`, `"series" has no "toolchain"`},
 		{"package", `"./cmd/hello"`, `"cmd/hello"`, `"package" is "cmd/hello": it starts with "./"`},
 		{"package of another module", `"./cmd/hello"`, `"example/hello"`, `or is a path such as "github.com/…"`},
 		{"assets", `"package": "./cmd/hello"`, `"package": "./cmd/hello", "assets": {"generator": "example.com/gen", "file": "data.go", "from": []}`, `"assets" has an empty "generator", "file" or "from"`},
@@ -175,7 +161,7 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestFindRoot(t *testing.T) {
 	r := testrepo.New(t)
-	for _, dir := range []string{"", "pkg/ours", "tools", "patches/v1.9.11/carry"} {
+	for _, dir := range []string{"", "pkg/ours", "tools", "patches/louder/v1.9.11"} {
 		if got, err := base.FindRoot(filepath.Join(r.Root, dir)); got != r.Root || err != nil {
 			t.Errorf("from %q: %q, %v", dir, got, err)
 		}

@@ -8,29 +8,28 @@ import (
 	"strings"
 
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 )
 
 // Variant names what a tree of a base is made of: one of the base's named
-// variants (a list of series, perhaps minus slugs), and minus further slugs. It
-// is written "ours" or "ours -some-slug -another", the slugs sorted.
+// variants (a list of series, perhaps minus fixes), and minus further fixes. It
+// is written "ours" or "ours -some-fix -another", the fixes sorted.
 type Variant string
 
 // The variants that every base may have; base.json can name more.
 const (
-	Stock Variant = "stock" // upstream + toolchain series
-	Ours  Variant = "ours"  // stock + the product's series, each with its overlay files
+	Stock Variant = "stock" // upstream + the fixes of kind toolchain
+	Ours  Variant = "ours"  // stock + all other fixes, each with its patches and overlay files
 )
 
 // VariantSpec is what base.json says of a named variant.
 type VariantSpec struct {
-	// Series are names of base.json's "series", in the order in which they are
-	// applied. Their slugs' overlay files belong to them.
-	Series []string `json:"series"`
-	// Minus are slugs that are left out, as if they were not there.
+	// Product: it has the fixes beyond the toolchain.
+	Product bool `json:"product,omitempty"`
+	// Minus are fixes that are left out, as if they were not there.
 	Minus []string `json:"minus,omitempty"`
-	// Component is a binary whose build of ours is made of this variant: of the
-	// series beyond the toolchain it has the slugs that name the component only.
+	// Component is a binary whose build of ours is made of this variant: beyond
+	// the toolchain it has the fixes that name the component only.
 	Component string `json:"component,omitempty"`
 }
 
@@ -40,7 +39,7 @@ func (v Variant) Name() string {
 	return name
 }
 
-// Minus are the slugs that the name says are left out.
+// Minus are the fixes that the name says are left out.
 func (v Variant) Minus() []string {
 	var out []string
 	for _, f := range strings.Fields(string(v))[min(1, len(strings.Fields(string(v)))):] {
@@ -49,7 +48,7 @@ func (v Variant) Minus() []string {
 	return out
 }
 
-// Without is v minus further slugs.
+// Without is v minus further fixes.
 func (v Variant) Without(names ...string) Variant {
 	all := append(v.Minus(), names...)
 	slices.Sort(all)
@@ -65,15 +64,15 @@ func (v Variant) Dir() string {
 	return strings.ReplaceAll(string(v), " -", "-minus-")
 }
 
-// ParseVariant reads "ours" or "ours -some-slug -another", in any order.
+// ParseVariant reads "ours" or "ours -some-fix -another", in any order.
 func ParseVariant(s string) (Variant, error) {
 	f := strings.Fields(s)
 	if len(f) == 0 {
-		return "", exit.Usagef("no variant is named: use %s, %s or \"%s -SLUG\"", Stock, Ours, Ours)
+		return "", exit.Usagef("no variant is named: use %s, %s or \"%s -FIX\"", Stock, Ours, Ours)
 	}
 	for _, m := range f[1:] {
 		if !strings.HasPrefix(m, "-") || m == "-" {
-			return "", exit.Usagef("variant %q: write slugs after the name, each with a dash before it, as in \"%s -SLUG\"", s, Ours)
+			return "", exit.Usagef("variant %q: write fixes after the name, each with a dash before it, as in \"%s -FIX\"", s, Ours)
 		}
 		f[0] += " " + m
 	}
@@ -83,32 +82,22 @@ func ParseVariant(s string) (Variant, error) {
 // spec is what base.json says of the variant's named part.
 func (b *Base) spec(v Variant) VariantSpec { return b.Variants[v.Name()] }
 
-// SeriesOf returns the folders of the series of variant, in the order in which
-// they are applied.
-func (b *Base) SeriesOf(v Variant) []string {
-	var dirs []string
-	for _, s := range b.spec(v).Series {
-		dirs = append(dirs, b.Series[s])
-	}
-	return dirs
-}
-
-// MinusOf is the whole set of slugs that variant leaves out of its series.
+// MinusOf is the whole set of fixes that variant leaves out of its series.
 func (b *Base) MinusOf(v Variant) ([]string, error) {
-	return b.Slugs.Minus(b.Name, append(slices.Clone(b.spec(v).Minus), v.Minus()...))
+	return b.Fixes.Minus(b.Name, append(slices.Clone(b.spec(v).Minus), v.Minus()...))
 }
 
-// SlugsOf lists the slugs that variant is made of.
-func (b *Base) SlugsOf(v Variant) ([]*slugs.Slug, error) {
+// FixesOf lists the fixes that variant is made of.
+func (b *Base) FixesOf(v Variant) ([]*fixes.Fix, error) {
 	gone, err := b.MinusOf(v)
 	if err != nil {
 		return nil, err
 	}
-	var out []*slugs.Slug
+	var out []*fixes.Fix
 	c := b.spec(v).Component
-	for _, s := range b.Slugs.Of(b.Name) {
-		if slices.Contains(b.spec(v).Series, s.Kind.Series()) && !slices.Contains(gone, s.Name) &&
-			(c == "" || s.Kind == slugs.Toolchain || slices.Contains(s.Components, c)) {
+	for _, s := range b.Fixes.Of(b.Name) {
+		in := s.Kind == fixes.Toolchain || b.spec(v).Product && (c == "" || slices.Contains(s.Components, c))
+		if in && !slices.Contains(gone, s.Name) {
 			out = append(out, s)
 		}
 	}

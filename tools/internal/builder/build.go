@@ -292,7 +292,7 @@ func goenv(names ...string) []string {
 	return env
 }
 
-// Release is what a binary of variant says that it is. One that leaves slugs of
+// Release is what a binary of variant says that it is. One that leaves fixes of
 // ours out names them, so that nobody takes it for the product.
 func Release(b *base.Base, variant base.Variant) (string, error) {
 	if !b.IsOurs(variant) {
@@ -370,7 +370,7 @@ func revision(root string) (rev, error) {
 		return rev{}, fmt.Errorf("git status: %w", err)
 	}
 	// A new file there becomes part of the binary.
-	added, err := git("status", "--porcelain", "--untracked-files=normal", "--", "pkg", "staging", "patches", "bases", "slugs.json")
+	added, err := git("status", "--porcelain", "--untracked-files=normal", "--", "pkg", "staging", "patches", "bases")
 	if err != nil {
 		return rev{}, fmt.Errorf("git status: %w", err)
 	}

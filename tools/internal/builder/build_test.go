@@ -16,7 +16,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/testrepo"
 	"holdfast/tools/internal/tree"
 )
@@ -150,14 +150,12 @@ func TestBuildSeparatesVariants(t *testing.T) {
 func TestOptional(t *testing.T) {
 	r := testrepo.New(t)
 	r.EditBase(t, testrepo.Name, func(b *base.Base) {
-		b.Variants["third"] = base.VariantSpec{Series: []string{"toolchain", "carry"}, Component: "other"}
+		b.Variants["third"] = base.VariantSpec{Product: true, Component: "other"}
 		b.Binaries["other"] = base.Binary{Package: "./cmd/hello", Optional: true}
 	})
-	r.EditSlugs(t, func(s *slugs.Table) {
-		s.Find("version").Components = []string{"hello", "other"}
-		s.Find("ours").Components = []string{"hello", "other"}
-		s.Find("louder").Components = []string{"hello"}
-	})
+	for name, of := range map[string][]string{"version": {"hello", "other"}, "ours": {"hello", "other"}, "louder": {"hello"}} {
+		r.EditFix(t, name, func(c *fixes.Content) { c.Components = of })
+	}
 	b := r.Base(t, testrepo.Name)
 	says := func(v base.Variant, names ...string) []string {
 		t.Helper()
@@ -195,7 +193,7 @@ func TestOptional(t *testing.T) {
 		t.Error(err)
 	}
 	if err := BuildWithout(b, "louder"); err != nil || r.Exists("_output/bin/v1.9.11/ours-minus-louder/other") {
-		t.Errorf("built without a slug that it does not have: %v", err)
+		t.Errorf("built without a fix that it does not have: %v", err)
 	}
 	if err := os.RemoveAll(filepath.Join(r.Root, "_output", "bin")); err != nil {
 		t.Fatal(err)
@@ -217,7 +215,7 @@ func TestReproducible(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, f := range []string{"go.mod", "go.sum", "slugs.json"} {
+	for _, f := range []string{"go.mod", "go.sum"} {
 		if err := os.WriteFile(filepath.Join(copied, f), []byte(r.Read(t, f)), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -16,21 +16,21 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/tree"
 )
 
-// FitsWithout says whether ours can do without a slug, as far as the sources
+// FitsWithout says whether ours can do without a fix, as far as the sources
 // show it in seconds: the patches that are left apply, every file of ours or
 // changed by a patch parses, and none of them names a function, type, variable,
-// constant or package that goes with the slug. CheckWithout compiles.
-func FitsWithout(b *base.Base, slug string) error {
+// constant or package that goes with the fix. CheckWithout compiles.
+func FitsWithout(b *base.Base, fix string) error {
 	whole, err := (&tree.Tree{Base: b, Variant: base.Ours}).Own()
 	if err != nil {
 		return err
 	}
-	v := base.Ours.Without(slug)
-	// A file that only the slug changed is upstream's again.
+	v := base.Ours.Without(fix)
+	// A file that only the fix changed is upstream's again.
 	left, err := (&tree.Tree{Base: b, Variant: v}).Own(slices.Collect(maps.Keys(whole))...)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func FitsWithout(b *base.Base, slug string) error {
 		bad = append(bad, found...)
 	}
 	if len(bad) > 0 {
-		return exit.Preconditionf("%s %s does not fit together:\n%s\nSeparate the two, or say in %s that one \"needs\" the other", b.Name, v, strings.Join(bad, "\n"), slugs.File)
+		return exit.Preconditionf("%s %s does not fit together:\n%s\nSeparate the two, or say in the %s of one that it \"needs\" the other", b.Name, v, strings.Join(bad, "\n"), fixes.File)
 	}
 	return nil
 }

@@ -13,43 +13,40 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/patch"
 	"holdfast/tools/internal/progress"
-	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/tree"
 )
 
-// ProductSlugs lists the slugs by which ours differs from stock.
-func ProductSlugs(b *base.Base) ([]string, error) {
-	ours, err := b.SlugsOf(base.Ours)
+// ProductFixes lists the fixes by which ours differs from stock.
+func ProductFixes(b *base.Base) ([]string, error) {
+	ours, err := b.FixesOf(base.Ours)
 	if err != nil {
 		return nil, err
 	}
-	stock, err := b.SlugsOf(base.Stock)
+	stock, err := b.FixesOf(base.Stock)
 	if err != nil {
 		return nil, err
 	}
-	return slugs.Names(slices.DeleteFunc(ours, func(s *slugs.Slug) bool { return slices.Contains(stock, s) })), nil
+	return fixes.Names(slices.DeleteFunc(ours, func(s *fixes.Fix) bool { return slices.Contains(stock, s) })), nil
 }
 
 // TouchedDirs lists the folders of the tree in which ours has Go files that
 // stock does not have, or has them otherwise; sorted.
 func TouchedDirs(b *base.Base) ([]string, error) {
 	dirs := map[string]bool{}
-	stock := b.SeriesOf(base.Stock)
-	for _, dir := range b.SeriesOf(base.Ours) {
-		if slices.Contains(stock, dir) {
+	patches, err := patch.Load(b.Root, b.Fixes.Patches(b.Name))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range patches {
+		if b.Fixes.OfPatch(p.File).Kind == fixes.Toolchain {
 			continue
 		}
-		patches, err := patch.LoadSeries(b.Root, dir)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range patches {
-			for _, f := range p.Touches() {
-				if strings.HasSuffix(f, ".go") {
-					dirs[path.Dir(f)] = true
-				}
+		for _, f := range p.Touches() {
+			if strings.HasSuffix(f, ".go") {
+				dirs[path.Dir(f)] = true
 			}
 		}
 	}
@@ -85,11 +82,11 @@ func ImportPath(b *base.Base, dir string) string {
 	return path.Join(b.Module, dir)
 }
 
-// CheckWithout writes the tree of ours without a slug and compiles there, with
+// CheckWithout writes the tree of ours without a fix and compiles there, with
 // their tests, the packages that ours touches: what is left of a fix when
 // another one is taken out still fits. It returns how many packages there are.
-func CheckWithout(b *base.Base, slug string) (int, error) {
-	v := base.Ours.Without(slug)
+func CheckWithout(b *base.Base, fix string) (int, error) {
+	v := base.Ours.Without(fix)
 	if err := b.HasVariant(v); err != nil {
 		return 0, err
 	}
@@ -119,22 +116,22 @@ func CheckWithout(b *base.Base, slug string) (int, error) {
 	cmd.Dir, cmd.Env = b.Root, TestEnv(b, v)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		s.Fail()
-		return 0, exit.Preconditionf("%s %s does not compile: %v\n%s\nIf the code of a remaining slug calls code of %s, say so with \"needs\" in %s", b.Name, v, err, out, slug, slugs.File)
+		return 0, exit.Preconditionf("%s %s does not compile: %v\n%s\nIf the code of a remaining fix calls code of %s, say so with \"needs\" in its %s", b.Name, v, err, out, fix, fixes.File)
 	}
 	s.Done("")
 	return len(packages), nil
 }
 
-// BuildWithout builds the product without a slug; an optional binary, if the slug
+// BuildWithout builds the product without a fix; an optional binary, if the fix
 // is part of it.
-func BuildWithout(b *base.Base, slug string) error {
+func BuildWithout(b *base.Base, fix string) error {
 	names := b.BinaryNames(true)
 	for _, n := range b.OptionalNames() {
-		if s := b.Slugs.Find(slug); s != nil && slices.Contains(s.Components, n) {
+		if s := b.Fixes.Find(fix); s != nil && slices.Contains(s.Components, n) {
 			names = append(names, n)
 		}
 	}
-	files, err := Build(b, Options{Variant: base.Ours.Without(slug), Binaries: names})
+	files, err := Build(b, Options{Variant: base.Ours.Without(fix), Binaries: names})
 	if err == nil && len(files) == 0 {
 		err = fmt.Errorf("base %s has no binaries of the product", b.Name)
 	}

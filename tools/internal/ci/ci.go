@@ -151,10 +151,10 @@ const (
 	Build   = "build"   // and the product's binaries
 )
 
-// MinusOne looks whether ours can do without each slug of the product in turn,
+// MinusOne looks whether ours can do without each fix of the product in turn,
 // or each of those named.
 func MinusOne(b *base.Base, how string, only ...string) (parts.Count, error) {
-	names, err := builder.ProductSlugs(b)
+	names, err := builder.ProductFixes(b)
 	if err != nil {
 		return parts.Count{}, err
 	}

@@ -96,6 +96,6 @@ func group(cmd *cobra.Command) *cobra.Command {
 // variantFlag adds --variant, with ours as its default, and --minus.
 func (c *common) variantFlag(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&c.variant, "variant", string(base.Ours), "stock (upstream and what today's Go needs), ours, or another of the base's")
-	cmd.Flags().StringSliceVar(&c.minus, "minus", nil, "slugs of slugs.json to leave out of the variant (comma separated)")
+	cmd.Flags().StringSliceVar(&c.minus, "minus", nil, "fixes to leave out of the variant (comma separated)")
 	return cmd
 }

@@ -54,7 +54,7 @@ func dropinCommand(c *common) *cobra.Command {
 			defer stop()
 			n, err := commandline.Compare(ctx, o)
 			if err == nil {
-				fmt.Printf("%d facts of the command lines compared: every difference is in %s\n", n, dropin.File)
+				fmt.Printf("%d facts of the command lines compared: every difference is of a fix\n", n)
 			}
 			return err
 		},
@@ -62,7 +62,7 @@ func dropinCommand(c *common) *cobra.Command {
 	cmd.Flags().StringVar(&o.Official, "stock", "", "folder with upstream's own binaries, or its kubernetes-server-linux-amd64.tar.gz, to compare with instead of our build of stock")
 	cmd.Flags().StringVar(&o.Sums, "sums", "", "list of their sums (SHA-256 or SHA-512): sha256sum's form, or upstream's CHANGELOG-1.9.md")
 	page := &cobra.Command{
-		Use: "page", Short: "Write " + dropin.Page + " from " + dropin.File, Args: exit.NoArgs,
+		Use: "page", Short: "Write " + dropin.Page + " from the fixes", Args: exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			root, err := base.FindRoot(c.root)
 			if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 func patchesCommand(c *common) *cobra.Command {
-	cmd := group(&cobra.Command{Use: "patches", Short: "Check the patch series, or carry edits of a tree back into them"})
+	cmd := group(&cobra.Command{Use: "patches", Short: "Check the patches, or carry edits of a tree back into them"})
 	cmd.AddCommand(
 		&cobra.Command{
 			Use:   "check",
@@ -64,7 +64,7 @@ func extractCommand(c *common) *cobra.Command {
 			return err
 		},
 	})
-	cmd.Flags().StringVar(&into, "patch", "", "patch file that takes edits of upstream files which no patch of the series changes yet")
+	cmd.Flags().StringVar(&into, "patch", "", "patch file, patches/FIX/BASE/NNNN.patch, that takes edits of upstream files which no patch changes yet")
 	return cmd
 }
 
@@ -94,21 +94,20 @@ func (c *common) checkPatches() error {
 		if err != nil {
 			return err
 		}
-		for _, dir := range b.Series {
-			if seen[dir] {
-				continue
+		patches, err := patch.Load(root, b.Fixes.Patches(n))
+		if err != nil {
+			return err
+		}
+		for _, p := range patches {
+			if !seen[p.File] {
+				seen[p.File] = true
+				bad = append(bad, p.Check()...)
 			}
-			seen[dir] = true
-			found, err := patch.CheckDir(root, dir)
-			if err != nil {
-				return err
-			}
-			bad = append(bad, found...)
 		}
 	}
 	if len(bad) > 0 {
-		return exit.Preconditionf("%d faults in the patch series:\n%s", len(bad), strings.Join(bad, "\n"))
+		return exit.Preconditionf("%d faults in the patches:\n%s", len(bad), strings.Join(bad, "\n"))
 	}
-	fmt.Fprintf(os.Stderr, "patches: %d series are well formed\n", len(seen))
+	fmt.Fprintf(os.Stderr, "patches: %d are well formed\n", len(seen))
 	return nil
 }

@@ -137,8 +137,8 @@ func binariesCommand(c *common) *cobra.Command {
 func minusOneCommand(c *common) *cobra.Command {
 	var how string
 	cmd := &cobra.Command{
-		Use:   "minus-one [SLUG...]",
-		Short: "Check that our variant works without each slug; without names each slug of the product",
+		Use:   "minus-one [FIX...]",
+		Short: "Check that our variant works without each fix; without names each fix of the product",
 		RunE: func(_ *cobra.Command, names []string) error {
 			b, err := c.load()
 			if err != nil {
@@ -149,7 +149,7 @@ func minusOneCommand(c *common) *cobra.Command {
 			}
 			n, err := ci.MinusOne(b, how, names...)
 			if err == nil {
-				fmt.Printf("%s can do without each of %d slugs (%s)\n", b.Name, n.Passed, how)
+				fmt.Printf("%s can do without each of %d fixes (%s)\n", b.Name, n.Passed, how)
 			}
 			return err
 		},

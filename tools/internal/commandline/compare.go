@@ -11,8 +11,8 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/dropin"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/flagtable"
-	"holdfast/tools/internal/slugs"
 )
 
 // Options says what Compare compares.
@@ -31,7 +31,7 @@ func Compare(ctx context.Context, o Options) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	all, err := slugs.Load(o.Root)
+	all, err := fixes.Load(o.Root)
 	if err != nil {
 		return 0, err
 	}
@@ -63,7 +63,7 @@ func Compare(ctx context.Context, o Options) (int, error) {
 		}
 	}
 	if wrong > 0 {
-		return 0, exit.Preconditionf("stock and ours differ on the command line in what is not in %s: undo it, or enter it there with its slug and run make differences", dropin.File)
+		return 0, exit.Preconditionf("stock and ours differ on the command line in what is of no fix: undo it, or enter it in \"differences\" of the fix.json that makes it and run make differences")
 	}
 	return len(runs["stock"][0]), nil
 }

@@ -4,6 +4,7 @@
 package dropin
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,7 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
+	"holdfast/tools/internal/testrepo"
 )
 
 const root = "../../.."
@@ -87,125 +89,111 @@ func TestUnsteady(t *testing.T) {
 	}
 }
 
-const twoSlugs = `{"slugs": [
- {"slug": "a", "kind": "fix", "components": ["kubelet"], "forms": [{"bases": ["v1.9.11"], "gates": {"A": true}, "page": "docs/patches/a.md"}]},
- {"slug": "b", "kind": "security", "components": ["client-go", "kube-controller-manager"], "forms": [{"bases": ["v1.9.11"], "gates": {"B": false, "GitRepoVolumeDriver": true}}]},
- {"slug": "api", "kind": "fix", "components": ["kube-apiserver"], "forms": [{"bases": ["v1.9.11"], "gates": {"C": true}}]},
- {"slug": "t", "kind": "toolchain", "forms": [{"bases": ["v1.9.11"]}]},
- {"slug": "old", "kind": "fix", "forms": [{"bases": ["v1.2.0"], "gates": {"Old": true}}]}]}`
-
-func table(t *testing.T, entries string) *Table {
-	t.Helper()
-	s, err := slugs.Parse([]byte(twoSlugs))
-	if err != nil {
-		t.Fatal(err)
+// someFixes are two of the drop-in components, with a difference of a, and some that are of no
+// account here.
+func someFixes(entryOfA string) *fixes.Table {
+	of := func(name string, kind fixes.Kind, base string, gates map[string]bool, components ...string) *fixes.Fix {
+		return &fixes.Fix{Name: name, Kind: kind, Components: components, Forms: []*fixes.Form{testrepo.Form(base, gates, nil)}}
 	}
-	tab, err := Parse([]byte(`{"differences": [`+entries+`]}`), s)
-	if err != nil {
-		t.Fatal(err)
+	a := of("a", fixes.Own, Base, map[string]bool{"A": true}, "kubelet")
+	if entryOfA != "" {
+		a.Differences = []json.RawMessage{json.RawMessage(entryOfA)}
 	}
-	return tab
+	return &fixes.Table{Fixes: []*fixes.Fix{a,
+		of("b", fixes.Security, Base, map[string]bool{"B": false, "GitRepoVolumeDriver": true}, "client-go", "kube-controller-manager"),
+		of("api", fixes.Own, Base, map[string]bool{"C": true}, "kube-apiserver"),
+		of("t", fixes.Toolchain, Base, nil),
+		of("old", fixes.Own, "v1.2.0", map[string]bool{"Old": true}),
+	}}
 }
 
-const entryOfA = `{"slug": "a", "kinds": ["metric"], "components": ["kubelet"], "names": ["holdfast_a_*"], "how": "added", "builds": ["ours"], "says": "counts"}`
+const entryOfA = `{"kinds": ["log"], "components": ["kubelet"], "names": ["I a.go: *"], "how": "added", "builds": ["ours"], "says": "says so"}`
 
 func TestJudge(t *testing.T) {
-	tab := table(t, entryOfA)
-	metric := Difference{Kind: "metric", Component: Kubelet, Name: "holdfast_a_total", How: Added}
-	kinds := KindNames(true)
-	if v := tab.Judge(Ours, kinds, []Difference{metric}); !v.OK() || len(v.Allowed["a"]) != 1 {
-		t.Errorf("an allowed one: %+v", v)
+	tab, err := New(someFixes(entryOfA))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if v := tab.Judge(GatesOff, kinds, []Difference{metric}); v.OK() || len(v.Unknown) != 1 {
-		t.Errorf("with the gates off it is not allowed: %+v", v)
-	}
-	if v := tab.Judge(GatesOff, kinds, nil); !v.OK() {
-		t.Errorf("with the gates off there is none: %+v", v)
-	}
-	if v := tab.Judge(Ours, kinds, nil); v.OK() || len(v.Gone) != 1 {
-		t.Errorf("an entry that is not seen: %+v", v)
-	}
-	if v := tab.Judge(Ours, KindNames(false), nil); !v.OK() {
-		t.Errorf("metrics are not looked at on the command line: %+v", v)
-	}
-	for _, d := range []Difference{
-		{Kind: "metric", Component: Kubelet, Name: "holdfast_a_total", How: Missing},
-		{Kind: "metric", Component: Manager, Name: "holdfast_a_total", How: Added},
-		{Kind: "log", Component: Kubelet, Name: "holdfast_a_total", How: Added},
-		{Kind: "metric", Component: Kubelet, Name: "holdfast_b_total", How: Added},
+	line := Difference{Kind: "log", Component: Kubelet, Name: "I a.go: hello", How: Added}
+	metric := Difference{Kind: "metric", Component: Manager, Name: "holdfast_b_total", How: Added}
+	kinds := []string{"log", "metric"}
+	for name, c := range map[string]struct {
+		build         string
+		kinds         []string
+		found         []Difference
+		unknown, gone int
+	}{
+		"an allowed one":                       {Ours, kinds, []Difference{line}, 0, 0},
+		"a metric may be seen, or not":         {Ours, kinds, []Difference{line, metric}, 0, 0},
+		"with the gates off it is not allowed": {GatesOff, kinds, []Difference{line}, 1, 0},
+		"with the gates off there is none":     {GatesOff, kinds, nil, 0, 0},
+		"metrics stay with the gates off":      {GatesOff, kinds, []Difference{metric}, 0, 0},
+		"an entry that is not seen":            {Ours, kinds, nil, 0, 1},
+		"a kind that is not looked at":         {Ours, []string{"metric"}, nil, 0, 0},
+		"two gates of b and one of a":          {Ours, []string{"gate"}, nil, 0, 6},
+		"missing":                              {Ours, kinds, []Difference{line, {Kind: "metric", Component: Kubelet, Name: "holdfast_a_total", How: Missing}}, 1, 0},
+		"of another component":                 {Ours, kinds, []Difference{line, {Kind: "log", Component: Manager, Name: line.Name, How: Added}}, 1, 0},
+		"metric of no fix":                     {Ours, kinds, []Difference{line, {Kind: "metric", Component: Kubelet, Name: "holdfast_none_total", How: Added}}, 1, 0},
+		"metric of the toolchain":              {Ours, kinds, []Difference{line, {Kind: "metric", Component: Kubelet, Name: "holdfast_t_total", How: Added}}, 1, 0},
+		"gate of another component":            {Ours, []string{"metric"}, []Difference{{Kind: "gate", Component: Kubelet, Name: "C", How: Added}}, 1, 0},
 	} {
-		v := tab.Judge(Ours, kinds, []Difference{metric, d})
-		if v.OK() || len(v.Unknown) != 1 || v.Unknown[0] != d {
-			t.Errorf("%v: %+v", d, v)
+		v := tab.Judge(c.build, c.kinds, c.found)
+		if len(v.Unknown) != c.unknown || len(v.Gone) != c.gone || v.OK() != (c.unknown+c.gone == 0) {
+			t.Errorf("%s: %+v", name, v)
 		}
-		if r := v.Report(Ours); !strings.Contains(r, "NOT IN "+File) {
-			t.Errorf("the report does not say so: %s", r)
+		if r := v.Report(c.build); strings.Contains(r, "OF NO FIX") != (c.unknown > 0) || strings.Contains(r, "NOT SEEN") != (c.gone > 0) {
+			t.Errorf("%s: the report does not say so: %s", name, r)
 		}
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
-	s, err := slugs.Parse([]byte(twoSlugs))
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestNewRefuses(t *testing.T) {
 	for old, with := range map[string]string{
-		`"slug": "a"`:               `"slug": "nobody"`,
-		`"slug": "a", `:             `"slug": "t", `,
-		`"a"`:                       `"old"`,
-		`"metric"`:                  `"metrics"`,
+		`"log"`:                     `"logs"`,
+		`["log"]`:                   `["metric"]`,
+		`"kinds"`:                   `"fix": "b", "kinds"`,
 		`"kubelet"`:                 `"kube-proxy"`,
 		`"components": ["kubelet"]`: `"components": []`,
-		`"holdfast_a_*"`:            `"*"`,
-		`["holdfast_a_*"]`:          `["x", "x"]`,
+		`"I a.go: *"`:               `"*"`,
+		`["I a.go: *"]`:             `["x", "x"]`,
 		`"added"`:                   `"new"`,
 		`["ours"]`:                  `["theirs"]`,
-		`"counts"`:                  `" "`,
+		`"says so"`:                 `" "`,
 		`"says"`:                    `"why"`,
 	} {
 		text := strings.Replace(entryOfA, old, with, 1)
-		if _, err := Parse([]byte(`{"differences": [`+text+`]}`), s); err == nil || !strings.Contains(err.Error(), File) {
+		if _, err := New(someFixes(text)); text == entryOfA || err == nil || !strings.Contains(err.Error(), "patches/a/fix.json: difference 1") {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+	of := someFixes("")
+	of.Find("t").Differences = []json.RawMessage{json.RawMessage(entryOfA)}
+	if _, err := New(of); err == nil || !strings.Contains(err.Error(), "stock has the toolchain's patches too") {
+		t.Error(err)
 	}
 }
 
 func TestGatesToSet(t *testing.T) {
-	s, err := slugs.Parse([]byte(twoSlugs))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := GatesToSet(s); !slices.Equal(got, []string{"A", "B"}) {
+	if got := GatesToSet(someFixes("")); !slices.Equal(got, []string{"A", "B"}) {
 		t.Errorf("%v", got)
 	}
 }
 
-// TestCommitted: the page is that of the table, whose gates are those of slugs.json.
+// TestCommitted: the page is what the fixes say.
 func TestCommitted(t *testing.T) {
-	tab, err := Load(root)
+	s, err := fixes.Load(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := slugs.Load(root)
+	tab, err := New(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(Page)))
 	if err != nil || string(got) != string(Markdown(tab, s)) {
-		t.Errorf("%s is not what %s says (%v): make differences", Page, File, err)
-	}
-	named := map[string]string{}
-	for _, e := range tab.Differences {
-		if slices.Contains(e.Kinds, "gate") {
-			for _, n := range e.Names {
-				named[n] = e.Slug
-			}
-		}
+		t.Errorf("%s is not what the fixes say (%v): make differences", Page, err)
 	}
 	want := Gates(s)
-	if !reflect.DeepEqual(named, want) {
-		t.Errorf("the gates of %s are %v, those of %s %v", File, named, slugs.File, want)
-	}
 	if want[StaysOn] == "" || slices.Contains(GatesToSet(s), StaysOn) {
 		t.Errorf("%s is no gate of ours, or is set", StaysOn)
 	}

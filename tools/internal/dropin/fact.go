@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dropin compares what can be seen of two builds of a component from the
-// outside, and judges the differences by differences.json, the table of those that a
-// slug is allowed. It runs nothing: who looks at a build, as package commandline does,
+// outside, and judges the differences by the table of those that a
+// fix is allowed. It runs nothing: who looks at a build, as package commandline does,
 // writes facts.
 package dropin
 

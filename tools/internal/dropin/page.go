@@ -6,40 +6,39 @@ package dropin
 import (
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 )
 
 const introduction = "# Differences from stock\n\n" +
-	"What `make dropin` sees of our binaries that is not as in stock v1.9.11, by the slug that makes it.\n" +
-	"`make differences` writes this page from\n" +
-	"[differences.json](../../differences.json). Do not edit it.\n\n" +
-	"`make dropin` compares the builds ([how](dropin.md)). It fails on a difference that is not in that\n" +
-	"table, and on an entry that it does not see any more. *Gates off* is ours with its feature gates of\n" +
-	"[slugs.json](../../slugs.json) at false, but `" + StaysOn + "`: on is what stock does. A\n" +
-	"difference that is still there then has no gate; the slug's page says why.\n"
+	"What `make dropin` sees of Holdfast's binaries that is not as in stock v1.9.11, by the fix that\n" +
+	"makes it. `make differences` writes this page from the `fix.json` of the [fixes](../../patches). Do\n" +
+	"not edit it. Metrics are not listed: each is named after its fix, `holdfast_<fix>_…`.\n\n" +
+	"`make dropin` compares the builds ([how](dropin.md)). It fails on a difference that is of no fix,\n" +
+	"and on one that it does not see any more. *Gates off* is Holdfast with all its feature gates at\n" +
+	"false but `" + StaysOn + "`: on is what stock does. A difference that is still there then\n" +
+	"has no gate; the fix's page says why.\n"
 
 // Markdown is the page.
-func Markdown(t *Table, s *slugs.Table) []byte {
+func Markdown(t *Table, s *fixes.Table) []byte {
 	var b strings.Builder
 	b.WriteString(introduction)
-	for _, slug := range s.Of(Base) {
+	for _, fix := range s.Of(Base) {
 		var rows []string
 		for _, e := range t.Differences {
-			if e.Slug == slug.Name {
+			if e.Fix == fix.Name && !e.Optional {
 				rows = append(rows, row(e))
 			}
 		}
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n", slug.Name)
-		if page := slug.Form(Base).Page; page != "" {
-			fmt.Fprintf(&b, "[%s](../%s)\n\n", path.Base(page), strings.TrimPrefix(page, "docs/"))
+		fmt.Fprintf(&b, "\n## %s\n\n", fix.Name)
+		if page := fix.Form(Base).Page; page != "" {
+			fmt.Fprintf(&b, "[%s](../../%s)\n\n", fix.Name, page)
 		}
 		b.WriteString("| component | seen as | what | how | with gates off | why |\n|---|---|---|---|---|---|\n")
 		for _, r := range rows {
@@ -67,11 +66,11 @@ func row(e Entry) string {
 
 // WritePage writes the page below root from the table that is there.
 func WritePage(root string) error {
-	t, err := Load(root)
+	s, err := fixes.Load(root)
 	if err != nil {
 		return err
 	}
-	s, err := slugs.Load(root)
+	t, err := New(s)
 	if err != nil {
 		return err
 	}

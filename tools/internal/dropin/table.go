@@ -6,22 +6,17 @@ package dropin
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/strictjson"
 )
 
-// File is the table of allowed differences, at the repository's root; Page is made of it.
-const (
-	File = "differences.json"
-	Page = "docs/design/differences.md"
-)
+// Page is made of the fixes' differences.
+const Page = "docs/design/differences.md"
 
 // Base is the release that is compared.
 const Base = "v1.9.11"
@@ -38,15 +33,12 @@ var Builds = []string{Ours, GatesOff}
 // StaysOn is a gate whose stock behaviour is on: off takes a feature of upstream's away.
 const StaysOn = "GitRepoVolumeDriver"
 
-// Gates are the feature gates of the slugs that change one of Components, with their
-// slugs. Those of a slug for another component are unknown to both.
-func Gates(t *slugs.Table) map[string]string {
+// Gates are the feature gates of the fixes that change one of Components, with their
+// fixes. Those of a fix for another component are unknown to both.
+func Gates(t *fixes.Table) map[string]string {
 	out := map[string]string{}
 	for _, s := range t.Of(Base) {
-		if !slices.ContainsFunc(s.Components, func(c string) bool { return slices.Contains(Components, c) }) {
-			continue
-		}
-		for g := range s.Form(Base).Gates {
+		for _, g := range gatesOf(s) {
 			out[g] = s.Name
 		}
 	}
@@ -55,16 +47,16 @@ func Gates(t *slugs.Table) map[string]string {
 
 // GatesToSet are the feature gates that the build GatesOff has at false: all of Gates
 // but StaysOn.
-func GatesToSet(t *slugs.Table) []string {
+func GatesToSet(t *fixes.Table) []string {
 	gates := Gates(t)
 	delete(gates, StaysOn)
 	return slices.Sorted(maps.Keys(gates))
 }
 
-// Entry is a difference that a slug makes. It stands for each of Names in each of
+// Entry is a difference that a fix makes. It stands for each of Names in each of
 // Kinds, Components and Builds, and all of these must be seen.
 type Entry struct {
-	Slug       string   `json:"slug"`
+	Fix        string   `json:"fix,omitempty"`
 	Kinds      []string `json:"kinds"`
 	Components []string `json:"components"`
 	// Names are those of facts; "*" stands for any text.
@@ -73,47 +65,73 @@ type Entry struct {
 	// Builds have the difference. One that GatesOff has is not behind a gate.
 	Builds []string `json:"builds"`
 	Says   string   `json:"says"`
+	// Optional: it need not be seen. A metric with labels shows only when it was counted.
+	Optional bool `json:"optional,omitempty"`
 }
 
-// Table is differences.json.
+// Table has the differences of all fixes.
 type Table struct {
 	Differences []Entry `json:"differences"`
 }
 
-// Load reads the table below root.
+// Load reads the differences of the fixes below root.
 func Load(root string) (*Table, error) {
-	raw, err := os.ReadFile(filepath.Join(root, File))
-	if err != nil {
-		return nil, exit.Preconditionf("the table of differences: %v", err)
-	}
-	s, err := slugs.Load(root)
+	t, err := fixes.Load(root)
 	if err != nil {
 		return nil, err
 	}
-	return Parse(raw, s)
+	return New(t)
 }
 
-// Parse reads a table, whose entries name slugs of s.
-func Parse(raw []byte, s *slugs.Table) (*Table, error) {
-	t := &Table{}
-	if err := strictjson.Decode(raw, t); err != nil {
-		return nil, exit.Preconditionf("%s: %v", File, err)
-	}
-	for i, e := range t.Differences {
-		if err := e.check(s); err != nil {
-			return nil, exit.Preconditionf("%s: difference %d (slug %q): %v", File, i+1, e.Slug, err)
+// New makes the table: a fix's gates and its metrics holdfast_<fix>_… follow from the fix, what
+// else shows from outside stands in its fix.json.
+func New(t *fixes.Table) (*Table, error) {
+	out := &Table{}
+	for _, s := range t.Of(Base) {
+		if names := gatesOf(s); len(names) > 0 {
+			says := "a gate of its own"
+			if len(names) > 1 {
+				says = "gates of its own"
+			}
+			out.Differences = append(out.Differences, Entry{Fix: s.Name, Kinds: []string{"gate"}, Components: Components, Names: names, How: Added, Builds: Builds, Says: says})
+		}
+		if s.Kind != fixes.Toolchain {
+			out.Differences = append(out.Differences, Entry{Fix: s.Name, Kinds: []string{"metric"}, Components: Components, Optional: true,
+				Names: []string{"holdfast_" + strings.ReplaceAll(s.Name, "-", "_") + "_*"}, How: Added, Builds: Builds, Says: "metrics of its own"})
+		}
+		for i, raw := range s.Differences {
+			e := Entry{}
+			err := strictjson.Decode(raw, &e)
+			if err == nil {
+				err = e.check(s)
+			}
+			if err != nil {
+				return nil, exit.Preconditionf("%s: difference %d: %v", s.File(), i+1, err)
+			}
+			e.Fix = s.Name
+			out.Differences = append(out.Differences, e)
 		}
 	}
-	return t, nil
+	return out, nil
 }
 
-func (e Entry) check(t *slugs.Table) error {
-	s := t.Find(e.Slug)
+// gatesOf are the gates, sorted, of a fix that changes one of Components: those of another
+// component are unknown to both.
+func gatesOf(s *fixes.Fix) []string {
+	if !slices.ContainsFunc(s.Components, func(c string) bool { return slices.Contains(Components, c) }) {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.Form(Base).Gates))
+}
+
+func (e Entry) check(s *fixes.Fix) error {
 	switch {
-	case s == nil || s.Form(Base) == nil:
-		return fmt.Errorf("it is no slug of base %s", Base)
-	case s.Kind == slugs.Toolchain:
-		return fmt.Errorf("stock has the toolchain series too, so it makes no difference")
+	case s.Kind == fixes.Toolchain:
+		return fmt.Errorf("stock has the toolchain's patches too, so it makes no difference")
+	case e.Fix != "" || e.Optional:
+		return fmt.Errorf("\"fix\" and \"optional\" are not given in a %s", fixes.File)
+	case slices.Contains(e.Kinds, "gate"), slices.Contains(e.Kinds, "metric"):
+		return fmt.Errorf("gates and metrics follow from the fix")
 	case !slices.Contains([]string{Added, Missing, Changed, Counts}, e.How):
 		return fmt.Errorf("\"how\" is %q: it is %s, %s, %s or %s", e.How, Added, Missing, Changed, Counts)
 	case strings.TrimSpace(e.Says) == "":
@@ -153,7 +171,7 @@ func matches(pattern, name string) bool {
 
 // Verdict is what the table says of the differences of a build.
 type Verdict struct {
-	// Allowed are differences by the slug that makes them.
+	// Allowed are differences by the fix that makes them.
 	Allowed map[string][]Difference
 	// Unknown are in no entry.
 	Unknown []Difference
@@ -170,33 +188,33 @@ func (t *Table) Judge(build string, kinds []string, found []Difference) Verdict 
 	v := Verdict{Allowed: map[string][]Difference{}}
 	used := map[string]bool{}
 	for _, d := range found {
-		slug := ""
+		fix := ""
 		for i, e := range t.Differences {
 			if e.How != d.How || !slices.Contains(e.Builds, build) || !slices.Contains(e.Kinds, d.Kind) || !slices.Contains(e.Components, d.Component) {
 				continue
 			}
 			for _, n := range e.Names {
 				if matches(n, d.Name) {
-					slug = e.Slug
+					fix = e.Fix
 					used[fmt.Sprint(i, d.Kind, d.Component, n)] = true
 				}
 			}
 		}
-		if slug == "" {
+		if fix == "" {
 			v.Unknown = append(v.Unknown, d)
 			continue
 		}
-		v.Allowed[slug] = append(v.Allowed[slug], d)
+		v.Allowed[fix] = append(v.Allowed[fix], d)
 	}
 	for i, e := range t.Differences {
-		if !slices.Contains(e.Builds, build) {
+		if e.Optional || !slices.Contains(e.Builds, build) {
 			continue
 		}
 		for _, k := range e.Kinds {
 			for _, c := range e.Components {
 				for _, n := range e.Names {
 					if slices.Contains(kinds, k) && !used[fmt.Sprint(i, k, c, n)] {
-						v.Gone = append(v.Gone, fmt.Sprintf("%s %s %q: %s, of slug %s", c, k, n, e.How, e.Slug))
+						v.Gone = append(v.Gone, fmt.Sprintf("%s %s %q: %s, of fix %s", c, k, n, e.How, e.Fix))
 					}
 				}
 			}
@@ -209,17 +227,17 @@ func (t *Table) Judge(build string, kinds []string, found []Difference) Verdict 
 func (v Verdict) Report(build string) string {
 	var b strings.Builder
 	n := 0
-	for _, slug := range slices.Sorted(maps.Keys(v.Allowed)) {
-		for _, d := range v.Allowed[slug] {
-			fmt.Fprintf(&b, "  %s: %v\n", slug, d)
+	for _, fix := range slices.Sorted(maps.Keys(v.Allowed)) {
+		for _, d := range v.Allowed[fix] {
+			fmt.Fprintf(&b, "  %s: %v\n", fix, d)
 			n++
 		}
 	}
 	for _, d := range v.Unknown {
-		fmt.Fprintf(&b, "  NOT IN %s: %v\n", File, d)
+		fmt.Fprintf(&b, "  OF NO FIX: %v\n", d)
 	}
 	for _, g := range v.Gone {
 		fmt.Fprintf(&b, "  NOT SEEN: %s\n", g)
 	}
-	return fmt.Sprintf("%s against stock: %d differences of slugs, %d unknown, %d not seen\n%s", build, n, len(v.Unknown), len(v.Gone), b.String())
+	return fmt.Sprintf("%s against stock: %d differences of fixes, %d unknown, %d not seen\n%s", build, n, len(v.Unknown), len(v.Gone), b.String())
 }

@@ -18,9 +18,9 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/proof"
-	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/trackrecord"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
@@ -33,7 +33,7 @@ func allCmd() *cobra.Command {
 	o := proof.Options{}
 	c := &cobra.Command{
 		Use: "all [NAME...]", Short: "Run labs in every variant, also without their fix, and write the record; without a name all labs",
-		Long: `Run each lab of the profile short on stock, ours, ours without its slug and ours with its gates off,
+		Long: `Run each lab of the profile short on stock, ours, ours without its fix and ours with its gates off,
 and in what other variants it has. A run that cannot tell is repeated, twice at most.
 
 Then write what answered as it must into ` + outcomes.File + `, README.md's track record and
@@ -51,7 +51,7 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
 			if o.AtOnce < 1 {
 				return exit.Usagef("--at-once %d: it is 1 or more", o.AtOnce)
 			}
-			table, err := slugs.Load(root)
+			table, err := fixes.Load(root)
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
 
 // take puts answers into the record, drops those of runs that there are no more, and writes the
 // record and its pages. Answers that it cannot take are its error.
-func take(root string, table *slugs.Table, rows []proof.Row, record *outcomes.Record, answers []run.Outcome) error {
+func take(root string, table *fixes.Table, rows []proof.Row, record *outcomes.Record, answers []run.Outcome) error {
 	var left []string
 	for _, a := range answers {
 		name := fmt.Sprintf("lab %s (%s)", a.Lab, a.Variant)
@@ -136,7 +136,7 @@ func take(root string, table *slugs.Table, rows []proof.Row, record *outcomes.Re
 }
 
 // writePages writes what is made of the record.
-func writePages(root string, table *slugs.Table, rows []proof.Row, record *outcomes.Record) error {
+func writePages(root string, table *fixes.Table, rows []proof.Row, record *outcomes.Record) error {
 	file := filepath.Join(root, trackrecord.Page)
 	page, err := os.ReadFile(file)
 	if err != nil {
@@ -153,7 +153,7 @@ func writePages(root string, table *slugs.Table, rows []proof.Row, record *outco
 }
 
 // cleanVariant removes the trees and binaries of a variant in all bases: one of each
-// slug would fill the disk.
+// fix would fill the disk.
 func cleanVariant(root string, v labkit.Variant) error {
 	for _, what := range []string{"src", "bin"} {
 		dirs, err := filepath.Glob(filepath.Join(root, "_output", what, "*", v.Dir()))

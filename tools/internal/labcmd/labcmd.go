@@ -23,7 +23,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
 	_ "holdfast/tools/labs" // every lab registers itself
@@ -103,7 +103,7 @@ func labCmd() *cobra.Command {
 	f.StringVar(&profile, "profile", "short", "short or long")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of a lab")
 	f.BoolVar(&o.Keep, "keep", false, "also keep the artefacts of runs that answered as expected")
-	f.StringSliceVar(&variants, "variant", nil, "run only these variants: stock, ours, ours-gate-off, \"ours -SLUG\"")
+	f.StringSliceVar(&variants, "variant", nil, "run only these variants: stock, ours, ours-gate-off, \"ours -FIX\"")
 	f.StringArrayVar(&o.Bins, "bin", nil, "base/variant=directory or base/variant/name=file; else _output/bin/<base>/<variant>/<name>")
 	f.DurationVar(&o.Timeout, "timeout", 0, "time limit of one variant's run (default: the lab's own)")
 	f.BoolVar(&all, "all", false, "run every lab")
@@ -111,13 +111,13 @@ func labCmd() *cobra.Command {
 	return c
 }
 
-// useTable tells the labs what slugs.json says of them.
+// useTable tells the labs what fixes.json says of them.
 func useTable(c *cobra.Command) error {
 	root, err := base.FindRoot(rootFlag(c))
 	if err != nil {
 		return err
 	}
-	table, err := slugs.Load(root)
+	table, err := fixes.Load(root)
 	if err != nil {
 		return err
 	}

@@ -122,8 +122,8 @@ func (r *Record) Verdict(lab string, v base.Variant) string {
 	return ""
 }
 
-// Without is what a lab answered on ours without a slug, "" if that is not in the record.
-func (r *Record) Without(lab, slug string) string { return r.Verdict(lab, base.Ours.Without(slug)) }
+// Without is what a lab answered on ours without a fix, "" if that is not in the record.
+func (r *Record) Without(lab, fix string) string { return r.Verdict(lab, base.Ours.Without(fix)) }
 
 // Put adds an outcome, in the place of the one of the same lab and variant.
 func (r *Record) Put(o Outcome) {

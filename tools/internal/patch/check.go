@@ -5,8 +5,6 @@ package patch
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,10 +19,8 @@ const (
 
 var (
 	dateRE     = regexp.MustCompile(`^Date: [A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} [+-]\d{4}$`)
-	gateRE     = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
-	slugRE     = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9.]+)*$`)
+	areaRE     = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9.]+)*$`)
 	bugRE      = regexp.MustCompile(`^[a-z0-9.-]+/[a-z0-9.-]+#\d+$`)
-	versionRE  = regexp.MustCompile(`^v\d+\.\d+\.\d+$`)
 	hunkTailRE = regexp.MustCompile(`(?m)^@@ [^@]*@@.+$`)
 )
 
@@ -45,36 +41,21 @@ var required = []struct {
 		return ""
 	}},
 	{"Origin", func(string) string { return "" }},
-	{"Bug", eachOr("none", bugRE, "each is owner/repository#number, or it is none")},
-	{"Feature-Gate", eachOr("none", gateRE, "each is a gate's CamelCase name, or it is none")},
-	{"Lab", eachOr("none", slugRE, "each is a room below tools/labs/, or it is none")},
-	{"Applies-To", eachOr("", versionRE, "each is a base, e.g. v1.9.11")},
+	{"Bug", bugs},
 	{"Remove-When", func(string) string { return "" }},
 }
 
-// eachOr accepts a comma-separated list whose every item matches re, or the
-// single word none where that is not empty.
-func eachOr(none string, re *regexp.Regexp, text string) func(string) string {
-	return func(v string) string {
-		if none != "" && v == none {
-			return ""
-		}
-		for _, item := range items(v) {
-			if !re.MatchString(item) {
-				return text
-			}
-		}
+// bugs wants a comma-separated list of issues, or none.
+func bugs(v string) string {
+	if v == "none" {
 		return ""
 	}
-}
-
-// items are the parts of a comma-separated list.
-func items(list string) []string {
-	var out []string
-	for _, item := range strings.Split(list, ",") {
-		out = append(out, strings.TrimSpace(item))
+	for _, b := range strings.Split(v, ",") {
+		if !bugRE.MatchString(strings.TrimSpace(b)) {
+			return "each is owner/repository#number, or it is none"
+		}
 	}
-	return out
+	return ""
 }
 
 // Check returns what is wrong with the patch's name, trailers and normal form,
@@ -83,9 +64,6 @@ func (p *Patch) Check() []string {
 	var bad []string
 	say := func(format string, args ...any) { bad = append(bad, p.File+": "+fmt.Sprintf(format, args...)) }
 
-	if p.Slug() == "" {
-		say("the name is not NNNN-slug.patch")
-	}
 	raw := string(p.Raw)
 	if !strings.HasPrefix(raw, zeroHash+authorLine) {
 		say("it does not begin with the normal form's two From lines; run make patches-normalise")
@@ -101,8 +79,8 @@ func (p *Patch) Check() []string {
 		say("the subject is %d characters long, %d is the limit", len(p.Title), maxTitleLen)
 	default:
 		area, text, _ := strings.Cut(p.Title, ": ")
-		if text == "" || !slugRE.MatchString(area) {
-			say("the subject is %q: it wants a slug, a colon and what the patch does", p.Title)
+		if text == "" || !areaRE.MatchString(area) {
+			say("the subject is %q: it wants a word, a colon and what the patch does", p.Title)
 		}
 	}
 	if !strings.Contains(strings.TrimSpace(p.message), "\n\n") {
@@ -166,41 +144,4 @@ func (p *Patch) checkTrailers() []string {
 		}
 	}
 	return bad
-}
-
-// CheckDir checks each patch of the series in dir and that the series lists
-// all patch files there are.
-func CheckDir(root, dir string) ([]string, error) {
-	patches, err := LoadSeries(root, dir)
-	if err != nil {
-		return nil, err
-	}
-	listed := map[string]bool{}
-	var bad []string
-	last := ""
-	for _, p := range patches {
-		bad = append(bad, p.Check()...)
-		if filepath.Dir(p.File) != filepath.Clean(dir) {
-			continue // borrowed from another base's series, checked there
-		}
-		listed[p.Name] = true
-		number, _, _ := strings.Cut(p.Name, "-")
-		switch before, _, _ := strings.Cut(last, "-"); {
-		case p.Name < last:
-			bad = append(bad, fmt.Sprintf("%s/series: %s stands behind %s: numbers rise", dir, p.Name, last))
-		case number == before:
-			bad = append(bad, fmt.Sprintf("%s/series: %s and %s have the same number %s", dir, last, p.Name, number))
-		}
-		last = p.Name
-	}
-	files, err := os.ReadDir(filepath.Join(root, dir))
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range files {
-		if f.Name() != "series" && !listed[f.Name()] {
-			bad = append(bad, fmt.Sprintf("%s/%s is not in %s/series", dir, f.Name(), dir))
-		}
-	}
-	return bad, nil
 }

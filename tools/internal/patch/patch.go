@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package patch reads, checks, applies and rewrites the patch files of a
-// series. patches/README.md is the policy that it enforces.
+// base. patches/README.md is the policy that it enforces.
 package patch
 
 import (
@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
@@ -24,7 +23,7 @@ import (
 // Patch is one patch file in its parsed form.
 type Patch struct {
 	File     string // path as given to Load, for messages
-	Name     string // file name, e.g. "0010-reflector-monotonic-rv.patch"
+	Name     string // file name, e.g. "0210.patch"
 	Raw      []byte
 	Title    string // subject without "[PATCH]"
 	Trailers []Trailer
@@ -37,25 +36,6 @@ type Patch struct {
 
 // Trailer is one "Key: value" line at the end of the message.
 type Trailer struct{ Key, Value string }
-
-// List returns the parts of the comma-separated value of a trailer; empty for
-// "none" and for a trailer that is missing.
-func (p *Patch) List(key string) []string {
-	v := p.Trailer(key)
-	if v == "" || v == "none" {
-		return nil
-	}
-	return items(v)
-}
-
-// Slug is the name without number and ending.
-func (p *Patch) Slug() string {
-	m := nameRE.FindStringSubmatch(p.Name)
-	if m == nil {
-		return ""
-	}
-	return m[1]
-}
 
 // Trailer returns the value of the first trailer with key, or "".
 func (p *Patch) Trailer(key string) string {
@@ -81,7 +61,6 @@ func (p *Patch) Touches() []string {
 }
 
 var (
-	nameRE = regexp.MustCompile(`^\d{4}-([a-z0-9][a-z0-9.-]*)\.patch$`)
 	// A closing paragraph whose every line is "Key: value" holds the trailers.
 	trailerRE = regexp.MustCompile(`^([A-Z][A-Za-z]*(?:-[A-Z][A-Za-z]*)*): (\S.*)$`)
 	indexRE   = regexp.MustCompile(`(?m)^index ([0-9a-f]+)\.\.([0-9a-f]+)( \d{6})?$`)
@@ -127,20 +106,13 @@ func Parse(file string, raw []byte) (*Patch, error) {
 	return p, nil
 }
 
-// LoadSeries reads dir/series (one file name a line, relative to dir; "#" and
-// empty lines are skipped) and the patches that it names. Paths in errors are
-// relative to root.
-func LoadSeries(root, dir string) ([]*Patch, error) {
-	names, err := readSeries(root, dir)
-	if err != nil {
-		return nil, err
-	}
+// Load reads the patches with these paths, relative to root.
+func Load(root string, files []string) ([]*Patch, error) {
 	var out []*Patch
-	for _, n := range names {
-		file := filepath.Join(dir, n)
+	for _, file := range files {
 		raw, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
-			return nil, exit.Preconditionf("%s names %s: %v", filepath.Join(dir, "series"), n, err)
+			return nil, exit.Preconditionf("%v", err)
 		}
 		p, err := Parse(file, raw)
 		if err != nil {
@@ -149,26 +121,6 @@ func LoadSeries(root, dir string) ([]*Patch, error) {
 		out = append(out, p)
 	}
 	return out, nil
-}
-
-func readSeries(root, dir string) ([]string, error) {
-	file := filepath.Join(dir, "series")
-	raw, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		return nil, exit.Preconditionf("series of patches: %v", err)
-	}
-	var names []string
-	for i, l := range strings.Split(string(raw), "\n") {
-		l = strings.TrimSpace(l)
-		if l == "" || strings.HasPrefix(l, "#") {
-			continue
-		}
-		if slices.Contains(names, l) {
-			return nil, exit.Preconditionf("%s:%d: %s is listed twice", file, i+1, l)
-		}
-		names = append(names, l)
-	}
-	return names, nil
 }
 
 // Content looks a file of the tree up: nil, nil when there is none.

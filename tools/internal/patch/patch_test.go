@@ -37,9 +37,6 @@ Nothing: a paragraph that looks like a trailer.
 Upstream-Status: Pending
 Origin: holdfast
 Bug: kubernetes/kubernetes#64209, docker/docker#1
-Feature-Gate: Louder, LouderStill
-Lab: louder
-Applies-To: v1.9.11, v1.9.0
 Remove-When: the base goes
 ---
 `
@@ -60,7 +57,7 @@ index aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
  }
 `
 
-const name = "patches/x/0010-louder.patch"
+const name = "patches/louder/v1.9.11/0210.patch"
 
 func parse(t *testing.T, raw string) *Patch {
 	t.Helper()
@@ -73,21 +70,14 @@ func parse(t *testing.T, raw string) *Patch {
 
 func TestParse(t *testing.T) {
 	p := parse(t, head+diffText)
-	if p.Slug() != "louder" || p.Title != "louder: say it louder" || p.Name != "0010-louder.patch" {
-		t.Errorf("%q %q %q", p.Slug(), p.Title, p.Name)
+	if p.Title != "louder: say it louder" || p.Name != "0210.patch" {
+		t.Errorf("%q %q", p.Title, p.Name)
 	}
 	if got := p.Touches(); !slices.Equal(got, []string{"pkg/greet/greet.go"}) {
 		t.Error(got)
 	}
-	if len(p.Trailers) != 7 || p.Trailer("Origin") != "holdfast" || p.Trailer("Nothing") != "" {
+	if len(p.Trailers) != 4 || p.Trailer("Origin") != "holdfast" || p.Trailer("Nothing") != "" {
 		t.Errorf("%+v", p.Trailers)
-	}
-	if got := p.List("Feature-Gate"); !slices.Equal(got, []string{"Louder", "LouderStill"}) {
-		t.Error(got)
-	}
-	none := parse(t, strings.Replace(head, "Feature-Gate: Louder, LouderStill", "Feature-Gate: none", 1)+diffText)
-	if got := none.List("Feature-Gate"); len(got) != 0 {
-		t.Error(got)
 	}
 	if bad := p.Check(); len(bad) != 0 {
 		t.Error(bad)
@@ -128,68 +118,51 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	for _, tc := range []struct {
-		name, file string
-		change     func(string) string
-		says       string
+		name   string
+		change func(string) string
+		says   string
 	}{
-		{"name without number", "patches/x/louder.patch", nil, "NNNN-slug.patch"},
-		{"name with capitals", "patches/x/0010-Louder.patch", nil, "NNNN-slug.patch"},
-		{"name with another ending", "patches/x/0010-louder.diff", nil, "NNNN-slug.patch"},
-		{"commit", "", in("From 0000", "From 1234"), "two From lines"},
-		{"author", "", in("Holdfast developers <", "A Person <"), "two From lines"},
-		{"date", "", in("Date: Sat, 21 Nov 2026", "Date: yesterday,"), "Date"},
-		{"no subject", "", in("Subject: [PATCH] ", "Subject: "), "no \"Subject: [PATCH] …\""},
-		{"long subject", "", in("say it louder", strings.Repeat("louder and ", 7)), "characters long"},
-		{"subject without slug", "", in("louder: say it louder", "Say it louder"), "slug"},
-		{"subject with something else for a slug", "", in("louder: say it louder", "fix(louder): say it louder"), "slug"},
-		{"subject without text", "", in("louder: say it louder", "louder: "), "slug"},
-		{"no message", "", in("What was wrong, and why this is the fix.\n\nNothing: a paragraph that looks like a trailer.\n\n", ""), "no text before the trailers"},
-		{"diffstat", "", in("---\ndiff", "---\n pkg/greet/greet.go | 4 ++--\n\ndiff"), "between \"---\" and the diff"},
-		{"signature", "", func(raw string) string { return raw + "-- \n2.39.5\n" }, "signature"},
-		{"function name in a hunk header", "", in("@@ -4,3 +4,3 @@", "@@ -4,3 +4,3 @@ package greet"), "text of the function"},
-		{"short index", "", in(strings.Repeat("a", 40), strings.Repeat("a", 12)), "abbreviated"},
-		{"leading context", "", in("@@ -8,3 +8,3 @@\n", "@@ -7,4 +7,4 @@\n \n"), "hunk 2 has more than one line of context"},
-		{"trailing context", "", in("@@ -4,3 +4,3 @@\n func Word() string {\n-\treturn \"hello\"\n+\treturn Shout(\"hello\")\n }\n",
+		{"commit", in("From 0000", "From 1234"), "two From lines"},
+		{"author", in("Holdfast developers <", "A Person <"), "two From lines"},
+		{"date", in("Date: Sat, 21 Nov 2026", "Date: yesterday,"), "Date"},
+		{"no subject", in("Subject: [PATCH] ", "Subject: "), "no \"Subject: [PATCH] …\""},
+		{"long subject", in("say it louder", strings.Repeat("louder and ", 7)), "characters long"},
+		{"subject without fix", in("louder: say it louder", "Say it louder"), "a word, a colon"},
+		{"subject with something else for a fix", in("louder: say it louder", "fix(louder): say it louder"), "a word, a colon"},
+		{"subject without text", in("louder: say it louder", "louder: "), "a word, a colon"},
+		{"no message", in("What was wrong, and why this is the fix.\n\nNothing: a paragraph that looks like a trailer.\n\n", ""), "no text before the trailers"},
+		{"diffstat", in("---\ndiff", "---\n pkg/greet/greet.go | 4 ++--\n\ndiff"), "between \"---\" and the diff"},
+		{"signature", func(raw string) string { return raw + "-- \n2.39.5\n" }, "signature"},
+		{"function name in a hunk header", in("@@ -4,3 +4,3 @@", "@@ -4,3 +4,3 @@ package greet"), "text of the function"},
+		{"short index", in(strings.Repeat("a", 40), strings.Repeat("a", 12)), "abbreviated"},
+		{"leading context", in("@@ -8,3 +8,3 @@\n", "@@ -7,4 +7,4 @@\n \n"), "hunk 2 has more than one line of context"},
+		{"trailing context", in("@@ -4,3 +4,3 @@\n func Word() string {\n-\treturn \"hello\"\n+\treturn Shout(\"hello\")\n }\n",
 			"@@ -4,4 +4,4 @@\n func Word() string {\n-\treturn \"hello\"\n+\treturn Shout(\"hello\")\n }\n \n"), "hunk 1 has more than one line of context"},
-		{"no trailers", "", in("Upstream-Status: Pending", "no trailer"), "last paragraph is not made of trailers"},
-		{"status", "", trailer("Upstream-Status", "Maybe"), "Pending, Submitted, Backport"},
-		{"status without its reason", "", trailer("Upstream-Status", "Inappropriate"), "reason in brackets"},
-		{"status with an empty reason", "", trailer("Upstream-Status", "Inappropriate []"), "reason in brackets"},
-		{"bug", "", trailer("Bug", "#64209"), "owner/repository#number"},
-		{"one bad bug of two", "", trailer("Bug", "kubernetes/kubernetes#1, 2"), "owner/repository#number"},
-		{"gate", "", trailer("Feature-Gate", "louder"), "CamelCase"},
-		{"none beside a gate", "", trailer("Feature-Gate", "Louder, none"), "CamelCase"},
-		{"lab", "", trailer("Lab", "Louder"), "room below tools/labs/"},
-		{"base", "", trailer("Applies-To", "1.9"), "v1.9.11"},
-		{"no base", "", trailer("Applies-To", "none"), "v1.9.11"},
-		{"status missing", "", trailer("Upstream-Status", ""), "trailer Upstream-Status is missing"},
-		{"origin missing", "", trailer("Origin", ""), "trailer Origin is missing"},
-		{"bug missing", "", trailer("Bug", ""), "trailer Bug is missing"},
-		{"gate missing", "", trailer("Feature-Gate", ""), "trailer Feature-Gate is missing"},
-		{"lab missing", "", trailer("Lab", ""), "trailer Lab is missing"},
-		{"base missing", "", trailer("Applies-To", ""), "trailer Applies-To is missing"},
-		{"remove-when missing", "", trailer("Remove-When", ""), "trailer Remove-When is missing"},
-		{"unknown trailer", "", in("Origin: holdfast\n", "Origin: holdfast\nSigned-Off-By: a\n"), `"Signed-Off-By" is not one of the policy's`},
-		{"order", "", in("Origin: holdfast\nBug: kubernetes/kubernetes#64209, docker/docker#1\n", "Bug: none\nOrigin: holdfast\n"), `"Origin" is out of order`},
-		{"doubled", "", in("Origin: holdfast\n", "Origin: holdfast\nOrigin: me\n"), `"Origin" is out of order or doubled`},
+		{"no trailers", in("Upstream-Status: Pending", "no trailer"), "last paragraph is not made of trailers"},
+		{"status", trailer("Upstream-Status", "Maybe"), "Pending, Submitted, Backport"},
+		{"status without its reason", trailer("Upstream-Status", "Inappropriate"), "reason in brackets"},
+		{"status with an empty reason", trailer("Upstream-Status", "Inappropriate []"), "reason in brackets"},
+		{"bug", trailer("Bug", "#64209"), "owner/repository#number"},
+		{"one bad bug of two", trailer("Bug", "kubernetes/kubernetes#1, 2"), "owner/repository#number"},
+		{"status missing", trailer("Upstream-Status", ""), "trailer Upstream-Status is missing"},
+		{"origin missing", trailer("Origin", ""), "trailer Origin is missing"},
+		{"bug missing", trailer("Bug", ""), "trailer Bug is missing"},
+		{"remove-when missing", trailer("Remove-When", ""), "trailer Remove-When is missing"},
+		{"unknown trailer", in("Origin: holdfast\n", "Origin: holdfast\nSigned-Off-By: a\n"), `"Signed-Off-By" is not one of the policy's`},
+		{"order", in("Origin: holdfast\nBug: kubernetes/kubernetes#64209, docker/docker#1\n", "Bug: none\nOrigin: holdfast\n"), `"Origin" is out of order`},
+		{"doubled", in("Origin: holdfast\n", "Origin: holdfast\nOrigin: me\n"), `"Origin" is out of order or doubled`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			file, raw := tc.file, head+diffText
-			if file == "" {
-				file = name
+			raw := tc.change(head + diffText)
+			if raw == head+diffText {
+				t.Fatal("the case changes nothing")
 			}
-			if tc.change != nil {
-				raw = tc.change(raw)
-				if raw == head+diffText {
-					t.Fatal("the case changes nothing")
-				}
-			}
-			p, err := Parse(file, []byte(raw))
+			p, err := Parse(name, []byte(raw))
 			if err != nil {
 				t.Fatal(err)
 			}
 			bad := p.Check()
-			if len(bad) != 1 || !strings.Contains(bad[0], tc.says) || !strings.HasPrefix(bad[0], file+": ") {
+			if len(bad) != 1 || !strings.Contains(bad[0], tc.says) || !strings.HasPrefix(bad[0], name+": ") {
 				t.Errorf("found %q, want one with %q", bad, tc.says)
 			}
 		})
@@ -299,51 +272,19 @@ func TestBlobHash(t *testing.T) {
 	}
 }
 
-func TestCheckDir(t *testing.T) {
-	good := head + diffText
-	second := strings.NewReplacer("louder: say", "more: say").Replace(good)
-	for _, tc := range []struct {
-		name  string
-		files map[string]string
-		bad   []string // what is found, by a part each
-		err   string
-	}{
-		{"good", map[string]string{"s/series": "# comment\n\n0010-louder.patch\n 0020-more.patch \n", "s/0010-louder.patch": good, "s/0020-more.patch": second}, nil, ""},
-		{"empty series", map[string]string{"s/series": ""}, nil, ""},
-		{"borrowed", map[string]string{"s/series": "../o/0001-more.patch\n0010-louder.patch\n", "s/0010-louder.patch": good, "o/0001-more.patch": second}, nil, ""},
-		{"borrowed one is malformed", map[string]string{"s/series": "../o/0001-louder.patch\n", "o/0001-louder.patch": good + "-- \n2\n"}, []string{"o/0001-louder.patch: it ends with a signature"}, ""},
-		{"not listed", map[string]string{"s/series": "", "s/0010-louder.patch": good}, []string{"s/0010-louder.patch is not in s/series"}, ""},
-		{"stray file", map[string]string{"s/series": "", "s/notes.txt": ""}, []string{"s/notes.txt is not in s/series"}, ""},
-		{"falling numbers", map[string]string{"s/series": "0020-more.patch\n0010-louder.patch\n", "s/0010-louder.patch": good, "s/0020-more.patch": second}, []string{"0010-louder.patch stands behind 0020-more.patch"}, ""},
-		{"same number twice", map[string]string{"s/series": "0010-louder.patch\n0010-more.patch\n", "s/0010-louder.patch": good, "s/0010-more.patch": second}, []string{"the same number 0010"}, ""},
-		{"listed twice", map[string]string{"s/series": "0010-louder.patch\n0010-louder.patch\n", "s/0010-louder.patch": good}, nil, "s/series:2: 0010-louder.patch is listed twice"},
-		{"missing", map[string]string{"s/series": "0010-louder.patch\n"}, nil, "s/series names 0010-louder.patch"},
-		{"no series file", map[string]string{"o/series": ""}, nil, "s/series"},
-		{"not a patch", map[string]string{"s/series": "0010-louder.patch\n", "s/0010-louder.patch": "hello\n"}, nil, "s/0010-louder.patch: no \"diff --git\""},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			root := t.TempDir()
-			for f, c := range tc.files {
-				f = filepath.Join(root, f)
-				if err := os.MkdirAll(filepath.Dir(f), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(f, []byte(c), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			bad, err := CheckDir(root, "s")
-			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
-				t.Errorf("error %v, want one with %q", err, tc.err)
-			}
-			if len(bad) != len(tc.bad) {
-				t.Fatalf("found %q, want %q", bad, tc.bad)
-			}
-			for i, b := range bad {
-				if !strings.Contains(b, tc.bad[i]) {
-					t.Errorf("found %q, want %q", b, tc.bad[i])
-				}
-			}
-		})
+func TestLoad(t *testing.T) {
+	root := t.TempDir()
+	for f, c := range map[string]string{"0001.patch": head + diffText, "0002.patch": "hello\n"} {
+		if err := os.WriteFile(filepath.Join(root, f), []byte(c), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := Load(root, []string{"0001.patch"}); err != nil || len(got) != 1 || got[0].File != "0001.patch" {
+		t.Errorf("%v, %v", got, err)
+	}
+	for file, says := range map[string]string{"0002.patch": `0002.patch: no "diff --git"`, "0003.patch": "0003.patch"} {
+		if _, err := Load(root, []string{"0001.patch", file}); exit.Code(err) != 1 || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }

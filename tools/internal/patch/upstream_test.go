@@ -29,10 +29,10 @@ var (
 	recipe       = regexp.MustCompile(`(?m)^\$ (hack/upstream-patch\.sh .*)$`)
 )
 
-// upstreamPatches are the patches below patches/upstream, those of one folder and release together.
+// upstreamPatches are the patches in the form for upstream, those of one folder and release together.
 func upstreamPatches(t *testing.T) map[string][]string {
 	t.Helper()
-	all, err := filepath.Glob(filepath.Join(checkout(t), "patches", "upstream", "*", "*.patch"))
+	all, err := filepath.Glob(filepath.Join(checkout(t), "patches", "*", "upstream", "*.patch"))
 	if err != nil || len(all) == 0 {
 		t.Fatalf("%d patches, %v", len(all), err)
 	}
@@ -44,7 +44,7 @@ func upstreamPatches(t *testing.T) map[string][]string {
 			t.Errorf("%s: the name has no release", p)
 			continue
 		}
-		key := filepath.Base(filepath.Dir(p)) + " " + m[1]
+		key := filepath.Base(filepath.Dir(filepath.Dir(p))) + " " + m[1]
 		out[key] = append(out[key], p)
 	}
 	return out
@@ -55,7 +55,7 @@ func upstreamPatches(t *testing.T) map[string][]string {
 func apply(t *testing.T, env []string, patches ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(checkout(t), "hack", "upstream-patch.sh"), append([]string{"apply"}, patches...)...)
-	cmd.Dir = filepath.Join(checkout(t), "patches", "upstream")
+	cmd.Dir = filepath.Join(checkout(t), "patches")
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -100,7 +100,7 @@ func TestNothingApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, patches := range upstreamPatches(t) {
-		if !strings.HasPrefix(name, "reflector client-go") {
+		if !strings.HasPrefix(name, "reflector-monotonic-rv client-go") {
 			continue
 		}
 		if out, err := apply(t, []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, patches...); err == nil || !strings.Contains(out, "has changed nothing in") {
@@ -114,12 +114,12 @@ func TestNothingApplied(t *testing.T) {
 // TestUpstreamRecipes: the pages' recipes name patches that are there, and none is applied by
 // hand in a folder of this checkout.
 func TestUpstreamRecipes(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(checkout(t), "patches", "upstream", "*", "README.md"))
+	pages, err := filepath.Glob(filepath.Join(checkout(t), "patches", "*", "upstream", "README.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
 	recipes := 0
-	for _, page := range append(pages, filepath.Join(checkout(t), "patches", "upstream", "README.md")) {
+	for _, page := range append(pages, filepath.Join(checkout(t), "docs", "design", "upstream.md")) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)

@@ -44,7 +44,7 @@ func Without(series []*Patch, gone func(*Patch) bool) ([]*Patch, error) {
 			for n, f := range d.TextFragments {
 				at, err := l.position(f)
 				if err != nil {
-					return nil, exit.Preconditionf("%s: %s hunk %d %v: the slug of this patch needs that one's (\"needs\" in slugs.json)", p.File, d.NewName, n+1, err)
+					return nil, exit.Preconditionf("%s: %s hunk %d %v: the fix of this patch needs that one's (\"needs\" in its fix.json)", p.File, d.NewName, n+1, err)
 				}
 				g := *f
 				g.NewPosition += at - g.OldPosition

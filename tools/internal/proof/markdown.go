@@ -49,12 +49,12 @@ func Markdown(rows []Row, record *outcomes.Record) string {
 	slices.Sort(bases)
 	slices.Reverse(bases)
 	for _, base := range bases {
-		fmt.Fprintf(&b, "\n## Base %s\n\n| slug | lab | stock | ours | ours without it | gates off |\n|---|---|---|---|---|---|\n", base)
+		fmt.Fprintf(&b, "\n## Base %s\n\n| fix | lab | stock | ours | ours without it | gates off |\n|---|---|---|---|---|---|\n", base)
 		for _, r := range rows {
 			if r.Base != base {
 				continue
 			}
-			cells := []string{r.Slug, r.Lab}
+			cells := []string{r.Fix, r.Lab}
 			for _, c := range []*Cell{r.Stock, r.Ours, r.Minus, r.GateOff} {
 				cells = append(cells, answer(c, record, letters))
 			}

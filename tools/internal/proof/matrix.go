@@ -1,8 +1,8 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proof is the matrix of slug × base × {stock, ours, ours without that
-// slug, ours with its gates off}: which runs of labs it is made of, how make test-all runs them
+// Package proof is the matrix of fix × base × {stock, ours, ours without that
+// fix, ours with its gates off}: which runs of labs it is made of, how make test-all runs them
 // and all others, and the page that shows what they answered.
 package proof
 
@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/labkit"
 )
 
@@ -21,10 +21,10 @@ type Cell struct {
 	Variant labkit.Variant
 }
 
-// Row is what a lab shows of a slug in a base. A cell that does not apply is nil. Lab
-// is empty where a slug of the product has no lab there.
+// Row is what a lab shows of a fix in a base. A cell that does not apply is nil. Lab
+// is empty where a fix of the product has no lab there.
 type Row struct {
-	Slug, Base, Lab             string
+	Fix, Base, Lab              string
 	Stock, Ours, Minus, GateOff *Cell
 }
 
@@ -33,15 +33,15 @@ func (r Row) Cells() []*Cell {
 	return slices.DeleteFunc([]*Cell{r.Stock, r.Ours, r.Minus, r.GateOff}, func(c *Cell) bool { return c == nil })
 }
 
-// Rows are in the order of slugs.json. A lab that shows several slugs is not run without one of
-// them if another lab in the slug's form shows that one alone: taking one fix out of many says
+// Rows are in the order of the fixes. A lab that shows several fixes is not run without one of
+// them if another lab in the fix's form shows that one alone: taking one fix out of many says
 // little.
-func Rows(table *slugs.Table) ([]Row, error) {
+func Rows(table *fixes.Table) ([]Row, error) {
 	var rows []Row
-	for _, s := range table.Slugs {
+	for _, s := range table.Fixes {
 		for _, f := range s.Forms {
 			if s.InProduct() && len(f.Labs) == 0 {
-				rows = append(rows, Row{Slug: s.Name, Base: f.Bases[0]})
+				rows = append(rows, Row{Fix: s.Name, Base: f.Base})
 			}
 			for _, name := range slices.Sorted(maps.Keys(f.Labs)) {
 				l, err := labkit.Find(name)
@@ -49,7 +49,7 @@ func Rows(table *slugs.Table) ([]Row, error) {
 					return nil, err
 				}
 				cell := func(v labkit.Variant) *Cell { return &Cell{name, v} }
-				row := Row{Slug: s.Name, Base: f.Bases[0], Lab: name}
+				row := Row{Fix: s.Name, Base: f.Base, Lab: name}
 				runs := l.Runs()
 				if slices.Contains(runs, labkit.Stock) {
 					row.Stock = cell(labkit.Stock)
@@ -70,13 +70,13 @@ func Rows(table *slugs.Table) ([]Row, error) {
 	return rows, nil
 }
 
-// shownAlone says whether l shows several slugs and another lab of the form one.
-func shownAlone(f *slugs.Form, l *labkit.Lab) bool {
-	if len(l.Slugs()) < 2 {
+// shownAlone says whether l shows several fixes and another lab of the form one.
+func shownAlone(f *fixes.Form, l *labkit.Lab) bool {
+	if len(l.Fixes()) < 2 {
 		return false
 	}
 	for name := range f.Labs {
-		if o, err := labkit.Find(name); err == nil && len(o.Slugs()) == 1 {
+		if o, err := labkit.Find(name); err == nil && len(o.Fixes()) == 1 {
 			return true
 		}
 	}
@@ -84,7 +84,7 @@ func shownAlone(f *slugs.Form, l *labkit.Lab) bool {
 }
 
 // Cells are the runs of make test-all: each lab in each of its variants, without those on request,
-// and the labs of rows without a slug.
+// and the labs of rows without a fix.
 func Cells(rows []Row) []Cell {
 	var out []Cell
 	for _, l := range labkit.Labs() {

@@ -8,29 +8,28 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/outcomes"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/testrepo"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 )
 
-const tableText = `{"slugs": [
-	{"slug": "alpha", "kind": "fix", "components": ["kubelet"], "forms": [{"bases": ["v1.9.11"], "gates": {"A": true},
-		"labs": {"alpha": ["A"], "both": ["A"]}, "page": "a.md"}]},
-	{"slug": "beta", "kind": "security", "forms": [{"bases": ["v1.9.11"], "labs": {"both": []}, "page": "b.md"}]},
-	{"slug": "bare", "kind": "fix", "forms": [{"bases": ["v1.9.11"]}]},
-	{"slug": "old", "kind": "toolchain", "forms": [{"bases": ["v1.2.0"], "labs": {"old": []}}]}
-], "checks": ["long"]}`
-
-func table(t *testing.T) *slugs.Table {
+func table(t *testing.T) *fixes.Table {
 	t.Helper()
-	tab, err := slugs.Parse([]byte(tableText))
-	if err != nil {
-		t.Fatal(err)
+	of := func(name string, kind fixes.Kind, f *fixes.Form) *fixes.Fix {
+		return &fixes.Fix{Name: name, Kind: kind, Forms: []*fixes.Form{f}}
 	}
+	tab := &fixes.Table{Fixes: []*fixes.Fix{
+		of("alpha", fixes.Own, testrepo.Form("v1.9.11", map[string]bool{"A": true}, map[string][]string{"alpha": {"A"}, "both": {"A"}})),
+		of("beta", fixes.Security, testrepo.Form("v1.9.11", nil, map[string][]string{"both": nil})),
+		of("bare", fixes.Own, testrepo.Form("v1.9.11", nil, nil)),
+		of("old", fixes.Toolchain, testrepo.Form("v1.2.0", nil, map[string][]string{"old": nil})),
+	}}
+	folder := map[string]string{"long": "checks/long"}
 	for _, name := range []string{"alpha", "both", "old", "long"} {
 		if _, err := labkit.Find(name); err != nil {
-			labkit.Register(labkit.Lab{Name: name, Summary: name, OnRequest: name == "long", Steps: func(*labkit.Env) []labkit.Step { return nil },
+			labkit.Register(labkit.Lab{Name: name, Summary: name, Folder: folder[name], OnRequest: name == "long", Steps: func(*labkit.Env) []labkit.Step { return nil },
 				Oracle: labkit.Oracle{Text: []string{"x"}, Judge: func(*history.History) labkit.Result { return labkit.Result{} }}})
 		}
 	}
@@ -52,7 +51,7 @@ func rows(t *testing.T) []Row {
 func TestRows(t *testing.T) {
 	var got []string
 	for _, r := range rows(t) {
-		line := r.Slug + " " + r.Base + " " + r.Lab + ":"
+		line := r.Fix + " " + r.Base + " " + r.Lab + ":"
 		for _, c := range r.Cells() {
 			line += " [" + string(c.Variant) + "]"
 		}

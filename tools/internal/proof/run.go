@@ -56,7 +56,7 @@ func (o Options) until(ctx context.Context, c Cell, log io.Writer) (outs []run.O
 
 // Run runs the cells, variant by variant, and returns what they answered, also beside an error. A
 // variant's binaries are built while the last labs of the one before run; those of a variant
-// without a slug are removed after its last lab. Answers that are not as expected are no error
+// without a fix are removed after its last lab. Answers that are not as expected are no error
 // here.
 func Run(ctx context.Context, cells []Cell, o Options) ([]run.Outcome, error) {
 	var packages []string

@@ -70,7 +70,7 @@ var errUnsure = errors.New("unsure")
 func (r *rig) at(event string) int { return slices.Index(r.events, event) }
 
 // The next variant is built while the last lab of the one before runs, and a variant without
-// a slug is removed after its last lab, not before.
+// a fix is removed after its last lab, not before.
 func TestRunOverlaps(t *testing.T) {
 	r := newRig(t)
 	err := r.run(t.Context(), func(c Cell) error {

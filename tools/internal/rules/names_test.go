@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 )
 
 var metricRE = regexp.MustCompile(`\bName:\s+"([a-zA-Z0-9_:]+)"`)
 
-// metricFaults: a metric that a slug's overlay registers is named holdfast_<slug>_….
+// metricFaults: a metric that a fix's overlay registers is named holdfast_<fix>_….
 func (h *house) metricFaults() []string {
 	var bad []string
 	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
@@ -29,7 +29,7 @@ func (h *house) metricFaults() []string {
 			want := "holdfast_" + strings.ReplaceAll(s.Name, "-", "_") + "_"
 			for _, m := range metricRE.FindAllStringSubmatch(content, -1) {
 				if !strings.HasPrefix(m[1], want) {
-					bad = append(bad, fmt.Sprintf("%s registers the metric %s of slug %s: name it %s… (patches/README.md)", files[tree], m[1], s.Name, want))
+					bad = append(bad, fmt.Sprintf("%s registers the metric %s of the fix %s: name it %s… (patches/README.md)", files[tree], m[1], s.Name, want))
 				}
 			}
 		}
@@ -43,13 +43,12 @@ const (
 )
 
 var (
-	exampleRE   = regexp.MustCompile("`([^`]+)`")
-	patchNameRE = regexp.MustCompile(`^[0-9]{4}-[a-z0-9-]+$`)
+	exampleRE = regexp.MustCompile("`([^`]+)`")
 )
 
 // ladderFaults: each step of the ladder in patches/README.md has an example that
-// is there: a file or folder of the overlay, or a patch. Examples in one row are
-// of one slug.
+// is there: a file or folder of the overlay, or a fix's folder. Examples in one row
+// are of one fix.
 func (h *house) ladderFaults() []string {
 	_, rest, ok := strings.Cut(string(h.files[policy]), ladderHeading)
 	if !ok {
@@ -66,12 +65,12 @@ func (h *house) ladderFaults() []string {
 		steps++
 		of := ""
 		for _, m := range exampleRE.FindAllStringSubmatch(cells[1], -1) {
-			s := h.slugOfExample(m[1])
+			s := h.fixOfExample(m[1])
 			switch {
 			case s == nil:
-				bad = append(bad, fmt.Sprintf("%s: the example %s is neither a patch nor a file or folder of an overlay", policy, m[1]))
+				bad = append(bad, fmt.Sprintf("%s: the example %s is neither the folder of a fix nor a file or folder of an overlay", policy, m[1]))
 			case of != "" && of != s.Name:
-				bad = append(bad, fmt.Sprintf("%s: the example %s is of slug %s, the one before it of %s", policy, m[1], s.Name, of))
+				bad = append(bad, fmt.Sprintf("%s: the example %s is of the fix %s, the one before it of %s", policy, m[1], s.Name, of))
 			default:
 				of = s.Name
 			}
@@ -86,20 +85,13 @@ func (h *house) ladderFaults() []string {
 	return bad
 }
 
-// slugOfExample is the slug of a patch without ".patch", or of a path in the
-// overlay of a base; nil for none.
-func (h *house) slugOfExample(example string) *slugs.Slug {
+// fixOfExample is the fix of a folder patches/FIX, or of a path in the overlay of a base; nil for
+// none.
+func (h *house) fixOfExample(example string) *fixes.Fix {
+	if name, ok := strings.CutPrefix(example, fixes.Dir+"/"); ok {
+		return h.table.Find(name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
-		if patchNameRE.MatchString(example) {
-			for _, ps := range h.series[name] {
-				for _, p := range ps {
-					if p.Name == example+".patch" {
-						return h.table.OfPatch(name, p.Name)
-					}
-				}
-			}
-			continue
-		}
 		for tree := range h.overlayFiles(name) {
 			if tree == example || strings.HasPrefix(tree, strings.TrimSuffix(example, "/")+"/") {
 				if s := h.table.OfFile(name, tree); s != nil {
@@ -122,7 +114,7 @@ func ladder(examples ...string) []byte {
 }
 
 func TestFindsNames(t *testing.T) {
-	good := "`pkg/greet/loud`, called by `0010-much-louder`"
+	good := "`pkg/greet/loud`, called by `patches/much-louder`"
 	for _, tc := range []struct {
 		name   string
 		change func(h *house)
@@ -131,21 +123,21 @@ func TestFindsNames(t *testing.T) {
 		{"nothing", func(*house) {}, nil},
 		{"no ladder", func(h *house) { h.files[policy] = []byte("# x\n") }, []string{"has no heading"}},
 		{"short", func(h *house) { h.files[policy] = ladder(good, good) }, []string{"the ladder has 2 steps"}},
-		{"patch", func(h *house) { h.files[policy] = ladder(good, good, good, "`0011-much-louder`") }, []string{"0011-much-louder is neither a patch"}},
+		{"patch", func(h *house) { h.files[policy] = ladder(good, good, good, "`patches/louder`") }, []string{"patches/louder is neither the folder"}},
 		{"file", func(h *house) { h.files[policy] = ladder(good, good, good, "`pkg/greet/lou`") }, []string{"pkg/greet/lou is neither"}},
 		{"none", func(h *house) { h.files[policy] = ladder(good, good, good, "see there") }, []string{`the step "a step" has no example`}},
-		{"two slugs", func(h *house) {
+		{"two fixes", func(h *house) {
 			h.files["pkg/other/x.go"] = []byte("package other\n")
-			h.table.Slugs = append(h.table.Slugs, &slugs.Slug{Name: "other", Kind: slugs.Fix, Forms: []*slugs.Form{{Bases: []string{"v1.9.11"}, Overlay: []string{"pkg/other/**"}}}})
-			h.files[policy] = ladder(good, good, good, "`pkg/other/x.go`, called by `0010-much-louder`")
-		}, []string{"0010-much-louder is of slug much-louder, the one before it of other"}},
+			h.table.Fixes = append(h.table.Fixes, formOf("other", "pkg/other/**"))
+			h.files[policy] = ladder(good, good, good, "`pkg/other/x.go`, called by `patches/much-louder`")
+		}, []string{"patches/much-louder is of the fix much-louder, the one before it of other"}},
 		{"metric", func(h *house) {
 			h.files["pkg/greet/loud/any.go"] = []byte("package loud\nvar m = prometheus.NewCounter(prometheus.CounterOpts{\nName:  \"holdfast_loud_total\"})\nvar n = prometheus.CounterOpts{Name: \"holdfast_much_louder_total\"}\n")
-		}, []string{"pkg/greet/loud/any.go registers the metric holdfast_loud_total of slug much-louder: name it holdfast_much_louder_…"}},
+		}, []string{"pkg/greet/loud/any.go registers the metric holdfast_loud_total of the fix much-louder: name it holdfast_much_louder_…"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := smallHouse(t)
-			h.files[policy] = ladder(good, "`pkg/features/holdfast_much_louder.go`", "`0010-much-louder`", good)
+			h.files[policy] = ladder(good, "`pkg/greet/holdfast_much_louder.go`", "`patches/much-louder`", good)
 			tc.change(h)
 			found(t, append(h.metricFaults(), h.ladderFaults()...), tc.want...)
 		})

@@ -13,9 +13,10 @@ import (
 	"testing"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/proof"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/testrepo"
 	"holdfast/tools/internal/trackrecord"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
@@ -23,7 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite README's track record and the page of the proof matrix")
 
-// TestRecordPages: README's table and the page of the proof matrix are what slugs.json and the
+// TestRecordPages: README's table and the page of the proof matrix are what the fixes and the
 // record of the last full run of the labs give. That the labs still answer so is shown by make test.
 func TestRecordPages(t *testing.T) {
 	r := checkout(t)
@@ -37,15 +38,15 @@ func TestRecordPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for page, want := range map[string]string{trackrecord.Page: want, proof.MarkdownFile: proof.Markdown(rows, record)} {
-		r.gives(t, page, want, fmt.Sprintf("is not what %s and %s give: run %s or, in tools/, go test ./internal/rules -run RecordPages -update",
-			slugs.File, outcomes.File, outcomes.Command))
+		r.gives(t, page, want, fmt.Sprintf("is not what the fixes and %s give: run %s or, in tools/, go test ./internal/rules -run RecordPages -update",
+			outcomes.File, outcomes.Command))
 	}
 }
 
 // labs reads what the labs show, which they know then, and the record of what they answered.
-func (r *repo) labs(t *testing.T) (*slugs.Table, *outcomes.Record) {
+func (r *repo) labs(t *testing.T) (*fixes.Table, *outcomes.Record) {
 	t.Helper()
-	table, err := slugs.Load(r.root)
+	table, err := fixes.Load(r.root)
 	if err == nil {
 		err = labkit.UseTable(table)
 	}
@@ -124,15 +125,12 @@ func TestShortSet(t *testing.T) {
 	report(t, shortSetFaults(table, run.TestRuns()))
 }
 
-// reports are the slugs of the five incidents.
-var reports = []string{"reflector-monotonic-rv", "hash-collision", "container-hash-compat", "unready-before-replace", "rbd-detach"}
-
 // shortSetFaults lists what a short set does not show. Version has no incident, and is shown by
 // the drop-in comparison.
-func shortSetFaults(table *slugs.Table, set []run.Chosen) []string {
+func shortSetFaults(table *fixes.Table, set []run.Chosen) []string {
 	var bad []string
-	for _, s := range table.Slugs {
-		if !s.InProduct() && s.Kind != slugs.Tool {
+	for _, s := range table.Fixes {
+		if !s.InProduct() && s.Kind != fixes.Tool {
 			continue
 		}
 		stock := false
@@ -146,10 +144,10 @@ func shortSetFaults(table *slugs.Table, set []run.Chosen) []string {
 			}
 			// README says of a fix without any lab that there is none yet.
 			if !ours && len(f.Labs) > 0 {
-				bad = append(bad, fmt.Sprintf("no lab of make test shows %s (%s) on ours: add labkit.Ours to the field Test of one", s.Name, strings.Join(f.Bases, ", ")))
+				bad = append(bad, fmt.Sprintf("no lab of make test shows %s (%s) on ours: add labkit.Ours to the field Test of one", s.Name, f.Base))
 			}
 		}
-		if slices.Contains(reports, s.Name) && !stock {
+		if s.Report && !stock {
 			bad = append(bad, fmt.Sprintf("no lab of make test shows the incident of %s on stock: add labkit.Stock to the field Test of one", s.Name))
 		}
 	}
@@ -157,17 +155,17 @@ func shortSetFaults(table *slugs.Table, set []run.Chosen) []string {
 }
 
 func TestFindsShortSetFaults(t *testing.T) {
-	form := func(labs ...string) *slugs.Form {
-		f := &slugs.Form{Bases: []string{"v1"}, Labs: map[string][]string{}}
+	form := func(labs ...string) *fixes.Form {
+		shows := map[string][]string{}
 		for _, l := range labs {
-			f.Labs[l] = nil
+			shows[l] = nil
 		}
-		return f
+		return testrepo.Form("v1", nil, shows)
 	}
-	table := &slugs.Table{Slugs: []*slugs.Slug{
-		{Name: "rbd-detach", Kind: slugs.Fix, Forms: []*slugs.Form{form("a", "b")}},
-		{Name: "other", Kind: slugs.Security, Forms: []*slugs.Form{form("b")}},
-		{Name: "toolchain", Kind: slugs.Toolchain, Forms: []*slugs.Form{form("c")}},
+	table := &fixes.Table{Fixes: []*fixes.Fix{
+		{Name: "rbd-detach", Kind: fixes.Own, Report: true, Forms: []*fixes.Form{form("a", "b")}},
+		{Name: "other", Kind: fixes.Security, Forms: []*fixes.Form{form("b")}},
+		{Name: "toolchain", Kind: fixes.Toolchain, Forms: []*fixes.Form{form("c")}},
 	}}
 	both := []labkit.Variant{labkit.Stock, labkit.Ours}
 	found(t, shortSetFaults(table, []run.Chosen{{Lab: "a", Variants: both}, {Lab: "b", Variants: both[1:]}}))

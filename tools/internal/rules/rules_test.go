@@ -119,20 +119,6 @@ func bases(t *testing.T, root string) []*base.Base {
 	return out
 }
 
-// series loads the patches of a base by the name of their series.
-func series(t *testing.T, b *base.Base) map[string][]*patch.Patch {
-	t.Helper()
-	out := map[string][]*patch.Patch{}
-	for name, dir := range b.Series {
-		ps, err := patch.LoadSeries(b.Root, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[name] = ps
-	}
-	return out
-}
-
 func report(t *testing.T, faults []string) {
 	t.Helper()
 	for _, f := range faults {
@@ -167,33 +153,13 @@ func TestNoUpstreamFile(t *testing.T) {
 
 func TestPatches(t *testing.T) {
 	root := checkout(t).root
-	used := map[string]bool{}
 	for _, b := range bases(t, root) {
-		for name, dir := range b.Series {
-			used[dir] = true
-			bad, err := patch.CheckDir(root, dir)
-			if err != nil {
-				t.Error(err)
-			}
-			report(t, bad)
-			for _, p := range series(t, b)[name] {
-				if !slices.Contains(p.List("Applies-To"), b.Name) {
-					t.Errorf("%s is in the series %s of base %s, which its trailer Applies-To does not name", p.File, name, b.Name)
-				}
-			}
+		patches, err := patch.Load(root, b.Fixes.Patches(b.Name))
+		if err != nil || len(patches) == 0 {
+			t.Errorf("base %s has %d patches: %v", b.Name, len(patches), err)
 		}
-	}
-	dirs, err := filepath.Glob(filepath.Join(root, "patches", "*", "*", "series"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range dirs {
-		rel, err := filepath.Rel(root, filepath.Dir(d))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !used[filepath.ToSlash(rel)] && !strings.HasPrefix(rel, "patches/upstream/") {
-			t.Errorf("%s is a series of no base", rel)
+		for _, p := range patches {
+			report(t, p.Check())
 		}
 	}
 }

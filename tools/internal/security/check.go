@@ -46,7 +46,7 @@ func (t *Table) CheckLines(tree string) (ok int, bad []string) {
 		}
 		content, err := os.ReadFile(filepath.Join(tree, filepath.FromSlash(e.Line.File)))
 		if err != nil {
-			bad = append(bad, fmt.Sprintf("%s: %s: the stock tree has no %s (make source): %v", File, e.ID(), e.Line.File, err))
+			bad = append(bad, fmt.Sprintf("%s: %s: the stock tree has no %s (make source): %v", File(t.Base), e.ID(), e.Line.File, err))
 			continue
 		}
 		lines := strings.Split(string(content), "\n")
@@ -60,7 +60,7 @@ func (t *Table) CheckLines(tree string) (ok int, bad []string) {
 				at = append(at, fmt.Sprint(i+1))
 			}
 		}
-		bad = append(bad, fmt.Sprintf("%s: %s: %s does not have %q; it is in the lines [%s]", File, e.ID(), e.Line, e.Line.Text, strings.Join(at, " ")))
+		bad = append(bad, fmt.Sprintf("%s: %s: %s does not have %q; it is in the lines [%s]", File(t.Base), e.ID(), e.Line, e.Line.Text, strings.Join(at, " ")))
 	}
 	return ok, bad
 }
@@ -79,7 +79,7 @@ func (t *Table) CheckSymbols(symbols func(component string) ([]string, error)) (
 			}
 			for _, s := range e.NotLinked {
 				if i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, s) }); i >= 0 {
-					bad = append(bad, fmt.Sprintf("%s: %s: %s is linked into %s: it has the symbol %s", File, e.ID(), s, c, names[i]))
+					bad = append(bad, fmt.Sprintf("%s: %s: %s is linked into %s: it has the symbol %s", File(t.Base), e.ID(), s, c, names[i]))
 				} else {
 					ok++
 				}

@@ -11,17 +11,17 @@ import (
 	"unicode/utf8"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/outcomes"
-	"holdfast/tools/internal/slugs"
 )
 
-// PageFile is the page that Page writes, VexFile the OpenVEX document.
+// PageFile is the page that Page writes, VexFile the OpenVEX document, which is not committed.
 const (
 	PageFile = "docs/security.md"
-	VexFile  = "vex.json"
+	VexFile  = "_output/vex.json"
 )
 
-const pageHead = `<!-- Written by make security from security.json. Edit that. -->
+const pageHead = `<!-- Written by make security from bases/%s/vulnerabilities.json and the fixes. Edit those. -->
 
 # Known vulnerabilities
 
@@ -39,7 +39,7 @@ In a hurry: replace both binaries, turn on the gates below that are off, then re
 const pageTail = `## Going back
 
 Replacing our binary by the stock one opens all of these again at once. Remove our gates from its flags first: a stock binary
-does not start with them. Of these fixes only [localnet-firewall](patches/localnet-firewall.md) leaves something on a node, a
+does not start with them. Of these fixes only [localnet-firewall](../patches/localnet-firewall/README.md) leaves something on a node, a
 firewall rule. A reboot removes it; the page says how to remove it without one. [Install](user/install.md) lists the rest. Passwords
 and answers in old logs and events of a stock binary stay there.
 
@@ -49,15 +49,15 @@ cost; ` + "`make fuzz`" + ` feeds a million made-up inputs to each reader that h
 
 ## Scanners
 
-[vex.json](../vex.json) is the same information as an OpenVEX document. Its products are %s.
+` + "`make security` also writes the same as an OpenVEX document, `_output/vex.json`" + `. Its products are %s.
 
 ` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
-finding that ` + "`security.json`" + ` does not explain. Without DB it says how to get one. It helps to find vulnerabilities; that it
+finding that this page does not explain. Without DB it says how to get one. It helps to find vulnerabilities; that it
 finds none proves nothing. In a binary govulncheck misses: client-go, apimachinery and the other parts of Kubernetes, which have
 no version of their own here; modules that changed their name, for example docker/spdystream; functions that are called in
 another way than the database says, for example the old prometheus.Handler.
 
-A vulnerability that neither this page nor vex.json names has not been examined. That is the case for most vulnerabilities of
+A vulnerability that this page does not name has not been examined. That is the case for most vulnerabilities of
 the libraries of 2017 and 2018 that the binaries link. Go's own library is today's.
 `
 
@@ -72,14 +72,14 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 		}
 		return n
 	}
-	fmt.Fprintf(&w, pageHead, b.Release, b.Version, count(Closed), count(OptIn)+count(Affected)+count(Documented))
+	fmt.Fprintf(&w, pageHead, b.Name, b.Release, b.Version, count(Closed), count(OptIn)+count(Affected)+count(Documented))
 
 	section(&w, t, "Closed", "", []Status{Closed}, "| what an attacker can do on stock | number | component | closed by | since | what stays |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
-		return []string{e.What, number(e), components(e), slugLink(b, e.Slug), fmt.Sprintf("+holdfast.%d", e.Since), e.Left}
+		return []string{e.What, number(e), components(e), fixLink(b, e.Fix), fmt.Sprintf("+holdfast.%d", e.Since), e.Left}
 	})
 	section(&w, t, "Closed by a gate that is off", "The gate is off by default, because it changes what legitimate users see. Turn it on.", []Status{OptIn},
 		"| what an attacker can do | number | component | closed by | since | how |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
-			return []string{e.What, number(e), components(e), slugLink(b, e.Slug), fmt.Sprintf("+holdfast.%d", e.Since), e.Do}
+			return []string{e.What, number(e), components(e), fixLink(b, e.Fix), fmt.Sprintf("+holdfast.%d", e.Since), e.Do}
 		})
 	const open = "| what an attacker can do | number | component | until it is closed |\n|---|---|---|---|\n"
 	row := func(e *Entry) []string { return []string{e.What + where(e), number(e), components(e), e.Do} }
@@ -96,9 +96,9 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 		})
 
 	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the last answers\n([outcomes.json](../tools/labs/outcomes.json) has their commits), †: the fix does nothing until you turn its gate on; [README](../README.md#track-record) explains them.\n\n" +
-		"| number | slug | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
+		"| number | fix | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
-		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Slug, r.Stock, r.Ours, r.GateOff, r.Lab)
+		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Fix, r.Stock, r.Ours, r.GateOff, r.Lab)
 	}
 	var products []string
 	for _, c := range Ours {
@@ -189,45 +189,45 @@ func reason(e *Entry) string {
 	return out
 }
 
-func slugLink(b *base.Base, slug string) string {
-	s := b.Slugs.Find(slug)
+func fixLink(b *base.Base, fix string) string {
+	s := b.Fixes.Find(fix)
 	if s == nil || s.Form(b.Name) == nil || s.Form(b.Name).Page == "" {
-		return slug
+		return fix
 	}
-	return fmt.Sprintf("[%s](%s)", slug, strings.TrimPrefix(s.Form(b.Name).Page, "docs/"))
+	return fmt.Sprintf("[%s](%s)", fix, "../"+s.Form(b.Name).Page)
 }
 
 // notYet is the verdict of a lab that is not in the record.
 const notYet = "not yet"
 
-// RecordRow is one slug in the track record: what the labs that show it answered in
+// RecordRow is one fix in the track record: what the labs that show it answered in
 // the last recorded run, and the one that shows it alone.
 type RecordRow struct {
 	IDs                  []string
-	Slug, Lab            string
+	Fix, Lab             string
 	Stock, Ours, GateOff string
 }
 
-// TrackRecord has a row for each slug that closes something and has a lab.
+// TrackRecord has a row for each fix that closes something and has a lab.
 func TrackRecord(t *Table, b *base.Base, record *outcomes.Record) []RecordRow {
 	var out []RecordRow
 	for _, e := range t.Entries {
-		if e.Slug == "" {
+		if e.Fix == "" {
 			continue
 		}
-		if i := slices.IndexFunc(out, func(r RecordRow) bool { return r.Slug == e.Slug }); i >= 0 {
+		if i := slices.IndexFunc(out, func(r RecordRow) bool { return r.Fix == e.Fix }); i >= 0 {
 			out[i].IDs = append(out[i].IDs, e.ID())
 			continue
 		}
-		form := b.Slugs.Find(e.Slug).Form(b.Name)
-		lab := labOf(e.Slug, form)
+		form := b.Fixes.Find(e.Fix).Form(b.Name)
+		lab := labOf(e.Fix, form)
 		if lab == "" {
 			continue
 		}
-		r := RecordRow{IDs: []string{e.ID()}, Slug: e.Slug, Lab: lab, GateOff: "no gate"}
+		r := RecordRow{IDs: []string{e.ID()}, Fix: e.Fix, Lab: lab, GateOff: "no gate"}
 		r.Stock, r.Ours = verdict(record, form, base.Stock), verdict(record, form, base.Ours)
 		if form.Asleep() != "" {
-			r.Ours += slugs.AsleepMark
+			r.Ours += fixes.AsleepMark
 		}
 		if len(form.Gates) > 0 {
 			r.GateOff = verdict(record, form, "ours-gate-off")
@@ -238,7 +238,7 @@ func TrackRecord(t *Table, b *base.Base, record *outcomes.Record) []RecordRow {
 }
 
 // verdict is what the recorded labs of a form answered in a variant.
-func verdict(record *outcomes.Record, form *slugs.Form, variant base.Variant) string {
+func verdict(record *outcomes.Record, form *fixes.Form, variant base.Variant) string {
 	seen := map[string]bool{}
 	for lab := range form.Labs {
 		if v := record.Verdict(lab, variant); v != "" {
@@ -251,11 +251,11 @@ func verdict(record *outcomes.Record, form *slugs.Form, variant base.Variant) st
 	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
 }
 
-// labOf is the lab of the slug's own name, or else the first by name.
-func labOf(slug string, form *slugs.Form) string {
+// labOf is the lab of the fix's own name, or else the first by name.
+func labOf(fix string, form *fixes.Form) string {
 	names := slices.Sorted(maps.Keys(form.Labs))
-	if slices.Contains(names, slug) {
-		return slug
+	if slices.Contains(names, fix) {
+		return fix
 	}
 	if len(names) == 0 {
 		return ""

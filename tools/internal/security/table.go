@@ -1,9 +1,10 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package security reads security.json, the one table of the known vulnerabilities
-// of a base: what is closed, what stays open, what does not concern the product and
-// why. docs/security.md (Page) and vex.json (package openvex) are made of it, and
+// Package security knows the vulnerabilities of a base: what is closed stands in the fix.json of
+// the fix that closes it, what stays open, or does not concern the product and why, in the base's
+// vulnerabilities.json. docs/security.md (Page) and an OpenVEX document (package openvex) are made
+// of both, and
 // each of its reasons is checked against the stock tree (CheckLines) and the
 // product's binaries (CheckSymbols).
 package security
@@ -22,37 +23,38 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/strictjson"
 )
 
-// File is the table's name, at the repository's root.
-const File = "security.json"
+// File has what no fix of the base closes.
+func File(base string) string { return "bases/" + base + "/vulnerabilities.json" }
 
 // Status says what a vulnerability is to the product.
 type Status string
 
 // The statuses.
 const (
-	Closed      Status = "closed"              // by a slug
+	Closed      Status = "closed"              // by a fix
 	Affected    Status = "affected"            // open in the product
 	Documented  Status = "documented"          // open by intent: closing it would not be drop-in
 	NotAffected Status = "not-affected"        // for a reason that is checked
 	NotOurs     Status = "not-ours"            // of a component that the product does not have
 	Unjudged    Status = "under-investigation" // nothing is known of it yet
 
-	// OptIn is what Load makes of Closed where a gate of the slug is off by default:
+	// OptIn is what Load makes of Closed where a gate of the fix is off by default:
 	// Left says how to switch it on, and becomes Do.
 	OptIn Status = "opt-in"
 )
 
 var statuses = []Status{Closed, Affected, Documented, NotAffected, NotOurs, Unjudged}
 
-// Table is security.json.
+// Table has all vulnerabilities: those that fixes close, then those of File.
 type Table struct {
 	// Base is the release that it speaks of.
-	Base string `json:"base"`
-	// Updated is the date of the last examination, Version its number: they go into vex.json.
+	Base string `json:"-"`
+	// Updated is the date of the last examination, Version its number: they go into the OpenVEX
+	// document.
 	Updated time.Time `json:"updated"`
 	Version int       `json:"version"`
 	Entries []*Entry  `json:"entries"`
@@ -68,10 +70,11 @@ type Entry struct {
 	// Components that it is told of: programs of the product, but for NotOurs.
 	Components []string `json:"components"`
 	// What an attacker can do with it, in one line.
-	What   string `json:"what"`
-	Status Status `json:"status"`
-	// Slug closes it, since +holdfast.Since. Left is what it leaves open.
-	Slug  string `json:"slug,omitempty"`
+	What string `json:"what"`
+	// Status is Closed in a fix.json, where it is not written.
+	Status Status `json:"status,omitempty"`
+	// Fix closes it, since +holdfast.Since. Left is what it leaves open.
+	Fix   string `json:"-"`
 	Since int    `json:"since,omitempty"`
 	Left  string `json:"left,omitempty"`
 	// Line of the stock tree that shows it.
@@ -103,63 +106,94 @@ func (e *Entry) ID() string {
 	return e.Name
 }
 
-// Load reads the table below root and compares it with the slugs and the release
-// of its base.
+// Load reads the vulnerabilities of the default base below root.
 func Load(root string) (*Table, *base.Base, error) {
-	raw, err := os.ReadFile(filepath.Join(root, File))
-	if err != nil {
-		return nil, nil, exit.Preconditionf("the table of vulnerabilities: %v", err)
-	}
-	t, err := Parse(raw)
+	name, err := base.Default(root)
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := base.Load(root, t.Base)
+	b, err := base.Load(root, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	if bad := t.SlugFaults(b.Slugs, b.Release); len(bad) > 0 {
+	raw, err := os.ReadFile(filepath.Join(root, File(name)))
+	if err != nil {
+		return nil, nil, exit.Preconditionf("the vulnerabilities of base %s: %v", name, err)
+	}
+	t, err := New(raw, b.Fixes, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if bad := t.FixFaults(b.Fixes, b.Release); len(bad) > 0 {
 		return nil, nil, exit.Preconditionf("%s", strings.Join(bad, "\n"))
 	}
-	t.findOptIn(b.Slugs)
+	t.findOptIn(b.Fixes)
 	return t, b, nil
 }
 
 // findOptIn gives what is closed by a gate that is off by default the status OptIn.
-func (t *Table) findOptIn(table *slugs.Table) {
+func (t *Table) findOptIn(table *fixes.Table) {
 	for _, e := range t.Entries {
-		if e.Status == Closed && offGate(table.Find(e.Slug).Form(t.Base)) != "" {
+		if e.Status == Closed && offGate(table.Find(e.Fix).Form(t.Base)) != "" {
 			e.Status, e.Do, e.Left = OptIn, e.Left, ""
 		}
 	}
 }
 
 // offGate is a gate of the form that is off by default, "" for none.
-func offGate(f *slugs.Form) string {
+func offGate(f *fixes.Form) string {
 	for _, g := range slices.Sorted(maps.Keys(f.Gates)) {
-		if !f.Gates[g] {
+		if !f.Gates[g].Default {
 			return g
 		}
 	}
 	return ""
 }
 
-// Parse reads a table and checks what can be seen in it alone.
-func Parse(raw []byte) (*Table, error) {
-	t := &Table{}
+// New makes the table of a base of the content of its File and of the fixes that it has, and checks
+// what can be seen in it alone.
+func New(raw []byte, table *fixes.Table, base string) (*Table, error) {
+	t, seen := &Table{}, map[string]bool{}
 	if err := strictjson.Decode(raw, t); err != nil {
-		return nil, exit.Preconditionf("%s: %v", File, err)
+		return nil, exit.Preconditionf("%s: %v", File(base), err)
 	}
-	if t.Base == "" || t.Version < 1 || t.Updated.IsZero() || len(t.Entries) == 0 {
-		return nil, exit.Preconditionf("%s: \"base\", \"version\", \"updated\" and \"entries\" must be there", File)
+	if t.Version < 1 || t.Updated.IsZero() {
+		return nil, exit.Preconditionf("%s: \"version\" and \"updated\" must be there", File(base))
 	}
-	seen := map[string]bool{}
-	for i, e := range t.Entries {
+	t.Base = base
+	open := t.Entries
+	t.Entries = nil
+	add := func(file string, i int, e *Entry) error {
 		if e.ID() == "" {
-			return nil, exit.Preconditionf("%s: entry %d has neither \"cve\" nor \"name\"", File, i+1)
+			return exit.Preconditionf("%s: entry %d has neither \"cve\" nor \"name\"", file, i+1)
 		}
 		if fault := e.fault(seen); fault != "" {
-			return nil, exit.Preconditionf("%s: %s: %s", File, e.ID(), fault)
+			return exit.Preconditionf("%s: %s: %s", file, e.ID(), fault)
+		}
+		t.Entries = append(t.Entries, e)
+		return nil
+	}
+	for _, s := range table.Of(base) {
+		for i, raw := range s.Vulnerabilities {
+			e := &Entry{}
+			if err := strictjson.Decode(raw, e); err != nil {
+				return nil, exit.Preconditionf("%s: vulnerability %d: %v", s.File(), i+1, err)
+			}
+			if e.Status != "" {
+				return nil, exit.Preconditionf("%s: %s: it has a \"status\": a fix closes what it names", s.File(), e.ID())
+			}
+			e.Status, e.Fix = Closed, s.Name
+			if err := add(s.File(), i, e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i, e := range open {
+		if e.Status == Closed {
+			return nil, exit.Preconditionf("%s: %s: what a fix closes stands in its %s", File(base), e.ID(), fixes.File)
+		}
+		if err := add(File(base), i, e); err != nil {
+			return nil, err
 		}
 	}
 	return t, nil
@@ -191,7 +225,7 @@ func (e *Entry) fault(seen map[string]bool) string {
 		}
 	}
 	ours := func(c string) bool { return slices.Contains(Ours, c) }
-	has := map[string]bool{"slug": e.Slug != "", "since": e.Since != 0, "left": e.Left != "", "line": e.Line != nil,
+	has := map[string]bool{"fix": e.Fix != "", "since": e.Since != 0, "left": e.Left != "", "line": e.Line != nil,
 		"notLinked": len(e.NotLinked) > 0, "because": e.Because != "", "do": e.Do != ""}
 	needs, may, known := fields(e.Status)
 	switch {
@@ -225,7 +259,7 @@ func (e *Entry) fault(seen map[string]bool) string {
 func fields(s Status) (needs, may []string, known bool) {
 	switch s {
 	case Closed:
-		return []string{"slug", "since"}, []string{"left", "line"}, true
+		return []string{"fix", "since"}, []string{"left", "line"}, true
 	case Affected, Documented, Unjudged:
 		return []string{"do"}, []string{"line"}, true
 	case NotAffected:
@@ -236,10 +270,9 @@ func fields(s Status) (needs, may []string, known bool) {
 	return nil, nil, false
 }
 
-// SlugFaults compares the table with slugs.json: a slug that closes something is one
-// of the base, and each of kind security closes something. release is what the
-// product says it is.
-func (t *Table) SlugFaults(table *slugs.Table, release string) []string {
+// FixFaults compares the table with the fixes: one of kind security closes something, in
+// components that it changes, since a release that there is. release is what the product says it is.
+func (t *Table) FixFaults(table *fixes.Table, release string) []string {
 	var bad []string
 	_, n, _ := strings.Cut(release, "+holdfast.")
 	now, err := strconv.Atoi(n)
@@ -251,27 +284,23 @@ func (t *Table) SlugFaults(table *slugs.Table, release string) []string {
 		if e.Status != Closed {
 			continue
 		}
-		closes[e.Slug] = true
-		s := table.Find(e.Slug)
-		if s == nil || s.Form(t.Base) == nil {
-			bad = append(bad, fmt.Sprintf("%s: %s is closed by %s, which is no slug of base %s in %s", File, e.ID(), e.Slug, t.Base, slugs.File))
-			continue
-		}
+		closes[e.Fix] = true
+		s := table.Find(e.Fix)
 		if e.Since < 1 || e.Since > now {
-			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the product is %s", File, e.ID(), e.Since, release))
+			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the product is %s", s.File(), e.ID(), e.Since, release))
 		}
 		if g := offGate(s.Form(t.Base)); g != "" && !strings.Contains(e.Left, g) {
-			bad = append(bad, fmt.Sprintf("%s: %s is closed by %s, whose gate %s is off by default: \"left\" must say how to switch it on", File, e.ID(), e.Slug, g))
+			bad = append(bad, fmt.Sprintf("%s: %s is closed by a fix whose gate %s is off by default: \"left\" must say how to switch it on", s.File(), e.ID(), g))
 		}
 		for _, c := range e.Components {
 			if !slices.Contains(s.Components, c) {
-				bad = append(bad, fmt.Sprintf("%s: %s is closed in %s by %s, whose \"components\" in %s are %q", File, e.ID(), c, e.Slug, slugs.File, s.Components))
+				bad = append(bad, fmt.Sprintf("%s: %s is closed in %s, and \"components\" are %q", s.File(), e.ID(), c, s.Components))
 			}
 		}
 	}
 	for _, s := range table.Of(t.Base) {
-		if s.Kind == slugs.Security && !closes[s.Name] {
-			bad = append(bad, fmt.Sprintf("%s: nothing is closed by slug %s: give its entry \"status\": \"closed\", \"slug\": %q, \"since\": %d; then make security", File, s.Name, s.Name, now))
+		if s.Kind == fixes.Security && !closes[s.Name] {
+			bad = append(bad, fmt.Sprintf("%s: it closes nothing: enter in \"vulnerabilities\" what it closes, with \"since\": %d; then make security", s.File(), now))
 		}
 	}
 	return bad

@@ -4,6 +4,7 @@
 package security
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -13,16 +14,14 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/outcomes"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/testrepo"
 )
 
-const table = `{
-  "base": "v1", "updated": "2026-01-01T00:00:00Z", "version": 1,
+const open = `{
+  "updated": "2026-01-01T00:00:00Z", "version": 1,
   "entries": [
-    {"cve": ["CVE-2020-0001"], "components": ["kubelet"], "what": "breaks", "status": "closed", "slug": "fixed", "since": 2},
-    {"name": "no-number", "components": ["kubelet"], "what": "breaks too", "status": "closed", "slug": "fixed", "since": 1, "left": "little"},
-    {"cve": ["CVE-2020-0006"], "components": ["kubelet"], "what": "waits", "status": "closed", "slug": "asked", "since": 2, "left": "ask for A"},
     {"cve": ["CVE-2020-0002", "CVE-2020-0003"], "components": ["kube-controller-manager"], "what": "leaks", "status": "affected", "do": "wait"},
     {"cve": ["CVE-2020-0004"], "components": ["kubelet"], "what": "none", "status": "not-affected", "because": "fixed",
      "line": {"file": "pkg/a.go", "line": 2, "text": "repaired"}},
@@ -31,35 +30,48 @@ const table = `{
   ]
 }`
 
-const slugTable = `{"slugs": [
-  {"slug": "fixed", "kind": "security", "components": ["kubelet"], "forms": [{"bases": ["v1"], "gates": {"G": true}, "labs": {"all": ["G"], "fixed": ["G"]}, "page": "docs/patches/fixed.md"}]},
-  {"slug": "asked", "kind": "security", "components": ["kubelet"], "forms": [{"bases": ["v1"], "gates": {"A": false}, "page": "docs/patches/asked.md"}]},
-  {"slug": "plain", "kind": "fix", "forms": [{"bases": ["v1"]}]},
-  {"slug": "elsewhere", "kind": "security", "forms": [{"bases": ["v2"]}]}
-]}`
+// closed is what the fixes fixed and asked close.
+const closed = `{"cve": ["CVE-2020-0001"], "components": ["kubelet"], "what": "breaks", "since": 2}
+{"name": "no-number", "components": ["kubelet"], "what": "breaks too", "since": 1, "left": "little"}
+{"cve": ["CVE-2020-0006"], "components": ["kubelet"], "what": "waits", "since": 2, "left": "ask for A"}`
+
+func table(closed string) *fixes.Table {
+	of := func(name string, kind fixes.Kind, base string, gates map[string]bool, labs map[string][]string) *fixes.Fix {
+		f := testrepo.Form(base, gates, labs)
+		f.Page = "patches/" + name + "/README.md"
+		return &fixes.Fix{Name: name, Kind: kind, Components: []string{"kubelet"}, Forms: []*fixes.Form{f}}
+	}
+	fixed := of("fixed", fixes.Security, "v1", map[string]bool{"G": true}, map[string][]string{"all": {"G"}, "fixed": {"G"}})
+	asked := of("asked", fixes.Security, "v1", map[string]bool{"A": false}, nil)
+	lines := strings.Split(closed, "\n")
+	for _, l := range lines[:len(lines)-1] {
+		fixed.Vulnerabilities = append(fixed.Vulnerabilities, json.RawMessage(l))
+	}
+	asked.Vulnerabilities = []json.RawMessage{json.RawMessage(lines[len(lines)-1])}
+	return &fixes.Table{Fixes: []*fixes.Fix{fixed, asked, of("plain", fixes.Own, "v1", nil, nil), of("elsewhere", fixes.Security, "v2", nil, nil)}}
+}
 
 func parse(t *testing.T) (*Table, *base.Base) {
 	t.Helper()
-	got, err := Parse([]byte(table))
+	b := &base.Base{Name: "v1", Version: "v1", Release: "v1+holdfast.2", Fixes: table(closed)}
+	got, err := New([]byte(open), b.Fixes, b.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := slugs.Parse([]byte(slugTable))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return got, &base.Base{Name: "v1", Version: "v1", Release: "v1+holdfast.2", Slugs: s}
+	return got, b
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestNewRefuses(t *testing.T) {
 	for _, tc := range []struct{ old, new, says string }{
-		{`"CVE-2020-0001"`, `"2020-0001"`, `"2020-0001" is no CVE number`},
+		{`"CVE-2020-0001"`, `"2020-0001"`, `patches/fixed/fix.json: 2020-0001: "2020-0001" is no CVE number`},
 		{`"no-number"`, `"No number"`, "is no CVE number, and no name"},
-		{`"name": "no-number", `, ``, `entry 2 has neither "cve" nor "name"`},
+		{`"name": "no-number", `, ``, `patches/fixed/fix.json: entry 2 has neither "cve" nor "name"`},
+		{`"since": 2, "left": "ask for A"`, `"status": "closed", "since": 2`, `it has a "status"`},
+		{`"since": 2, "left": "ask for A"`, `"fix": "fixed", "since": 2`, "patches/asked/fix.json: vulnerability 1"},
 		{`"CVE-2020-0003"`, `"CVE-2020-0002"`, "CVE-2020-0002 has two entries for kube-controller-manager"},
 		{`"affected", "do": "wait"`, `"affected"`, `it is "affected" and has no "do"`},
+		{`"affected", "do": "wait"`, `"closed", "since": 1`, "what a fix closes stands in its fix.json"},
 		{`"affected", "do"`, `"hope", "do"`, `"status" is "hope"`},
-		{`"affected", "do"`, `"affected", "slug": "fixed", "do"`, `it is "affected" and has a "slug"`},
 		{`"since": 2`, `"since": 0`, `it is "closed" and has no "since"`},
 		{`"because": "not there", "notLinked": ["example.com/dns"]`, `"because": "I say so"`, "a reason that can be checked is missing"},
 		{`"example.com/dns"`, `"dns"`, "too short"},
@@ -67,48 +79,43 @@ func TestParseRefuses(t *testing.T) {
 		{`"pkg/a.go"`, `"/pkg/a.go"`, `"line" wants a file`},
 		{`["kube-proxy"]`, `["kubelet"]`, `CVE-2020-0005 has two entries for kubelet`},
 		{`["kube-proxy"], "what": "forwards", "status": "not-ours"`, `["kube-proxy"], "what": "forwards", "status": "affected"`, "has another than"},
-		{`["kubelet"], "what": "breaks too", "status": "closed", "slug": "fixed", "since": 1, "left": "little"`, `["kubelet"], "what": "x", "status": "not-ours", "do": "y"`, `"components" has one of`},
+		{`"components": ["kube-controller-manager"], "what": "leaks", "status": "affected"`, `"components": ["kubelet"], "what": "x", "status": "not-ours"`, `"components" has one of`},
 		{`"what": "leaks"`, `"what": ""`, `"what" and "components" must be there`},
 		{`"version": 1`, `"version": 0`, "must be there"},
 		{`"what": "leaks"`, `"why": "leaks"`, "unknown field"},
 	} {
-		if !strings.Contains(table, tc.old) {
-			t.Fatalf("the table has no %s", tc.old)
+		o, c := strings.Replace(open, tc.old, tc.new, 1), strings.Replace(closed, tc.old, tc.new, 1)
+		if o == open && c == closed {
+			t.Fatalf("neither has %s", tc.old)
 		}
-		_, err := Parse([]byte(strings.Replace(table, tc.old, tc.new, 1)))
-		if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), File) {
+		_, err := New([]byte(o), table(c), "v1")
+		if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v, want %q", tc.new, err, tc.says)
 		}
 	}
-	if _, err := Parse([]byte(table + "{}")); err == nil {
+	if _, err := New([]byte(open+"{}"), table(closed), "v1"); err == nil || !strings.Contains(err.Error(), File("v1")) {
 		t.Error("two values are taken")
-	}
-	if _, _, err := Load(t.TempDir()); exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), File) {
-		t.Error(err)
 	}
 }
 
-func TestSlugFaults(t *testing.T) {
+func TestFixFaults(t *testing.T) {
 	got, b := parse(t)
-	if bad := got.SlugFaults(b.Slugs, b.Release); len(bad) > 0 {
+	if bad := got.FixFaults(b.Fixes, b.Release); len(bad) > 0 {
 		t.Error(bad)
 	}
 	for _, tc := range []struct {
 		change func()
 		says   string
 	}{
-		{func() { got.Entries[0].Slug = "gone" }, "gone, which is no slug of base v1"},
-		{func() { got.Entries[0].Slug = "elsewhere" }, "elsewhere, which is no slug of base v1"},
 		{func() { got.Entries[0].Since = 3 }, "since +holdfast.3, and the product is v1+holdfast.2"},
-		{func() { got.Entries[0].Components = []string{"kube-controller-manager"} }, `in kube-controller-manager by fixed`},
-		{func() { got.Entries[2].Left = "ask" }, `closed by asked, whose gate A is off by default`},
-		{func() { b.Slugs.Slugs[0].Forms[0].Gates["G"] = false }, `closed by fixed, whose gate G is off by default`},
-		{func() { got.Entries = got.Entries[2:] }, "nothing is closed by slug fixed"},
+		{func() { got.Entries[0].Components = []string{"kube-controller-manager"} }, `CVE-2020-0001 is closed in kube-controller-manager`},
+		{func() { got.Entries[2].Left = "ask" }, `patches/asked/fix.json: CVE-2020-0006 is closed by a fix whose gate A is off by default`},
+		{func() { got.Entries = got.Entries[2:] }, "patches/fixed/fix.json: it closes nothing"},
 		{func() { b.Release = "v1" }, "does not end with +holdfast.N"},
 	} {
 		got, b = parse(t)
 		tc.change()
-		if bad := strings.Join(got.SlugFaults(b.Slugs, b.Release), "\n"); !strings.Contains(bad, tc.says) {
+		if bad := strings.Join(got.FixFaults(b.Fixes, b.Release), "\n"); !strings.Contains(bad, tc.says) {
 			t.Errorf("%q, want %q", bad, tc.says)
 		}
 	}
@@ -176,13 +183,13 @@ func TestSymbols(t *testing.T) {
 func TestPage(t *testing.T) {
 	got, b := parse(t)
 	record := &outcomes.Record{Outcomes: []outcomes.Outcome{{Lab: "all", Variant: base.Stock, Verdict: "reproduced"}, {Lab: "all", Variant: base.Ours, Verdict: "absent"}}}
-	got.findOptIn(b.Slugs)
+	got.findOptIn(b.Fixes)
 	page := Page(got, b, record)
 	for _, want := range []string{
 		"CVE numbers closed: 1, ",
-		"| breaks | CVE-2020-0001 | kubelet | [fixed](patches/fixed.md) | +holdfast.2 |  |\n",
-		"| breaks too | none (no-number) | kubelet | [fixed](patches/fixed.md) | +holdfast.1 | little |\n",
-		"| waits | CVE-2020-0006 | kubelet | [asked](patches/asked.md) | +holdfast.2 | ask for A |\n",
+		"| breaks | CVE-2020-0001 | kubelet | [fixed](../patches/fixed/README.md) | +holdfast.2 |  |\n",
+		"| breaks too | none (no-number) | kubelet | [fixed](../patches/fixed/README.md) | +holdfast.1 | little |\n",
+		"| waits | CVE-2020-0006 | kubelet | [asked](../patches/asked/README.md) | +holdfast.2 | ask for A |\n",
 		"| leaks | CVE-2020-0002, CVE-2020-0003 | kube-controller-manager | wait |\n",
 		"| CVE-2020-0004 | kubelet | none | fixed. `repaired` at pkg/a.go:2 |\n",
 		"| none | not there. Not linked: `example.com/dns` |\n",
@@ -197,7 +204,7 @@ func TestPage(t *testing.T) {
 	if strings.Contains(page, "Not known yet") {
 		t.Error("a section without entries is written")
 	}
-	b.Slugs.Slugs[0].Forms[0].Labs, b.Slugs.Slugs[0].Forms[0].Gates = map[string][]string{"z": nil, "b": nil}, nil
+	b.Fixes.Fixes[0].Forms[0].Labs, b.Fixes.Fixes[0].Forms[0].Gates = map[string][]string{"z": nil, "b": nil}, nil
 	record.Put(outcomes.Outcome{Lab: "z", Variant: base.Stock, Verdict: "reproduced"})
 	if r := TrackRecord(got, b, record); len(r) != 1 || r[0].Lab != "b" || r[0].Stock != "reproduced" || r[0].Ours != notYet || r[0].GateOff != "no gate" {
 		t.Errorf("%+v", r)

@@ -3,7 +3,7 @@
 
 // Package testrepo makes a small Holdfast checkout for tests of the tool: a
 // base v1.9.11 in module mode and one v1.2.0 in GOPATH mode, of an invented
-// upstream with a fork, a staging repository, an overlay and both series,
+// upstream with a fork, a staging repository, an overlay and patches,
 // served by a module proxy that is a folder. No test that uses it needs the
 // network or the real upstream.
 package testrepo
@@ -27,8 +27,8 @@ import (
 	"golang.org/x/mod/zip"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/patch"
-	"holdfast/tools/internal/slugs"
 )
 
 // What the checkout is made of.
@@ -47,10 +47,14 @@ const (
 	// package of its own.
 	Overlay    = "pkg/greet/holdfast_extra.go"
 	OverlayPkg = "pkg/ours/ours.go"
-	// The carry series.
-	Carry   = "patches/v1.9.11/carry"
-	Version = "0001-version.patch"
-	Louder  = "0010-louder.patch"
+	// The patches of the product, and a further file for one of Louder's fix.
+	Version = "patches/version/v1.9.11/0201.patch"
+	Louder  = "patches/louder/v1.9.11/0210.patch"
+	Louder2 = "patches/louder/v1.9.11/0220.patch"
+	// The toolchain's.
+	Alphabet = "patches/toolchain/fork-alphabet/v1.9.11/0001.patch"
+	DepWord  = "patches/toolchain/dep-word/v1.2.0/0001.patch"
+	DepOther = "patches/toolchain/dep-other/v1.2.0/0002.patch"
 	// GOPATHOverlay is the folder of the files that only the base in GOPATH mode has.
 	GOPATHOverlay = "bases/v1.2.0/overlay"
 )
@@ -234,10 +238,6 @@ replace (
 		"tools/go.mod":                            "module holdfast/tools\n\ngo 1.26\n",
 		"tools/tools.go":                          "package tools\n",
 		".gitignore":                              "_output/\nvendor/\n",
-		Carry + "/series":                         "# the product\n" + Version + "\n" + Louder + "\n",
-		"patches/v1.9.11/toolchain/series":        "0001-fork-alphabet.patch\n",
-		"patches/v1.2.0/toolchain/series":         "0001-dep-word.patch\n0002-dep-other.patch\n",
-		"patches/v1.2.0/carry/series":             "",
 		"bases/v1.9.11/known-failures.txt":        "# none\n",
 		GOPATHOverlay + "/pkg/compat/compat.go":   header + "package compat\n",
 		GOPATHOverlay + "/pkg/carried/carried.go": header + "package carried\n",
@@ -245,20 +245,22 @@ replace (
 	for p, c := range OverlayFiles {
 		files[p] = c
 	}
-	table, err := json.MarshalIndent(Slugs(), "", "  ")
-	if err != nil {
-		return nil, err
+	for file, c := range contents {
+		raw, err := json.MarshalIndent(c, "", "  ")
+		if err != nil {
+			return nil, err
+		}
+		files[file] = string(raw) + "\n"
 	}
-	files[slugs.File] = string(table) + "\n"
 	const depFile = "Godeps/_workspace/src/example.com/dep/dep.go"
 	dep := old["Godeps/_workspace/src/example.com/dep/dep_js.go"]
 	dep1 := strings.Replace(dep, `"dep"`, `"dep1"`, 1)
 	for name, c := range map[string]patch.Change{
-		Carry + "/" + Version: {Path: "pkg/version/base.go", Old: []byte(Upstream["pkg/version/base.go"]), New: []byte(versionPatched)},
-		Carry + "/" + Louder:  {Path: Patched, Old: []byte(Upstream[Patched]), New: []byte(LouderPatched)},
-		"patches/v1.9.11/toolchain/0001-fork-alphabet.patch": {Path: ForkDir + "/codec.go", Old: []byte(forkFiles["codec.go"]), New: []byte(forkPatched)},
-		"patches/v1.2.0/toolchain/0001-dep-word.patch":       {Path: depFile, Old: []byte(dep), New: []byte(dep1)},
-		"patches/v1.2.0/toolchain/0002-dep-other.patch":      {Path: depFile, Old: []byte(dep1), New: []byte(strings.Replace(dep1, "dep1", "dep2", 1))},
+		Version:  {Path: "pkg/version/base.go", Old: []byte(Upstream["pkg/version/base.go"]), New: []byte(versionPatched)},
+		Louder:   {Path: Patched, Old: []byte(Upstream[Patched]), New: []byte(LouderPatched)},
+		Alphabet: {Path: ForkDir + "/codec.go", Old: []byte(forkFiles["codec.go"]), New: []byte(forkPatched)},
+		DepWord:  {Path: depFile, Old: []byte(dep), New: []byte(dep1)},
+		DepOther: {Path: depFile, Old: []byte(dep1), New: []byte(strings.Replace(dep1, "dep1", "dep2", 1))},
 	} {
 		raw, err := Patch(name, c)
 		if err != nil {
@@ -274,8 +276,7 @@ replace (
 	if err := r.writeBase(&base.Base{
 		Name: Name, Module: Module, Version: Name, Sum: sum, Mode: base.ModeModule, Release: Name + "+holdfast.1",
 		GitCommit: "c0ffee", BuildDate: "2018-01-01T00:00:00Z", Default: true,
-		Variants: map[string]base.VariantSpec{"stock": {Series: []string{"toolchain"}}, "ours": {Series: []string{"toolchain", "carry"}}},
-		Series:   map[string]string{"toolchain": "patches/v1.9.11/toolchain", "carry": Carry},
+		Variants: map[string]base.VariantSpec{"stock": {}, "ours": {Product: true}},
 		Forks:    []base.Fork{{Module: Fork, Version: "v1.0.0", Sum: forkSum, Dir: ForkDir}},
 		Binaries: map[string]base.Binary{Binary: {Package: "./cmd/hello", DropIn: true}, "other": {Package: "./cmd/hello"}},
 	}); err != nil {
@@ -283,62 +284,66 @@ replace (
 	}
 	return r, r.writeBase(&base.Base{
 		Name: GOPATHName, Module: Module, Version: GOPATHName, Sum: oldSum, Mode: base.ModeGOPATH, Release: GOPATHName + "+holdfast.1",
-		Variants: map[string]base.VariantSpec{"stock": {Series: []string{"toolchain"}}, "ours": {Series: []string{"toolchain", "carry"}},
-			"naive": {Series: []string{"toolchain"}, Minus: []string{"dep-other"}}},
-		Series:  map[string]string{"toolchain": "patches/v1.2.0/toolchain", "carry": "patches/v1.2.0/carry"},
+		Variants: map[string]base.VariantSpec{"stock": {}, "ours": {Product: true},
+			"naive": {Minus: []string{"dep-other"}}},
 		Renames: []base.Rename{{From: "Godeps/_workspace/src/example.com/dep/dep_js.go", To: depFile}},
 		Lang:    "go1.20", LangPackages: []string{"example.com/..."},
 		Binaries: map[string]base.Binary{Binary: {Package: "./cmd/hello", DropIn: true}},
 	})
 }
 
-// Slugs is the checkout's table.
-func Slugs() *slugs.Table {
-	form := func(name string, patches, overlay []string) []*slugs.Form {
-		return []*slugs.Form{{Bases: []string{name}, Patches: patches, Overlay: overlay}}
-	}
-	return &slugs.Table{Slugs: []*slugs.Slug{
-		{Name: "louder", Kind: slugs.Fix, Forms: form(Name, []string{Louder, "0020-less.patch", "0020-two.patch"}, []string{"pkg/greet/holdfast_*.go"})},
-		{Name: "ours", Kind: slugs.Fix, Forms: form(Name, nil, []string{"pkg/ours/**", "pkg/notes/**", "pkg/plain/**", "pkg/tests/**", "pkg/types/**", "pkg/zz/**", "staging/**"})},
-		{Name: "version", Kind: slugs.Version, Forms: form(Name, []string{Version}, nil)},
-		{Name: "fork-alphabet", Kind: slugs.Toolchain, Forms: form(Name, []string{"0001-fork-alphabet.patch"}, nil)},
-		{Name: "dep-word", Kind: slugs.Toolchain, Forms: form(GOPATHName, []string{"0001-dep-word.patch"}, []string{"pkg/compat/**"})},
-		{Name: "dep-other", Kind: slugs.Toolchain, Forms: form(GOPATHName, []string{"0002-dep-other.patch"}, nil)},
-		{Name: "carried", Kind: slugs.Fix, Forms: form(GOPATHName, nil, []string{"pkg/carried/**", "pkg/fresh/**"})},
-	}}
+// contents are the checkout's fix.json files.
+var contents = map[string]fixes.Content{
+	"patches/louder/fix.json":             {Kind: fixes.Own, Spec: fixes.Spec{Overlay: []string{"pkg/greet/holdfast_*.go"}}},
+	"patches/ours/fix.json":               {Kind: fixes.Own, Bases: overlay(Name, "pkg/ours/**", "pkg/notes/**", "pkg/plain/**", "pkg/tests/**", "pkg/types/**", "pkg/zz/**", "staging/**")},
+	"patches/version/fix.json":            {Kind: fixes.Version},
+	"patches/toolchain/dep-word/fix.json": {Spec: fixes.Spec{Overlay: []string{"pkg/compat/**"}}},
+	"patches/carried/fix.json":            {Kind: fixes.Own, Bases: overlay(GOPATHName, "pkg/carried/**", "pkg/fresh/**")},
 }
 
-// EditSlugs changes the checkout's table.
-func (r *Repo) EditSlugs(t testing.TB, edit func(*slugs.Table)) {
+func overlay(base string, files ...string) map[string]fixes.Spec {
+	return map[string]fixes.Spec{base: {Overlay: files}}
+}
+
+// Form is that of a fix in a base, with these gates and their defaults, and labs with their gates.
+func Form(base string, gates map[string]bool, labs map[string][]string) *fixes.Form {
+	f := &fixes.Form{Base: base, Spec: fixes.Spec{Gates: map[string]fixes.Gate{}, Labs: labs}}
+	for g, on := range gates {
+		f.Gates[g] = fixes.Gate{Default: on, About: "is of a test."}
+	}
+	return f
+}
+
+// EditFix changes the fix.json of a fix below patches/, or makes a new one.
+func (r *Repo) EditFix(t testing.TB, name string, edit func(*fixes.Content)) {
 	t.Helper()
-	table, err := slugs.Load(r.Root)
+	file, c := fixes.Dir+"/"+name+"/"+fixes.File, &fixes.Content{}
+	if r.Exists(file) {
+		if err := json.Unmarshal([]byte(r.Read(t, file)), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(c)
+	raw, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit(table)
-	raw, err := json.MarshalIndent(table, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Write(t, slugs.File, string(raw)+"\n")
+	r.Write(t, file, string(raw)+"\n")
 }
 
 // Patch is a patch file in normal form that makes the changes.
 func Patch(file string, changes ...patch.Change) ([]byte, error) {
-	slug := strings.TrimSuffix(path.Base(file)[5:], ".patch")
+	fix := path.Base(path.Dir(path.Dir(file)))
 	p, err := patch.Parse(file, []byte(`From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: Holdfast developers <developers@holdfast.invalid>
 Date: Sat, 21 Nov 2026 00:00:00 +0000
-Subject: [PATCH] `+slug+`: a change
+Subject: [PATCH] `+fix+`: a change
 
 What was wrong and why this is the fix.
 
 Upstream-Status: Pending
 Origin: holdfast
 Bug: none
-Feature-Gate: none
-Lab: none
-Applies-To: v1.9.11, v1.2.0
 Remove-When: the base goes
 ---
 diff --git a/x b/x

@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trackrecord writes README's table of incidents from slugs.json and the record of what
+// Package trackrecord writes README's table of incidents from the fixes and the record of what
 // the labs answered last.
 package trackrecord
 
@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/outcomes"
-	"holdfast/tools/internal/slugs"
 	"holdfast/tools/labkit"
 )
 
@@ -22,12 +22,12 @@ import (
 const Page = "README.md"
 
 // Head is the table's head.
-const Head = "| incident | slug | base | stock | ours | without it | gate off | lab |\n|---|---|---|---|---|---|---|---|\n"
+const Head = "| incident | fix | base | stock | ours | without it | gate off | lab |\n|---|---|---|---|---|---|---|---|\n"
 
 // notYet is the verdict of a lab that is not in the record.
 const notYet = "not yet"
 
-// noLab stands where a slug has no lab that could answer.
+// noLab stands where a fix has no lab that could answer.
 const noLab = "no lab yet"
 
 // Lab is what the table wants to know of a lab.
@@ -52,7 +52,7 @@ const oldest = "The oldest of these runs is of "
 
 // Update returns a page with the table, and the day of its oldest run, in the place of the old
 // ones.
-func Update(page string, table *slugs.Table, record *outcomes.Record, find func(string) (Lab, bool)) (string, error) {
+func Update(page string, table *fixes.Table, record *outcomes.Record, find func(string) (Lab, bool)) (string, error) {
 	before, rest, ok := strings.Cut(page, Head)
 	_, after, ok2 := strings.Cut(rest, "\n\n")
 	if !ok || !ok2 {
@@ -68,11 +68,11 @@ func Update(page string, table *slugs.Table, record *outcomes.Record, find func(
 	return before + Head + Rows(table, record, find) + "\n" + oldest + day + ".\n\n" + after, nil
 }
 
-// Rows has one for each base of each slug with an incident that a page tells of.
-func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, bool)) string {
+// Rows has one for each base of each fix with an incident that a page tells of.
+func Rows(table *fixes.Table, record *outcomes.Record, find func(string) (Lab, bool)) string {
 	var b strings.Builder
-	for _, s := range table.Slugs {
-		if s.Kind == slugs.Planned {
+	for _, s := range table.Fixes {
+		if s.Kind == fixes.Planned {
 			fmt.Fprintf(&b, "| %s | `%s` | | %s | %s | | | |\n", s.Incident, s.Name, notYet, notYet)
 			continue
 		}
@@ -84,7 +84,10 @@ func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, b
 			if incident == "" || f.Page == "" {
 				continue
 			}
-			name := strings.TrimSuffix(path.Base(f.Page), ".md")
+			name := s.Name
+			if path.Base(path.Dir(f.Page)) == f.Base {
+				name += "-" + f.Base
+			}
 			labs, command := labsOf(f, []string{name, s.Name}, find)
 			var gated []string
 			for _, l := range labs {
@@ -111,19 +114,19 @@ func Rows(table *slugs.Table, record *outcomes.Record, find func(string) (Lab, b
 				}
 			}
 			if f.Asleep() != "" {
-				ours += slugs.AsleepMark
+				ours += fixes.AsleepMark
 			}
-			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s | %s |\n", incident, name, f.Page, strings.Join(f.Bases, ", "), stock, ours, minus, off, command)
+			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s | %s |\n", incident, name, f.Page, f.Base, stock, ours, minus, off, command)
 		}
 	}
 	return b.String()
 }
 
 // labsOf are the labs of one room that show a form's incident on stock, and the
-// command that runs them: the one of the slug's name, which is the last of names, or else those
+// command that runs them: the one of the fix's name, which is the last of names, or else those
 // that make test runs, if there are such, in the room of the lab, or of the name, that is one of
 // names.
-func labsOf(f *slugs.Form, names []string, find func(string) (Lab, bool)) (labs []string, command string) {
+func labsOf(f *fixes.Form, names []string, find func(string) (Lab, bool)) (labs []string, command string) {
 	var all []Lab
 	for _, n := range slices.Sorted(maps.Keys(f.Labs)) {
 		if l, ok := find(n); ok && l.Stock {
@@ -173,15 +176,15 @@ func verdicts(record *outcomes.Record, labs []string, v base.Variant) string {
 	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
 }
 
-// answersWithout is what the labs of a form that run stock answered on ours without the slug: not
+// answersWithout is what the labs of a form that run stock answered on ours without the fix: not
 // all of them are run so (proof.Rows).
-func answersWithout(slug string, f *slugs.Form, record *outcomes.Record, find func(string) (Lab, bool)) string {
+func answersWithout(fix string, f *fixes.Form, record *outcomes.Record, find func(string) (Lab, bool)) string {
 	seen := map[string]bool{}
 	for name := range f.Labs {
 		if l, ok := find(name); !ok || !l.Stock {
 			continue
 		}
-		if answer := record.Without(name, slug); answer != "" {
+		if answer := record.Without(name, fix); answer != "" {
 			seen[answer] = true
 		}
 	}

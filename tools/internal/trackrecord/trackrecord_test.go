@@ -8,8 +8,9 @@ import (
 	"testing"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/outcomes"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/testrepo"
 	"holdfast/tools/labkit"
 )
 
@@ -32,30 +33,32 @@ func find(name string) (Lab, bool) {
 	return l, ok
 }
 
-func fix(name, incident string, labs map[string][]string) *slugs.Slug {
+func fix(name, incident string, labs map[string][]string) *fixes.Fix {
 	gates := map[string]bool{}
 	for _, l := range labs {
 		for _, g := range l {
 			gates[g] = true
 		}
 	}
-	return &slugs.Slug{Name: name, Kind: slugs.Fix, Incident: incident,
-		Forms: []*slugs.Form{{Bases: []string{"v1", "v2"}, Page: "docs/patches/" + name + ".md", Gates: gates, Labs: labs}}}
+	f := testrepo.Form("v1", gates, labs)
+	f.Page = "patches/" + name + "/README.md"
+	return &fixes.Fix{Name: name, Kind: fixes.Own, Incident: incident, Forms: []*fixes.Form{f}}
 }
 
 func TestRows(t *testing.T) {
 	gate := []string{"G"}
-	table := &slugs.Table{Slugs: []*slugs.Slug{
+	other := testrepo.Form("v3", map[string]bool{"G": true}, map[string][]string{"far": nil, "e-v3": gate})
+	other.Page, other.Incident = "patches/e/v3/README.md", "it breaks otherwise"
+	table := &fixes.Table{Fixes: []*fixes.Fix{
 		fix("a", "two labs of a room", map[string][]string{"a-one": gate, "a-two": nil, "a-wide": gate, "naive": gate, "far": gate}),
 		fix("c", "its own lab, not in make test, before a wider one", map[string][]string{"c": nil, "both": nil}),
 		fix("d", "beside a longer one", map[string][]string{"d": gate, "d-old": gate, "a-one": gate}),
 		fix("w", "only in the lab of another", map[string][]string{"d-old": nil}),
-		{Name: "e", Kind: slugs.Fix, Incident: "it breaks", Forms: []*slugs.Form{
-			{Bases: []string{"v3"}, Page: "docs/patches/e-v3.md", Gates: map[string]bool{"G": true}, Incident: "it breaks otherwise", Labs: map[string][]string{"far": nil, "e-v3": gate}}}},
+		{Name: "e", Kind: fixes.Own, Incident: "it breaks", Forms: []*fixes.Form{other}},
 		fix("silent", "", map[string][]string{"d": nil}),
-		{Name: "tools", Kind: slugs.Toolchain, Incident: "no page", Forms: []*slugs.Form{{Bases: []string{"v1"}}}},
+		{Name: "tools", Kind: fixes.Toolchain, Incident: "no page", Forms: []*fixes.Form{{Base: "v1"}}},
 		fix("none", "nothing shows it", nil),
-		{Name: "b", Kind: slugs.Planned, Incident: "later"},
+		{Name: "b", Kind: fixes.Planned, Incident: "later"},
 	}}
 	record := &outcomes.Record{}
 	put := func(lab string, v base.Variant, verdict string) {
@@ -79,12 +82,12 @@ func TestRows(t *testing.T) {
 	put("both", base.Ours.Without("c"), "absent")
 	put("c", base.Ours.Without("c"), "reproduced")
 	got := Rows(table, record, find)
-	want := "| two labs of a room | [a](docs/patches/a.md) | v1, v2 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
-		"| its own lab, not in make test, before a wider one | [c](docs/patches/c.md) | v1, v2 | reproduced | inconclusive | absent, reproduced | no gate | `make lab LAB=c` |\n" +
-		"| beside a longer one | [d](docs/patches/d.md) | v1, v2 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
-		"| only in the lab of another | [w](docs/patches/w.md) | v1, v2 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
-		"| it breaks otherwise | [e-v3](docs/patches/e-v3.md) | v3 | not yet | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
-		"| nothing shows it | [none](docs/patches/none.md) | v1, v2 | no lab yet | no lab yet | no lab yet | no gate |  |\n" +
+	want := "| two labs of a room | [a](patches/a/README.md) | v1 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
+		"| its own lab, not in make test, before a wider one | [c](patches/c/README.md) | v1 | reproduced | inconclusive | absent, reproduced | no gate | `make lab LAB=c` |\n" +
+		"| beside a longer one | [d](patches/d/README.md) | v1 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
+		"| only in the lab of another | [w](patches/w/README.md) | v1 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
+		"| it breaks otherwise | [e-v3](patches/e/v3/README.md) | v3 | not yet | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
+		"| nothing shows it | [none](patches/none/README.md) | v1 | no lab yet | no lab yet | no lab yet | no gate |  |\n" +
 		"| later | `b` | | not yet | not yet | | | |\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -14,7 +14,6 @@ import (
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/patch"
-	"holdfast/tools/internal/slugs"
 )
 
 // Extract carries the edits of the tree back to where they belong and returns
@@ -76,6 +75,9 @@ func (t *Tree) Extract(into string) ([]string, error) {
 			edited[e.Path] = content
 			continue
 		}
+		if t.Base.Fixes.OfFeatures(e.Path) != nil {
+			return nil, exit.Preconditionf("%s is generated from %s: change that, and run make discard-edits", e.Path, t.Base.Fixes.OfFeatures(e.Path).File())
+		}
 		file, err := t.overlayFile(e, own)
 		if err != nil {
 			return nil, err
@@ -133,9 +135,9 @@ func (t *Tree) overlayFile(e Edit, own map[string]source) (string, error) {
 		files, err := t.overlay()
 		return files[e.Path], err
 	}
-	s := t.Base.Slugs.OfFile(t.Base.Name, e.Path)
+	s := t.Base.Fixes.OfFile(t.Base.Name, e.Path)
 	if s == nil {
-		return "", exit.Preconditionf("%s (%s) is not upstream's, and no slug of base %s has it: add it to the overlay of one in %s", e.Path, e.Kind, t.Base.Name, slugs.File)
+		return "", exit.Preconditionf("%s (%s) is not upstream's, and no fix of base %s has it: add it to \"overlay\" in the fix.json of one", e.Path, e.Kind, t.Base.Name)
 	}
 	for _, dir := range t.Base.OverlayDirs() {
 		folder := filepath.Join(t.Base.Root, filepath.FromSlash(dir))
@@ -167,7 +169,7 @@ func (t *Tree) Normalise() ([]string, error) {
 	return t.writeAll(outs)
 }
 
-// whole refuses a variant that leaves slugs out: the lines of its patches are not
+// whole refuses a variant that leaves fixes out: the lines of its patches are not
 // those of the patch files.
 func (t *Tree) whole() error {
 	if err := t.Base.HasVariant(t.Variant); err != nil {
@@ -177,7 +179,7 @@ func (t *Tree) whole() error {
 	if err != nil || len(gone) == 0 {
 		return err
 	}
-	return exit.Usagef("variant %q leaves out %s: patches are extracted and normalised in a variant that has its whole series", t.Variant, strings.Join(gone, ", "))
+	return exit.Usagef("variant %q leaves out %s: patches are extracted and normalised in a variant that has all patches of its base", t.Variant, strings.Join(gone, ", "))
 }
 
 // rewrite lays the series on want and returns those patches anew that take an
@@ -192,22 +194,22 @@ func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, m *mani
 		home[path] = into
 		for _, p := range patches {
 			if slices.Contains(p.Touches(), path) {
-				home[path] = p.Name
+				home[path] = p.File
 			}
 		}
 		if home[path] == "" {
-			return nil, exit.Preconditionf("no patch of the series changes %s yet: name the one that takes the edit (make patches-extract PATCH=NNNN-slug.patch; for a new patch write its message and trailers first, see patches/README.md)", path)
+			return nil, exit.Preconditionf("no patch of the base changes %s yet: name the one that takes the edit (make patches-extract PATCH=patches/FIX/BASE/NNNN.patch; for a new patch write its message and trailers first, see patches/README.md)", path)
 		}
 	}
-	if into != "" && !slices.ContainsFunc(patches, func(p *patch.Patch) bool { return p.Name == into }) {
-		return nil, exit.Usagef("no patch %s in the series %s", into, strings.Join(t.Base.SeriesOf(t.Variant), ", "))
+	if into != "" && !slices.ContainsFunc(patches, func(p *patch.Patch) bool { return p.File == into }) {
+		return nil, exit.Usagef("base %s has no patch %s: name a file patches/FIX/%s/NNNN.patch", t.Base.Name, into, t.Base.Name)
 	}
 	var outs []output
 	for _, p := range patches {
 		paths := slices.Clone(p.Touches())
 		takes := false
 		for _, path := range sortedKeys(edited) {
-			if home[path] != p.Name {
+			if home[path] != p.File {
 				continue
 			}
 			takes = true
@@ -235,7 +237,7 @@ func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, m *mani
 					return nil, err
 				}
 			}
-			if content, ok := edited[path]; ok && home[path] == p.Name {
+			if content, ok := edited[path]; ok && home[path] == p.File {
 				if now := sha(changes[i].New); now != m.Files[path].Sum && now != sha(content) {
 					return nil, bothChanged(path, p.File)
 				}
@@ -252,7 +254,7 @@ func (t *Tree) rewrite(want map[string]source, edited map[string][]byte, m *mani
 			return nil, err
 		}
 		if _, err := patch.Parse(p.File, raw); err != nil {
-			return nil, exit.Preconditionf("the edits of the tree leave nothing of %s: remove it from its series instead; nothing was changed", p.File)
+			return nil, exit.Preconditionf("the edits of the tree leave nothing of %s: remove the file instead; nothing was changed", p.File)
 		}
 		if !bytes.Equal(raw, p.Raw) {
 			outs = append(outs, output{p.File, raw})

@@ -15,7 +15,7 @@ import (
 	"holdfast/tools/internal/testrepo"
 )
 
-const louder = testrepo.Carry + "/" + testrepo.Louder
+const louder = testrepo.Louder
 
 // TestExtract edits the tree, carries the edits back, and checks that the
 // files of the repository are the ones expected, that the patches stay in
@@ -68,26 +68,25 @@ func TestExtract(t *testing.T) {
 			name:  "upstream file that no patch changes, with a patch named",
 			edit:  func(t *testing.T, r *testrepo.Repo) { r.Edit(t, srcDir+"/"+testrepo.Plain, `"plain"`, `"fancy"`) },
 			into:  testrepo.Version,
-			wrote: []string{testrepo.Carry + "/" + testrepo.Version},
+			wrote: []string{testrepo.Version},
 		},
 		{
 			name: "file of a fork",
 			edit: func(t *testing.T, r *testrepo.Repo) {
 				r.Edit(t, srcDir+"/"+testrepo.ForkDir+"/codec.go", "ab_.", "ab-.")
 			},
-			wrote: []string{"patches/v1.9.11/toolchain/0001-fork-alphabet.patch"},
+			wrote: []string{testrepo.Alphabet},
 		},
 		{
 			name: "a file that the patch deletes stays deleted",
 			setup: func(t *testing.T, r *testrepo.Repo) {
-				raw, err := testrepo.Patch("patches/v1.9.11/carry/0020-less.patch",
+				raw, err := testrepo.Patch(testrepo.Louder2,
 					patch.Change{Path: testrepo.Plain, Old: []byte(testrepo.Upstream[testrepo.Plain])},
 					patch.Change{Path: "pkg/greet/greet_test.go", Old: []byte(testrepo.Upstream["pkg/greet/greet_test.go"]), New: []byte("package greet\n")})
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Write(t, testrepo.Carry+"/0020-less.patch", string(raw))
-				r.Write(t, testrepo.Carry+"/series", testrepo.Version+"\n"+testrepo.Louder+"\n0020-less.patch\n")
+				r.Write(t, testrepo.Louder2, string(raw))
 			},
 			edit: func(t *testing.T, r *testrepo.Repo) {
 				if r.Exists(srcDir + "/" + testrepo.Plain) {
@@ -95,24 +94,23 @@ func TestExtract(t *testing.T) {
 				}
 				r.Write(t, srcDir+"/pkg/greet/greet_test.go", "package greet\n\n// less\n")
 			},
-			wrote: []string{testrepo.Carry + "/0020-less.patch"},
+			wrote: []string{testrepo.Louder2},
 		},
 		{
 			name: "two patches on one file: the last takes the edit, the first stays to the byte",
 			setup: func(t *testing.T, r *testrepo.Repo) {
 				second := strings.Replace(testrepo.LouderPatched, "return 2", "return 1 + 1", 1)
-				raw, err := testrepo.Patch("patches/v1.9.11/carry/0020-two.patch",
+				raw, err := testrepo.Patch(testrepo.Louder2,
 					patch.Change{Path: testrepo.Patched, Old: []byte(testrepo.LouderPatched), New: []byte(second)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Write(t, testrepo.Carry+"/0020-two.patch", string(raw))
-				r.Write(t, testrepo.Carry+"/series", testrepo.Version+"\n"+testrepo.Louder+"\n0020-two.patch\n")
+				r.Write(t, testrepo.Louder2, string(raw))
 			},
 			edit: func(t *testing.T, r *testrepo.Repo) {
 				r.Edit(t, srcDir+"/"+testrepo.Patched, `Shout("hello")`, `Shout("hey")`)
 			},
-			wrote: []string{testrepo.Carry + "/0020-two.patch"},
+			wrote: []string{testrepo.Louder2},
 		},
 		{
 			name: "a patch with the same effect in another form stays to the byte",
@@ -150,15 +148,9 @@ func TestExtract(t *testing.T) {
 					t.Errorf("%s was changed", p)
 				}
 			}
-			for _, dir := range ours(t, r).Base.SeriesOf(base.Ours) {
-				bad, err := patch.CheckDir(r.Root, dir)
-				if err != nil {
-					t.Error(err)
-				}
-				for _, b := range bad {
-					if !strings.Contains(b, "more than one line of context") {
-						t.Error(b)
-					}
+			for _, b := range patchFaults(t, r) {
+				if !strings.Contains(b, "more than one line of context") {
+					t.Error(b)
 				}
 			}
 			if tc.check != nil {
@@ -175,6 +167,20 @@ func TestExtract(t *testing.T) {
 			}
 		})
 	}
+}
+
+// patchFaults is what is wrong with the patches of the base.
+func patchFaults(t *testing.T, r *testrepo.Repo) []string {
+	t.Helper()
+	patches, err := patch.Load(r.Root, ours(t, r).Base.Fixes.Patches(testrepo.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bad []string
+	for _, p := range patches {
+		bad = append(bad, p.Check()...)
+	}
+	return bad
 }
 
 // repoFiles are the committed files.
@@ -226,7 +232,7 @@ func TestExtractRefuses(t *testing.T) {
 		{"upstream file without a patch", func(t *testing.T, r *testrepo.Repo) { r.Edit(t, srcDir+"/"+testrepo.Plain, "plain.", "fancy.") },
 			"", 1, []string{testrepo.Plain, "make patches-extract PATCH="}},
 		{"a patch that is not in the series", func(t *testing.T, r *testrepo.Repo) { r.Edit(t, srcDir+"/"+testrepo.Plain, "plain.", "fancy.") },
-			"0099-none.patch", 2, []string{"0099-none.patch", testrepo.Carry}},
+			"patches/louder/v1.9.11/0299.patch", 2, []string{"no patch patches/louder/v1.9.11/0299.patch"}},
 		{"removed upstream file", func(t *testing.T, r *testrepo.Repo) { os.Remove(filepath.Join(r.Root, srcDir, testrepo.Plain)) },
 			"", 1, []string{testrepo.Plain, "was removed", "make discard-edits"}},
 		{"go.mod of the tree", func(t *testing.T, r *testrepo.Repo) { r.Edit(t, srcDir+"/go.mod", "go 1.20", "go 1.26") },
@@ -235,10 +241,10 @@ func TestExtractRefuses(t *testing.T) {
 			r.Edit(t, srcDir+"/staging/src/k8s.io/api/go.mod", "go 1.20", "go 1.26")
 		}, "", 1, []string{"staging/src/k8s.io/api/go.mod", "written by make"}},
 		{"new file outside of the overlay", func(t *testing.T, r *testrepo.Repo) { r.Write(t, srcDir+"/cmd/new/main.go", "package main\n") },
-			"", 1, []string{"cmd/new/main.go", "no slug of base v1.9.11", "slugs.json"}},
+			"", 1, []string{"cmd/new/main.go", "no fix of base v1.9.11", "fix.json"}},
 		{"all of a patch is undone", func(t *testing.T, r *testrepo.Repo) {
 			r.Write(t, srcDir+"/"+testrepo.Patched, testrepo.Upstream[testrepo.Patched])
-		}, "", 1, []string{louder, "series"}},
+		}, "", 1, []string{louder, "remove the file"}},
 		{"overlay file changed on both sides", func(t *testing.T, r *testrepo.Repo) {
 			r.Edit(t, srcDir+"/"+testrepo.OverlayPkg, `"ours"`, `"mine"`)
 			r.Edit(t, testrepo.OverlayPkg, `"ours"`, `"theirs"`)
@@ -302,8 +308,8 @@ func TestNormalise(t *testing.T) {
 			if r.Read(t, louder) == want {
 				t.Fatal("the case changes nothing")
 			}
-			if bad, err := patch.CheckDir(r.Root, testrepo.Carry); err != nil || len(bad) != 1 {
-				t.Errorf("the check finds %q, %v", bad, err)
+			if bad := patchFaults(t, r); len(bad) != 1 {
+				t.Errorf("the check finds %q", bad)
 			}
 			wrote, err := ours(t, r).Normalise()
 			if err != nil || !slices.Equal(wrote, []string{louder}) {

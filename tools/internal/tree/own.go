@@ -6,6 +6,7 @@ package tree
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,8 +15,8 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/patch"
-	"holdfast/tools/internal/slugs"
 )
 
 // content is upstream's files, ours and what the patches make of them.
@@ -35,7 +36,7 @@ func (t *Tree) content(own map[string]source, patches []*patch.Patch) (map[strin
 
 // overlay lists the files of ours that lie in the overlay folders, by their
 // paths in the tree, with their places in the repository. Whose they are, and
-// whether this tree has them, stands in slugs.json.
+// whether this tree has them, stands in fixes.json.
 func (t *Tree) overlay() (map[string]string, error) {
 	out := map[string]string{}
 	for _, dir := range t.Base.OverlayDirs() {
@@ -70,24 +71,24 @@ func (t *Tree) overlay() (map[string]string, error) {
 	return out, nil
 }
 
-// ownFiles reads the files of ours that the variant's slugs have.
+// ownFiles reads the files of ours that the variant's fixes have.
 func (t *Tree) ownFiles() (map[string]source, error) {
 	all, err := t.overlay()
 	if err != nil {
 		return nil, err
 	}
-	have, err := t.Base.SlugsOf(t.Variant)
+	have, err := t.Base.FixesOf(t.Variant)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]source{}
 	for _, rel := range sortedKeys(all) {
-		s := t.Base.Slugs.OfFile(t.Base.Name, rel)
+		s := t.Base.Fixes.OfFile(t.Base.Name, rel)
 		if s == nil {
-			if len(t.Base.Slugs.Claims(rel)) > 0 {
+			if len(t.Base.Fixes.Claims(rel)) > 0 {
 				continue // another base's
 			}
-			return nil, exit.Preconditionf("%s is in no slug: add it to the overlay of one in %s, or remove it", t.rel(all[rel]), slugs.File)
+			return nil, exit.Preconditionf("%s is in no fix: add it to \"overlay\" in the fix.json of one, or remove it", t.rel(all[rel]))
 		}
 		if !slices.Contains(have, s) {
 			continue
@@ -109,33 +110,47 @@ func (t *Tree) ownFiles() (map[string]source, error) {
 		}
 		out[rel] = f
 	}
-	return out, nil
-}
-
-// patches loads the variant's patches. Where some of a series are left out,
-// those behind them have their line numbers moved (see patch.Without).
-func (t *Tree) patches() ([]*patch.Patch, error) {
-	have, err := t.Base.SlugsOf(t.Variant)
+	generated, err := t.features(have)
 	if err != nil {
 		return nil, err
 	}
-	var all []*patch.Patch
-	for _, dir := range t.Base.SeriesOf(t.Variant) {
-		ps, err := patch.LoadSeries(t.Base.Root, dir)
+	maps.Copy(out, generated)
+	return out, nil
+}
+
+// features are the files with the gates of the fixes. A base in GOPATH mode has none: its upstream
+// has no package for gates.
+func (t *Tree) features(have []*fixes.Fix) (map[string]source, error) {
+	out := map[string]source{}
+	if t.Base.Mode != base.ModeModule {
+		return out, nil
+	}
+	for _, s := range have {
+		content, err := s.Features(t.Base.Name)
 		if err != nil {
-			return nil, err
+			return nil, exit.Preconditionf("%v", err)
 		}
-		all = append(all, ps...)
-	}
-	gone := map[*patch.Patch]bool{}
-	for _, p := range all {
-		s := t.Base.Slugs.OfPatch(t.Base.Name, p.Name)
-		if s == nil {
-			return nil, exit.Preconditionf("%s is in no slug of base %s: add it to the patches of one in %s", p.File, t.Base.Name, slugs.File)
+		if content != nil {
+			out[s.FeaturesFile()] = fromBytes(content)
 		}
-		gone[p] = !slices.Contains(have, s)
 	}
-	return patch.Without(all, func(p *patch.Patch) bool { return gone[p] })
+	return out, nil
+}
+
+// patches loads the variant's patches. Where some of the base's are left out,
+// those behind them have their line numbers moved (see patch.Without).
+func (t *Tree) patches() ([]*patch.Patch, error) {
+	have, err := t.Base.FixesOf(t.Variant)
+	if err != nil {
+		return nil, err
+	}
+	all, err := patch.Load(t.Base.Root, t.Base.Fixes.Patches(t.Base.Name))
+	if err != nil {
+		return nil, err
+	}
+	return patch.Without(all, func(p *patch.Patch) bool {
+		return !slices.Contains(have, t.Base.Fixes.OfPatch(p.File))
+	})
 }
 
 // apply lays the patches on want, in order.

@@ -17,8 +17,8 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/patch"
-	"holdfast/tools/internal/slugs"
 	"holdfast/tools/internal/testrepo"
 )
 
@@ -30,6 +30,11 @@ const (
 func ours(t *testing.T, r *testrepo.Repo) *Tree {
 	t.Helper()
 	return &Tree{Base: r.Base(t, testrepo.Name), Variant: base.Ours}
+}
+
+// only gives a fix to a base for which it has no patch.
+func only(base string) func(*fixes.Content) {
+	return func(c *fixes.Content) { c.Bases = map[string]fixes.Spec{base: c.Spec}; c.Spec = fixes.Spec{} }
 }
 
 func materialise(t *testing.T, tr *Tree) *Result {
@@ -142,27 +147,29 @@ func TestMaterialiseGOPATH(t *testing.T) {
 	}
 }
 
-// TestMaterialiseWithout: a slug goes with its patches, its overlay files and the
-// slugs that need it, and the patches behind its own still apply.
+// TestMaterialiseWithout: a fix goes with its patches, its overlay files and the
+// fixes that need it, and the patches behind its own still apply.
 func TestMaterialiseWithout(t *testing.T) {
 	r := testrepo.New(t)
 	first := strings.Replace(testrepo.Upstream[testrepo.Patched], "// Word greets.\n", "// Word greets.\n//\n// Politely.\n", 1)
 	second := strings.Replace(first, `return "hello"`, `return Shout("hello")`, 1)
+	const polite = "patches/polite/v1.9.11/0205.patch"
 	both := map[string]patch.Change{
-		"0005-polite.patch": {Path: testrepo.Patched, Old: []byte(testrepo.Upstream[testrepo.Patched]), New: []byte(first)},
-		testrepo.Louder:     {Path: testrepo.Patched, Old: []byte(first), New: []byte(second)},
+		polite:          {Path: testrepo.Patched, Old: []byte(testrepo.Upstream[testrepo.Patched]), New: []byte(first)},
+		testrepo.Louder: {Path: testrepo.Patched, Old: []byte(first), New: []byte(second)},
 	}
 	for name, c := range both {
-		raw, err := testrepo.Patch(testrepo.Carry+"/"+name, c)
+		raw, err := testrepo.Patch(name, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Write(t, testrepo.Carry+"/"+name, string(raw))
+		r.Write(t, name, string(raw))
 	}
-	r.Write(t, testrepo.Carry+"/series", testrepo.Version+"\n0005-polite.patch\n"+testrepo.Louder+"\n")
-	r.EditSlugs(t, func(s *slugs.Table) {
-		s.Slugs = append(s.Slugs, &slugs.Slug{Name: "polite", Kind: slugs.Fix, Forms: []*slugs.Form{{Bases: []string{testrepo.Name}, Patches: []string{"0005-polite.patch"}}}})
-		s.Find("ours").Forms[0].Needs = []string{"louder"}
+	r.EditFix(t, "polite", func(c *fixes.Content) { c.Kind = fixes.Own })
+	r.EditFix(t, "ours", func(c *fixes.Content) {
+		s := c.Bases[testrepo.Name]
+		s.Needs = []string{"louder"}
+		c.Bases[testrepo.Name] = s
 	})
 	b := r.Base(t, testrepo.Name)
 	for variant, want := range map[base.Variant]struct {
@@ -184,7 +191,7 @@ func TestMaterialiseWithout(t *testing.T) {
 			t.Errorf("%s:\n%s", variant, got)
 		}
 		if r.Exists(dir+"/"+testrepo.Overlay) != want.louder || r.Exists(dir+"/"+testrepo.OverlayPkg) != want.ours {
-			t.Errorf("%s: it has overlay files of a slug that is not there, or lacks some", variant)
+			t.Errorf("%s: it has overlay files of a fix that is not there, or lacks some", variant)
 		}
 		_, err := tr.Extract("")
 		if len(variant.Minus()) > 0 {
@@ -215,8 +222,8 @@ func TestMaterialiseIsIncremental(t *testing.T) {
 		{"overlay file edited", func() { r.Edit(t, testrepo.OverlayPkg, `"ours"`, `"theirs"`) }, 1, 0, testrepo.OverlayPkg, `"theirs"`},
 		{"overlay file added", func() { r.Write(t, "pkg/ours/more.go", "package ours\n") }, 1, 0, "pkg/ours/more.go", "package ours"},
 		{"overlay file removed", func() { os.Remove(filepath.Join(r.Root, "pkg/ours/more.go")) }, 0, 1, "", ""},
-		{"patch edited", func() { r.Edit(t, testrepo.Carry+"/"+testrepo.Louder, `Shout("hello")`, `Shout("hey")`) }, 1, 0, testrepo.Patched, `Shout("hey")`},
-		{"patch taken out", func() { r.Write(t, testrepo.Carry+"/series", testrepo.Version+"\n") }, 1, 0, testrepo.Patched, `return "hello"`},
+		{"patch edited", func() { r.Edit(t, testrepo.Louder, `Shout("hello")`, `Shout("hey")`) }, 1, 0, testrepo.Patched, `Shout("hey")`},
+		{"patch taken out", func() { os.Remove(filepath.Join(r.Root, testrepo.Louder)); r.EditFix(t, "louder", only(testrepo.Name)) }, 1, 0, testrepo.Patched, `return "hello"`},
 		{"pin changed", func() { r.Edit(t, "go.mod", "go 1.26\n", "go 1.26\n\ngodebug default=go1.21\n") }, 0, 0, "go.mod", "default=go1.21"},
 		{"file of the tree removed", func() { os.Remove(filepath.Join(r.Root, srcDir, testrepo.Plain)) }, 1, 0, testrepo.Plain, "plain"},
 		{"file of the tree touched", func() {
@@ -255,9 +262,6 @@ func TestMaterialiseIsIncremental(t *testing.T) {
 func TestMaterialiseRefuses(t *testing.T) {
 	editBase := func(edit func(*base.Base)) func(*testing.T, *testrepo.Repo) {
 		return func(t *testing.T, r *testrepo.Repo) { r.EditBase(t, testrepo.Name, edit) }
-	}
-	editSlugs := func(edit func(*slugs.Table)) func(*testing.T, *testrepo.Repo) {
-		return func(t *testing.T, r *testrepo.Repo) { r.EditSlugs(t, edit) }
 	}
 	cached := "example.com/up@v1.9.11/"
 	for _, tc := range []struct {
@@ -299,25 +303,16 @@ func TestMaterialiseRefuses(t *testing.T) {
 			}
 		}, 1, []string{"pkg/ours/link.go", "not a regular file"}},
 		{"patch does not apply", func(t *testing.T, r *testrepo.Repo) {
-			r.Edit(t, testrepo.Carry+"/"+testrepo.Louder, `-	return "hello"`, `-	return "hallo"`)
-		}, 1, []string{testrepo.Carry + "/" + testrepo.Louder, testrepo.Patched + ":5", "hunk 1"}},
+			r.Edit(t, testrepo.Louder, `-	return "hello"`, `-	return "hallo"`)
+		}, 1, []string{testrepo.Louder, testrepo.Patched + ":5", "hunk 1"}},
 		{"patch of a file that is not there", func(t *testing.T, r *testrepo.Repo) {
-			p := testrepo.Carry + "/" + testrepo.Louder
+			p := testrepo.Louder
 			r.Write(t, p, strings.ReplaceAll(r.Read(t, p), testrepo.Patched, "pkg/gone.go"))
 		}, 1, []string{testrepo.Louder, "pkg/gone.go", "does not exist"}},
-		{"series names a patch that is not there", func(t *testing.T, r *testrepo.Repo) {
-			r.Write(t, testrepo.Carry+"/series", "0099-none.patch\n")
-		}, 1, []string{testrepo.Carry + "/series", "0099-none.patch"}},
-		{"series lists a patch twice", func(t *testing.T, r *testrepo.Repo) {
-			r.Write(t, testrepo.Carry+"/series", testrepo.Version+"\n"+testrepo.Version+"\n")
-		}, 1, []string{testrepo.Carry + "/series:2", "twice"}},
-		{"series is missing", editBase(func(b *base.Base) { b.Series["carry"] = "patches/none" }), 1, []string{"patches/none/series"}},
 		{"rename of a file that is not there", editBase(func(b *base.Base) { b.Renames = []base.Rename{{From: "a.go", To: "b.go"}} }), 1,
 			[]string{"bases/v1.9.11/base.json", "a.go"}},
-		{"patch of no slug", editSlugs(func(s *slugs.Table) { s.Find("louder").Forms[0].Patches = nil }), 1,
-			[]string{testrepo.Carry + "/" + testrepo.Louder, "is in no slug of base v1.9.11", "slugs.json"}},
-		{"overlay file of no slug", func(t *testing.T, r *testrepo.Repo) { r.Write(t, "pkg/new/new.go", "package new\n") }, 1,
-			[]string{"pkg/new/new.go is in no slug", "slugs.json"}},
+		{"overlay file of no fix", func(t *testing.T, r *testrepo.Repo) { r.Write(t, "pkg/new/new.go", "package new\n") }, 1,
+			[]string{"pkg/new/new.go is in no fix", "fix.json"}},
 		{"go.mod is malformed", func(t *testing.T, r *testrepo.Repo) { r.Write(t, "go.mod", "module holdfast\n\nrequire nonsense\n") }, 1, []string{"go.mod:3"}},
 		{"manifest is damaged", func(t *testing.T, r *testrepo.Repo) { r.Write(t, srcDir+".json", "{") }, 1, []string{srcDir + ".json", "damaged"}},
 	} {
@@ -340,7 +335,7 @@ func TestMaterialiseRefuses(t *testing.T) {
 			"Normalise":   func(tr *Tree) error { _, err := tr.Normalise(); return err },
 		} {
 			refused(t, f(&Tree{Base: r.Base(t, testrepo.Name), Variant: "mine"}), 2, `"mine"`, "stock, ours")
-			refused(t, f(&Tree{Base: r.Base(t, testrepo.Name), Variant: "ours -none"}), 2, `no slug "none"`, "louder")
+			refused(t, f(&Tree{Base: r.Base(t, testrepo.Name), Variant: "ours -none"}), 2, `no fix "none"`, "louder")
 			if r.Exists("_output") {
 				t.Errorf("%s made something", name)
 			}
@@ -400,7 +395,7 @@ func TestInterrupted(t *testing.T) {
 	changes := map[string]func(*testing.T, *testrepo.Repo){
 		"same input": func(*testing.T, *testrepo.Repo) {},
 		"patch changed since": func(t *testing.T, r *testrepo.Repo) {
-			r.Edit(t, testrepo.Carry+"/"+testrepo.Louder, `Shout("h`, `Shout("H`)
+			r.Edit(t, testrepo.Louder, `Shout("h`, `Shout("H`)
 		},
 		"overlay file gone since": func(t *testing.T, r *testrepo.Repo) {
 			os.Remove(filepath.Join(r.Root, "pkg/ours/ours_test.go"))
@@ -414,7 +409,7 @@ func TestInterrupted(t *testing.T) {
 				if !first {
 					materialise(t, ours(t, r))
 					r.Edit(t, testrepo.Overlay, `"!"`, `"!!"`)
-					r.Edit(t, testrepo.Carry+"/"+testrepo.Louder, `Shout("hello")`, `Shout("hi")`)
+					r.Edit(t, testrepo.Louder, `Shout("hello")`, `Shout("hi")`)
 				}
 				remove := obstruct(t, filepath.Join(r.Root, srcDir, testrepo.Plain))
 				if _, err := ours(t, r).Materialise(); err == nil {
@@ -785,10 +780,13 @@ func TestKeyNamesEachInput(t *testing.T) {
 		{"nothing", func() {}},
 		{"overlay content", func() { r.Edit(t, testrepo.Overlay, `"!"`, `"?"`) }},
 		{"overlay file", func() { r.Write(t, "pkg/ours/more.go", "package ours\n") }},
-		{"patch", func() { r.Edit(t, testrepo.Carry+"/"+testrepo.Louder, `Shout("hello")`, `Shout("hey")`) }},
-		{"order of the series", func() { r.Write(t, testrepo.Carry+"/series", testrepo.Louder+"\n"+testrepo.Version+"\n") }},
+		{"patch", func() { r.Edit(t, testrepo.Louder, `Shout("hello")`, `Shout("hey")`) }},
+		{"number of a patch", func() {
+			if err := os.Rename(filepath.Join(r.Root, testrepo.Louder), filepath.Join(r.Root, testrepo.Louder2)); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"pins", func() { r.Edit(t, "go.mod", "go 1.26\n", "go 1.26.0\n") }},
-		{"sums", func() { r.Write(t, "go.sum", "x") }},
 		{"base", func() { r.EditBase(t, testrepo.Name, func(b *base.Base) { b.Release = "v2" }) }},
 	} {
 		tc.change()

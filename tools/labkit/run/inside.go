@@ -80,7 +80,7 @@ func (r request) lab() (*labkit.Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.Use(r.Gates, r.Slugs)
+	l.Use(r.Gates, r.Fixes)
 	return l, nil
 }
 

@@ -23,7 +23,7 @@ import (
 // request is what the machine's runner is told, response what it answers.
 type request struct {
 	Lab, ID, Dir, Root string
-	Gates, Slugs       []string   // of the lab
+	Gates, Fixes       []string   // of the lab
 	Up                 *upCluster `json:",omitempty"` // of the lab up
 	Variant            labkit.Variant
 	Profile            labkit.Profile

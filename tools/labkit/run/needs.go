@@ -41,7 +41,7 @@ func NeedsOf(names []string, p labkit.Profile, only []labkit.Variant) ([]labkit.
 		}
 		for _, v := range vs {
 			if l.Expected(v) == "" {
-				return nil, fmt.Errorf("lab %s has no variant %q: it has %s and \"%s -SLUG\"", name, v, words(l.Runs()), labkit.Ours)
+				return nil, fmt.Errorf("lab %s has no variant %q: it has %s and \"%s -FIX\"", name, v, words(l.Runs()), labkit.Ours)
 			}
 			for _, b := range l.NeedsIn(p) {
 				seen[b.For(v)] = true

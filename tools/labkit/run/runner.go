@@ -22,7 +22,7 @@ import (
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
@@ -72,13 +72,13 @@ func Labs(ctx context.Context, names []string, o Options) ([]Outcome, error) {
 	return runLabs(ctx, root, names, o)
 }
 
-// openCheckout returns the root of the checkout at or above dir, whose slugs.json
+// openCheckout returns the root of the checkout at or above dir, whose fixes.json
 // is in use from then on.
 func openCheckout(dir string) (root string, err error) {
 	if root, err = base.FindRoot(dir); err != nil {
 		return "", err
 	}
-	table, err := slugs.Load(root)
+	table, err := fixes.Load(root)
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +114,7 @@ func runLabs(ctx context.Context, root string, names []string, o Options) ([]Out
 			vs = nil
 			for _, v := range o.Only {
 				if l.Expected(v) == "" {
-					return nil, exit.Usagef("--variant %q: lab %s has %s and \"%s -SLUG\"", v, l.Name, words(l.Runs()), labkit.Ours)
+					return nil, exit.Usagef("--variant %q: lab %s has %s and \"%s -FIX\"", v, l.Name, words(l.Runs()), labkit.Ours)
 				}
 				if v == labkit.GateOff && len(l.Gates()) == 0 {
 					return nil, exit.Usagef("--variant %s: lab %s has no feature gate", v, l.Name)
@@ -233,7 +233,7 @@ func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string
 		if ctx.Err() != nil {
 			break
 		}
-		req := request{Lab: l.Name, Gates: l.Gates(), Slugs: l.Slugs(), ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
+		req := request{Lab: l.Name, Gates: l.Gates(), Fixes: l.Fixes(), ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 			Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins}
 		out, _ := runVariantOf(ctx, l, req, commit, o.Out)
 		if err := tidy(&out, req); err != nil {

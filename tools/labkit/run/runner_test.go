@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/tools/internal/exit"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/machine"
@@ -199,8 +200,11 @@ func TestLabsErrors(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module holdfast\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "slugs.json"), []byte(`{"slugs": [{"slug": "need", "kind": "fix",
-		"forms": [{"bases": ["v1.9.11"], "gates": {"G": true}, "labs": {"needy": ["G"]}}]}], "checks": [`+others("needy")+`]}`), 0o644); err != nil {
+	folder := filepath.Join(root, fixes.Dir, "need")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, fixes.File), []byte(`{"kind": "fix", "bases": {"v1.9.11": {"gates": {"G": {"default": true}}, "labs": {"needy": ["G"]`+others("needy")+`}}}}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("HOLDFAST_BIN_DIR", "")
@@ -233,10 +237,10 @@ func others(but string) string {
 	var out []string
 	for _, l := range labkit.Labs() {
 		if l.Name != but {
-			out = append(out, fmt.Sprintf("%q", l.Name))
+			out = append(out, fmt.Sprintf(", %q: []", l.Name))
 		}
 	}
-	return strings.Join(out, ",")
+	return strings.Join(out, "")
 }
 
 // TestFailed: what is not as expected is named, and told apart from what could

@@ -40,12 +40,12 @@ func TestAgain(t *testing.T) {
 
 func TestReplace(t *testing.T) {
 	first := made(labkit.Reproduced, labkit.Inconclusive, labkit.Inconclusive)
-	second := []Outcome{{Variant: labkit.GateOff, Verdict: labkit.Reproduced}, {Variant: labkit.Ours, Verdict: labkit.Absent}, {Variant: "ours -slug", Verdict: labkit.Reproduced}}
+	second := []Outcome{{Variant: labkit.GateOff, Verdict: labkit.Reproduced}, {Variant: labkit.Ours, Verdict: labkit.Absent}, {Variant: "ours -fix", Verdict: labkit.Reproduced}}
 	var got []string
 	for _, o := range replace(first, second) {
 		got = append(got, fmt.Sprintf("%s %s", o.Variant, o.Verdict))
 	}
-	if want := "[stock reproduced ours absent ours-gate-off reproduced ours -slug reproduced]"; fmt.Sprint(got) != want {
+	if want := "[stock reproduced ours absent ours-gate-off reproduced ours -fix reproduced]"; fmt.Sprint(got) != want {
 		t.Errorf("replace gives %v, want %s", got, want)
 	}
 	again := repeated(first, second)

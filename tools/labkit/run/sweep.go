@@ -65,7 +65,7 @@ func Sweep(ctx context.Context, root, name string, v labkit.Variant, kills []swe
 	if timeout == 0 {
 		timeout = l.Bound(o.Profile)
 	}
-	req := request{Lab: name, Gates: l.Gates(), Slugs: l.Slugs(), ID: id, Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
+	req := request{Lab: name, Gates: l.Gates(), Fixes: l.Fixes(), ID: id, Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 		Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins, Sweep: &sweepPlan{kills}}
 	out, res := runVariantOf(ctx, l, req, commitOf(root, len(bins.Rules) > 0), o.Out)
 	if ctx.Err() != nil {

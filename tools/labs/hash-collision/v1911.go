@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hashcollision holds the labs of the slug hash-collision: names that
+// Package hashcollision holds the labs of the fix hash-collision: names that
 // a controller makes from a hash, and what it does when the name is taken.
 //
 // The labs of base v1.9.11 run etcd, kube-apiserver and the controller manager

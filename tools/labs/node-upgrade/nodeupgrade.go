@@ -36,7 +36,7 @@ func init() {
 		Name:    "node-upgrade",
 		Summary: "kubelets go from 1.7.0 to 1.9.11 and back in place, under load, with kill -9",
 		Needs:   needs, Timeout: timeout,
-		// The labs of the slugs themselves show what stock does.
+		// The labs of the fixes themselves show what stock does.
 		Steps:  func(e *labkit.Env) []labkit.Step { return rehearsal(e, node.Config{}, "") },
 		Oracle: oracle,
 	})

@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package patcherrors is the lab of the slug patch-errors: what the kube-apiserver
+// Package patcherrors is the lab of the fix patch-errors: what the kube-apiserver
 // answers to bad patches, and whom a rollback reaches.
 package patcherrors
 

@@ -37,7 +37,7 @@ const (
 	servicesPath = "/api/v1/services"
 )
 
-// Gates of the slug.
+// Gates of the fix.
 const (
 	reflectorGate = "ReflectorMonotonicResourceVersion"
 	endpointsGate = "EndpointsLiveServiceCheck"

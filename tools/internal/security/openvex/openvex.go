@@ -31,7 +31,7 @@ func Write(t *security.Table, release string) ([]byte, error) {
 	add := func(cve, component string, s vex.Statement) error {
 		s.Vulnerability = vex.Vulnerability{Name: vex.VulnerabilityID(cve)}
 		if err := s.Validate(); err != nil {
-			return fmt.Errorf("%s: %s, %s: %w", security.File, cve, component, err)
+			return fmt.Errorf("%s, %s: %w", cve, component, err)
 		}
 		doc.Statements = append(doc.Statements, s)
 		said[cve+" "+component] = true
@@ -88,7 +88,7 @@ func Write(t *security.Table, release string) ([]byte, error) {
 func statement(e *security.Entry) vex.Statement {
 	switch e.Status {
 	case security.Closed:
-		notes := fmt.Sprintf("closed by %s since +holdfast.%d", e.Slug, e.Since)
+		notes := fmt.Sprintf("closed by %s since +holdfast.%d", e.Fix, e.Since)
 		if e.Left != "" {
 			notes += "; what stays: " + e.Left
 		}

@@ -21,14 +21,14 @@ func TestWrite(t *testing.T) {
 	}
 	const k, c = "kubelet", "kube-controller-manager"
 	table := &security.Table{Base: "v1", Version: 3, Updated: time.Unix(0, 0), Entries: []*security.Entry{
-		entry("CVE-1-0001", security.Closed, func(e *security.Entry) { e.Slug, e.Since, e.Left = "a", 2, "much" }, k),
+		entry("CVE-1-0001", security.Closed, func(e *security.Entry) { e.Fix, e.Since, e.Left = "a", 2, "much" }, k),
 		entry("CVE-1-0002", security.Affected, func(e *security.Entry) { e.Do, e.Module = "pray", "m/n" }, k, c),
 		entry("CVE-1-0003", security.NotAffected, func(e *security.Entry) {
 			e.Because, e.Line = "none", &security.Line{File: "f.go", Line: 7, Text: "text"}
 		}, c),
 		entry("CVE-1-0004", security.Unjudged, func(e *security.Entry) {}, k),
 		entry("CVE-1-0003", security.NotOurs, func(e *security.Entry) {}, "kube-proxy"),
-		entry("CVE-1-0005", security.OptIn, func(e *security.Entry) { e.Slug, e.Since, e.Do = "b", 2, "ask" }, k),
+		entry("CVE-1-0005", security.OptIn, func(e *security.Entry) { e.Fix, e.Since, e.Do = "b", 2, "ask" }, k),
 		{Name: "no-number", What: "w", Status: security.Affected, Components: []string{k}},
 	}}
 	raw, err := Write(table, "v1+holdfast.2")

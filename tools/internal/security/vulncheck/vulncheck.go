@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package vulncheck asks govulncheck for the known vulnerabilities of the product's
-// binaries and compares its findings with security.json. It is a help and no gate:
+// binaries and compares its findings with the table of package security. It is a help and no gate:
 // docs/security.md says what govulncheck does not see in these binaries.
 package vulncheck
 
@@ -181,7 +181,7 @@ func Check(ctx context.Context, w io.Writer, t *security.Table, database string,
 		fmt.Fprintf(w, "%s: %d findings\n", c, len(found))
 	}
 	if len(open) > 0 {
-		return exit.Preconditionf("%s does not explain %d findings; judge each and give it an entry:\n%s", security.File, len(open), strings.Join(open, "\n"))
+		return exit.Preconditionf("%s does not explain %d findings, nor does a fix; judge each and give it an entry there:\n%s", security.File(t.Base), len(open), strings.Join(open, "\n"))
 	}
 	return nil
 }

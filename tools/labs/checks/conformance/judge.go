@@ -58,7 +58,7 @@ type specTable struct {
 	Short []struct {
 		Focus string   `json:"focus"` // regular expression
 		Specs int      `json:"specs"` // that it matches
-		Shows []string `json:"shows"` // slugs of ours that they pass through
+		Shows []string `json:"shows"` // fixes of ours that they pass through
 	} `json:"short"`
 	// LeftOut are specs that skip themselves.
 	LeftOut []struct {

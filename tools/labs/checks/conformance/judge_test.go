@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/judgetest"
@@ -146,9 +146,9 @@ func TestJudgeSwap(t *testing.T) {
 	}
 }
 
-// TestTables: what the tables say can be read and used, and their slugs exist.
+// TestTables: what the tables say can be read and used, and their fixes exist.
 func TestTables(t *testing.T) {
-	all, err := slugs.Load("../../../..")
+	all, err := fixes.Load("../../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +161,8 @@ func TestTables(t *testing.T) {
 				t.Errorf("%s: %q: \"specs\" or \"shows\" is empty", u.file, s.Focus)
 			}
 			for _, name := range s.Shows {
-				if !slices.ContainsFunc(all.Slugs, func(x *slugs.Slug) bool { return x.Name == name }) {
-					t.Errorf("%s: %q: there is no slug %q", u.file, s.Focus, name)
+				if !slices.ContainsFunc(all.Fixes, func(x *fixes.Fix) bool { return x.Name == name }) {
+					t.Errorf("%s: %q: there is no fix %q", u.file, s.Focus, name)
 				}
 			}
 		}

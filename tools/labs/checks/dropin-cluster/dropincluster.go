@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package dropincluster is the check dropin-cluster: what a cluster shows of ours that it
-// does not show of stock is in differences.json, and nothing else. See
+// does not show of stock is of a fix, and nothing else. See
 // tools/labs/checks/dropin-cluster/README.md.
 package dropincluster
 
@@ -17,7 +17,7 @@ import (
 
 	"holdfast/tools/internal/dropin"
 	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/slugs"
+	"holdfast/tools/internal/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
@@ -96,7 +96,7 @@ func (l *lab) start(ctx context.Context) error {
 			return exit.Preconditionf("the kubelet with changes that must be seen: %v: run _output/tools/holdfast dropin mutant", err)
 		}
 	}
-	table, err := slugs.Load(l.e.Root)
+	table, err := fixes.Load(l.e.Root)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type allowed struct{ Table dropin.Table }
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"what each turn of ours shows and none of stock's, or the other way round, is in differences.json, and all that stands there of these kinds is seen",
+		"what each turn of ours shows and none of stock's, or the other way round, is of a fix, and all that stands there of these kinds is seen",
 		"counts of requests are within stock's own spread, and by two beyond it",
 		"the same for ours with its gates off",
 		"long: each change of a kubelet that has changes (tools/internal/dropin/mutant.go) is seen, but the one of the command line",
@@ -70,7 +70,7 @@ func judge(h *history.History) labkit.Result {
 			known += len(l)
 		}
 		if !v.OK() {
-			bad = append(bad, fmt.Sprintf("%s: %d differences that no slug has, %d that are not seen", build, len(v.Unknown), len(v.Gone)))
+			bad = append(bad, fmt.Sprintf("%s: %d differences that no fix has, %d that are not seen", build, len(v.Unknown), len(v.Gone)))
 		}
 	}
 	if got := runs[mutant]; len(got) > 0 {
@@ -83,7 +83,7 @@ func judge(h *history.History) labkit.Result {
 	if len(bad) > 0 {
 		res = labkit.FailedBecause("%s", strings.Join(bad, "; "))
 	} else {
-		res = labkit.PassedBecause("%d turns; %d differences, all of slugs", len(history.Of[turn](h)), known)
+		res = labkit.PassedBecause("%d turns; %d differences, all of fixes", len(history.Of[turn](h)), known)
 	}
 	res.Facts = facts
 	return res

@@ -29,7 +29,7 @@ func seen() dropin.Run {
 
 // good is a run in which ours has one metric more, which the table has.
 func good(c judgetest.Change) *history.History {
-	all := []any{allowed{dropin.Table{Differences: []dropin.Entry{{Slug: "one", Kinds: []string{"metric"}, Components: []string{dropin.Kubelet},
+	all := []any{allowed{dropin.Table{Differences: []dropin.Entry{{Fix: "one", Kinds: []string{"metric"}, Components: []string{dropin.Kubelet},
 		Names: []string{"holdfast_one_*"}, How: dropin.Added, Builds: []string{dropin.Ours}, Says: "its own"}}}}}
 	for i, build := range turns(labkit.Short) {
 		t := turn{Number: i + 1, Build: build, Facts: seen()}
@@ -97,9 +97,9 @@ func TestJudge(t *testing.T) {
 		return func(o *turn) { o.Facts = append(slices.Clone(o.Facts), f) }
 	}
 	judgetest.Judged(t, l, labkit.Failed, good, map[string]judgetest.Change{
-		"ours: 1 differences that no slug has":           judgetest.Where(of(dropin.Ours), more(dropin.Fact{Kind: "file", Component: dropin.Kubelet, Name: "kubelet/new", Value: "-rw"})),
-		"ours-gates-off: 1 differences that no slug has": judgetest.Where(of(dropin.GatesOff), more(dropin.Fact{Kind: "metric", Component: dropin.Kubelet, Name: "holdfast_one_total"})),
-		"0 differences that no slug has, 1 that are not": judgetest.Where(of(dropin.Ours), func(o *turn) { o.Facts = seen() }),
+		"ours: 1 differences that no fix has":           judgetest.Where(of(dropin.Ours), more(dropin.Fact{Kind: "file", Component: dropin.Kubelet, Name: "kubelet/new", Value: "-rw"})),
+		"ours-gates-off: 1 differences that no fix has": judgetest.Where(of(dropin.GatesOff), more(dropin.Fact{Kind: "metric", Component: dropin.Kubelet, Name: "holdfast_one_total"})),
+		"0 differences that no fix has, 1 that are not": judgetest.Where(of(dropin.Ours), func(o *turn) { o.Facts = seen() }),
 		// One more GET with each status of the node.
 		"ours: 1 differences": judgetest.Where(of(dropin.Ours), func(o *turn) {
 			o.Facts = slices.Clone(o.Facts)

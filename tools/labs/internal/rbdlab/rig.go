@@ -76,8 +76,8 @@ type Rig struct {
 	nodes []*Node
 }
 
-// gateSlugs are the slugs without which a kubelet does not know a gate.
-var gateSlugs = map[string][]string{
+// gateFixes are the fixes without which a kubelet does not know a gate.
+var gateFixes = map[string][]string{
 	"RBDDetachLeftovers": {"rbd-output", "rbd-detach"},
 	"RBDLegacyLock":      {"rbd-output", "rbd-attach", "rbd-legacy-lock"},
 }
@@ -94,7 +94,7 @@ func UnderTest(e *labkit.Env, on ...string) kube.Program {
 		if _, off := p.Gates[g]; off {
 			continue
 		}
-		if !slices.ContainsFunc(gateSlugs[g], func(s string) bool { return slices.Contains(e.Variant.Minus(), s) }) {
+		if !slices.ContainsFunc(gateFixes[g], func(s string) bool { return slices.Contains(e.Variant.Minus(), s) }) {
 			gates[g] = true
 		}
 	}

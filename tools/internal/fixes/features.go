@@ -1,0 +1,97 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fixes
+
+import (
+	"fmt"
+	"go/format"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// FeaturesDir is the tree's package with the feature gates.
+const FeaturesDir = "pkg/features"
+
+// FeaturesFile is the tree's file that registers the gates of the fix.
+func (s *Fix) FeaturesFile() string {
+	return FeaturesDir + "/holdfast_" + strings.ReplaceAll(s.Name, "-", "_") + ".go"
+}
+
+// OfFeatures is the fix whose FeaturesFile has that path in the tree, nil for none.
+func (t *Table) OfFeatures(file string) *Fix {
+	for _, s := range t.Fixes {
+		if s.FeaturesFile() == file && slices.ContainsFunc(s.Forms, func(f *Form) bool { content, _ := s.Features(f.Base); return content != nil }) {
+			return s
+		}
+	}
+	return nil
+}
+
+// Features is the content of FeaturesFile for a base, made of the gates in fix.json that have an
+// "about"; nil if there are none.
+func (s *Fix) Features(base string) ([]byte, error) {
+	f := s.Form(base)
+	if f == nil || len(f.Gates) == 0 {
+		return nil, nil
+	}
+	var consts, specs strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(f.Gates)) {
+		g := f.Gates[name]
+		if g.About == "" {
+			continue
+		}
+		stage := g.Stage
+		if stage == "" {
+			stage = map[bool]string{true: "Beta", false: "Alpha"}[g.Default]
+		}
+		for _, l := range wrap(name+" "+g.About, 90) {
+			fmt.Fprintf(&consts, "// %s\n", l)
+		}
+		fmt.Fprintf(&consts, "%s utilfeature.Feature = %q\n\n", name, name)
+		fmt.Fprintf(&specs, "%s: {Default: %v, PreRelease: utilfeature.%s},\n", name, g.Default, stage)
+	}
+	if consts.Len() == 0 {
+		return nil, nil
+	}
+	return format.Source([]byte(fmt.Sprintf(featuresText, s.File(), strings.TrimSpace(consts.String()), specs.String())))
+}
+
+const featuresText = `// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Code generated from %s; DO NOT EDIT.
+
+package features
+
+import (
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+)
+
+const (
+%s
+)
+
+func init() {
+	if err := utilfeature.DefaultFeatureGate.Add(map[utilfeature.Feature]utilfeature.FeatureSpec{
+		%s
+	}); err != nil {
+		panic(err)
+	}
+}
+`
+
+// wrap breaks text into lines of at most width bytes.
+func wrap(text string, width int) []string {
+	var out []string
+	line := ""
+	for _, w := range strings.Fields(text) {
+		if line != "" && len(line)+1+len(w) > width {
+			out = append(out, line)
+			line = ""
+		}
+		line = strings.TrimSpace(line + " " + w)
+	}
+	return append(out, line)
+}
