@@ -36,11 +36,11 @@ help: ## show this list
 kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (patches/patch-errors/README.md); MINUS=fix
 	@$(H) build $(if $(MINUS),--minus $(MINUS)) kube-apiserver
 
-kubectl-holdfast: ## build the operators' program, _output/bin/kubectl-holdfast; needs no upstream source
-	@hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG)
+kubectl-holdfast: tool ## build the operators' program, _output/bin/kubectl-holdfast; needs no upstream source
+	@version=$$(_output/tools/holdfast version) && hack/build-tool.sh cmd ./kubectl-holdfast _output/bin/kubectl-holdfast $(MODFLAG) -ldflags=-X=main.version=$$version
 
-endpoints-rules: ## build the webhook for Endpoints, _output/bin/endpoints-rules; needs no upstream source
-	@hack/build-tool.sh webhook ./endpoints-rules _output/bin/endpoints-rules $(MODFLAG)
+endpoints-rules: tool ## build the webhook for Endpoints, _output/bin/endpoints-rules; needs no upstream source
+	@version=$$(_output/tools/holdfast version) && hack/build-tool.sh webhook ./endpoints-rules _output/bin/endpoints-rules $(MODFLAG) -ldflags=-X=main.version=$$version
 
 tool: ## build the build command, _output/tools/holdfast
 	@hack/build-tool.sh tools ./cmd/holdfast _output/tools/holdfast $(MODFLAG)

@@ -102,6 +102,9 @@ func TestPlainBuild(t *testing.T) {
 	if want := `{"id":"a","hash":{"1.9":824610409},"oldest":"1.9"}` + "\n"; err != nil || string(answer) != want {
 		t.Errorf("%v: %s, want %s", err, answer, want)
 	}
+	if out, err := exec.Command(file, "--version").Output(); err != nil || string(out) != "kubectl-holdfast version unknown\n" {
+		t.Errorf("--version: %v: %s", err, out)
+	}
 	// The exit status is the command's.
 	cmd = exec.Command(file, "audit-rw")
 	var ee *exec.ExitError

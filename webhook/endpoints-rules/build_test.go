@@ -48,6 +48,9 @@ func TestPlainBuild(t *testing.T) {
 		}
 		return string(out)
 	}
+	if out := run(0, "--version"); out != "endpoints-rules version unknown\n" {
+		t.Errorf("--version says %s", out)
+	}
 	rules := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(rules, []byte("rules:\n- {name: a, when: pod.reddy, then: drop}\n"), 0o644); err != nil {
 		t.Fatal(err)

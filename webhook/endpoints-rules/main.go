@@ -11,6 +11,9 @@ import (
 	"holdfast/webhook/internal/cli"
 )
 
+// version is what make links in (holdfast version); a plain go build does not know it.
+var version = "unknown"
+
 func main() {
-	os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(cli.Main(version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

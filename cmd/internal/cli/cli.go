@@ -62,9 +62,10 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// Main runs the command line and returns the exit status.
-func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+// Main runs the command line and returns the exit status. version is what --version prints.
+func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	cmd := Command()
+	cmd.Version = version
 	cmd.SetArgs(args)
 	cmd.SetIn(stdin)
 	cmd.SetOut(stdout)

@@ -15,7 +15,7 @@ import (
 
 func call(stdin string, args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	status = Main(args, strings.NewReader(stdin), &out, &errs)
+	status = Main("v1.9.11+holdfast.2", args, strings.NewReader(stdin), &out, &errs)
 	return status, out.String(), errs.String()
 }
 
@@ -54,6 +54,12 @@ func TestEveryCommand(t *testing.T) {
 	}
 	if status, out, _ := call(""); status != 0 || !strings.Contains(out, "audit-rv") {
 		t.Errorf("without a command: %d %s", status, out)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if status, out, errs := call("", "--version"); status != 0 || out != "kubectl-holdfast version v1.9.11+holdfast.2\n" || errs != "" {
+		t.Errorf("--version: %d %q %q", status, out, errs)
 	}
 }
 

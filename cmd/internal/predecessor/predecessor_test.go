@@ -66,6 +66,7 @@ func TestFromRoot(t *testing.T) {
 		"none, no source":          {`{"kubeletVersion":"none","nodeName":"node1"}`, "", "", `kubeletVersion is "none"`},
 		"other source":             {`{"kubeletVersion":"1.7","source":"operator"}`, "", "", "source is not one"},
 		"ours":                     {record, "v1.9.11+holdfast.2", "", "the kubelet ignores it"},
+		"ours, after a release":    {record, "v1.9.11+holdfast.2.post.g0123456789ab", "", "the kubelet ignores it"},
 		"broken record":            {"{", "", "", "holdfast-predecessor.json: unexpected end"},
 		"broken record, override":  {"{", "1.7", "1.7 operator 1.7 1.7 in effect", ""},
 		"strange record, override": {`{"kubeletVersion":"x"}`, "none", "none operator 1.9 1.9 in effect", ""},

@@ -69,7 +69,7 @@ func want(t *testing.T, what string, p *Predecessor, say string) {
 func TestParseRelease(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.7.0": "1.7.0", "1.8": "1.8", "v1.8.15-gke.0": "1.8.15", "v1.9.11+rancher1": "1.9.11", "v1.10.0-beta.1": "1.10.0", "1.6.13": "1.6.13",
-		own: "", "v1.9.11-foo+holdfast.1": "", "": "", "1": "", "v2.0.0": "", "v0.0.0-master+$Format:%h$": "", "1.7.0.1 ": "", "1.7\n1.8": "", "1.07": "", "none": "",
+		own: "", own + ".post.g0123456789ab": "", own + ".post.g0123456789ab.dirty": "", own + ".post.unknown": "", "v1.9.11-foo+holdfast.1": "", "": "", "1": "", "v2.0.0": "", "v0.0.0-master+$Format:%h$": "", "1.7.0.1 ": "", "1.7\n1.8": "", "1.07": "", "none": "",
 		"1.7.99999999999": "",
 	} {
 		r, ok := parseRelease(version, API)

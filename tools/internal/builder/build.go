@@ -292,13 +292,18 @@ func goenv(names ...string) []string {
 	return env
 }
 
-// Release is what a binary of variant says that it is. One that leaves fixes of
-// ours out names them, so that nobody takes it for the product.
+// Release is what a binary of variant says that it is: the base's release only at the release's
+// tag, see post. One that leaves fixes of ours out names them, so that nobody takes it for the
+// product.
 func Release(b *base.Base, variant base.Variant) (string, error) {
 	if !b.IsOurs(variant) {
 		return b.Version, nil
 	}
-	version := b.Release
+	rev, err := revision(b.Root)
+	if err != nil {
+		return "", err
+	}
+	version := b.Release + rev.post(b.Release)
 	gone, err := b.MinusOf(variant)
 	for _, s := range gone {
 		version += ".minus." + s
@@ -335,11 +340,9 @@ func versionFlags(b *base.Base, variant base.Variant) (string, error) {
 	return strings.Join(flags, " "), nil
 }
 
-type rev struct{ commit, state, date string }
-
 // revision says which commit of ours is built. The date is the commit's, so
 // that one commit gives one binary; SOURCE_DATE_EPOCH overrides it. Outside a
-// git checkout both are left as the patch series has them.
+// git checkout the date is left as the patch series has it.
 func revision(root string) (rev, error) {
 	git := func(args ...string) (string, error) {
 		cmd := exec.Command("git", append([]string{"-C", root}, args...)...)
@@ -348,11 +351,15 @@ func revision(root string) (rev, error) {
 		return strings.TrimSpace(string(out)), err
 	}
 	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, fs.ErrNotExist) {
-		return rev{state: "archive"}, nil
+		return archived(root)
 	}
 	commit, err := git("rev-parse", "HEAD")
 	if err != nil {
 		return rev{state: "archive"}, nil // a checkout without a commit yet
+	}
+	tags, err := git("tag", "--points-at", "HEAD")
+	if err != nil {
+		return rev{}, fmt.Errorf("git tag: %w", err)
 	}
 	date, err := git("log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd")
 	if err != nil {
@@ -378,5 +385,5 @@ func revision(root string) (rev, error) {
 	if changed != "" || added != "" {
 		state = "dirty"
 	}
-	return rev{commit, state, date}, nil
+	return rev{commit, state, date, strings.Fields(tags)}, nil
 }

@@ -180,9 +180,9 @@ func TestOptional(t *testing.T) {
 		names []string
 		want  []string
 	}{
-		{base.Ours, nil, []string{dir + "ours/hello v1.9.11+holdfast.1 hello! plain"}},
-		{base.Ours, []string{"other", "hello"}, []string{dir + "ours/other v1.9.11+holdfast.1 hello plain", dir + "ours/hello v1.9.11+holdfast.1 hello! plain"}},
-		{"ours -ours", []string{"other"}, []string{dir + "ours-minus-ours/other v1.9.11+holdfast.1.minus.ours hello plain"}},
+		{base.Ours, nil, []string{dir + "ours/hello v1.9.11+holdfast.1.post.unknown hello! plain"}},
+		{base.Ours, []string{"other", "hello"}, []string{dir + "ours/other v1.9.11+holdfast.1.post.unknown hello plain", dir + "ours/hello v1.9.11+holdfast.1.post.unknown hello! plain"}},
+		{"ours -ours", []string{"other"}, []string{dir + "ours-minus-ours/other v1.9.11+holdfast.1.post.unknown.minus.ours hello plain"}},
 		{base.Stock, []string{"other"}, []string{dir + "stock/other v1.9.11 hello plain"}},
 	} {
 		if got := says(tc.of, tc.names...); !slices.Equal(got, tc.want) {

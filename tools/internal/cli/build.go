@@ -45,6 +45,25 @@ func buildCommand(c *common) *cobra.Command {
 	return c.variantFlag(cmd)
 }
 
+func versionCommand(c *common) *cobra.Command {
+	return c.variantFlag(&cobra.Command{
+		Use:   "version",
+		Short: "Print the version that a build of this checkout has",
+		Args:  exit.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			b, v, err := c.loadVariant()
+			if err != nil {
+				return err
+			}
+			version, err := builder.Release(b, v)
+			if err == nil {
+				fmt.Println(version)
+			}
+			return err
+		},
+	})
+}
+
 func sourceCommand(c *common) *cobra.Command {
 	return c.variantFlag(&cobra.Command{
 		Use:   "source",

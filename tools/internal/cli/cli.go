@@ -64,7 +64,7 @@ func Main(args []string) int {
 	cmd.PersistentFlags().StringVar(&c.root, "root", ".", "the Holdfast checkout, or a folder inside it")
 	cmd.PersistentFlags().StringVar(&c.base, "base", "", "upstream release to work on: a folder of bases/ (default the one whose base.json says so)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%v", err) })
-	cmd.AddCommand(buildCommand(c), sourceCommand(c), discardCommand(c), vendorCommand(c), patchesCommand(c),
+	cmd.AddCommand(buildCommand(c), versionCommand(c), sourceCommand(c), discardCommand(c), vendorCommand(c), patchesCommand(c),
 		testCommand(c), upstreamTestsCommand(c), minusOneCommand(c), binariesCommand(c), flagsCommand(c), dropinCommand(c))
 	cmd.SetArgs(args)
 	err := cmd.Execute()

@@ -41,6 +41,18 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			e.Defer(func() { testrepo.MakeWritable(r.ModCache) })
+			for _, f := range []string{".gitattributes", "hack/archive-commit"} { // those of Holdfast itself
+				raw, err := os.ReadFile(filepath.Join("..", "..", "..", f))
+				if err == nil {
+					err = os.MkdirAll(filepath.Dir(filepath.Join(r.Root, f)), 0o755)
+				}
+				if err == nil {
+					err = os.WriteFile(filepath.Join(r.Root, f), raw, 0o644)
+				}
+				if err != nil {
+					return err
+				}
+			}
 			for _, kv := range r.Env() {
 				k, v, _ := strings.Cut(kv, "=")
 				e.Setenv(k, v)

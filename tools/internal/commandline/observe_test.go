@@ -41,7 +41,7 @@ func TestFirstLine(t *testing.T) {
 		"Flag --port has been deprecated, x\nF1122 09:18:00.1   12 a.go:77] no\n": "a.go: no",
 		"I1122 09:18:00.1   12 a.go:5] only\n":                                    "a.go: only",
 		"":                                                                        "",
-		"error: v1.9.11+holdfast.2":                                               "error: VERSION",
+		"error: v1.9.11+holdfast.2.post.g0123456789ab":                            "error: VERSION",
 	} {
 		if got := firstLine(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -15,6 +15,7 @@ func TestNormal(t *testing.T) {
 		"10.90.0.11:10250":                                            "IP:10250",
 		"kubelet/v1.9.11 (linux/amd64) kubernetes/0123456":            "kubelet/VERSION (linux/amd64) kubernetes/0123456",
 		"kubelet/v1.9.11+holdfast.2-34-gdeadbee":                      "kubelet/VERSION",
+		"kubelet/v1.9.11+holdfast.2.post.g0123456789ab.dirty (x)":     "kubelet/VERSION (x)",
 		"default-token-x8zkq":                                         "default-token-RANDOM",
 		"web.15a4c1f2e0b9d3c7":                                        "web.RANDOM",
 		"/tmp/holdfast-dropin-0a1b.sock":                              "SOCKET",

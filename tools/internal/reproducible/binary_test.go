@@ -53,7 +53,7 @@ func (x binary) saysVersion(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	version := x.b.Version
 	if x.variant == base.Ours {
-		version = x.b.Release
+		version = release(t, x.b)
 	}
 	if err != nil || !regexp.MustCompile(`(Kubernetes |GitVersion:")`+regexp.QuoteMeta(version)+`["\n]`).Match(out) {
 		t.Errorf("%s %s: %v: %s, want %s", x.name, args, err, out, version)

@@ -209,7 +209,7 @@ func TestOffline(t *testing.T) {
 		if got, want := modules(t, file), modules(t, onlineFiles[i]); !slices.Equal(got, want) {
 			t.Errorf("%s links other modules than the online build:\n%q\n%q", n, got, want)
 		}
-		if out := runIn(t, copied, nil, file, "--version"); out != "Kubernetes "+b.Release+"\n" {
+		if out := runIn(t, copied, nil, file, "--version"); out != "Kubernetes "+release(t, b)+"\n" {
 			t.Errorf("%s --version: %s", n, out)
 		}
 	}
@@ -274,6 +274,16 @@ func product(t *testing.T, root string) *base.Base {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// release is what a binary of ours of b says that it is.
+func release(t *testing.T, b *base.Base) string {
+	t.Helper()
+	version, err := builder.Release(b, base.Ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
 }
 
 func runIn(t *testing.T, dir string, env []string, args ...string) string {

@@ -81,7 +81,7 @@ func TestOlder(t *testing.T) {
 }
 
 func TestCheckVersion(t *testing.T) {
-	for v, ok := range map[string]bool{"v1.9.3": true, "v1.9.11+holdfast.2": true, "v1.12.4": true, "v1.36.0-rc.1": true, "v2.0.0": true,
+	for v, ok := range map[string]bool{"v1.9.3": true, "v1.9.11+holdfast.2": true, "v1.9.11+holdfast.2.post.g0123456789ab": true, "v1.12.4": true, "v1.36.0-rc.1": true, "v2.0.0": true,
 		"v1.9.2": false, "v1.9.0": false, "v1.8.15": false, "v1.7.0": false, "": false, "v1.9": false, "1.9.11": false} {
 		if err := CheckVersion(v); (err == nil) != ok {
 			t.Errorf("%q: %v", v, err)
