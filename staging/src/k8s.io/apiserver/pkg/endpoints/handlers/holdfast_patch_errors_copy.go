@@ -213,9 +213,11 @@ func (n *patchNode) write(b *bytes.Buffer) {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			name, _ := json.Marshal(key) // of a string, it cannot fail
-			b.Write(name)
-			b.WriteByte(':')
+			name := []byte(`"` + key + `"`)
+			if !plain(key) {
+				name, _ = json.Marshal(key) // of a string, it cannot fail
+			}
+			b.Write(append(name, ':'))
 			n.object[key].write(b)
 		}
 		b.WriteByte('}')
@@ -374,9 +376,23 @@ func text(op map[string]*json.RawMessage, member string) (string, error) {
 	if ok && raw == nil {
 		return "", errNullMember
 	}
+	if ok && len(*raw) > 1 && (*raw)[0] == '"' && plain(string((*raw)[1:len(*raw)-1])) {
+		return string((*raw)[1 : len(*raw)-1]), nil
+	}
 	var s string
 	if !ok || json.Unmarshal(*raw, &s) != nil {
 		return "unknown", nil
 	}
 	return s, nil
+}
+
+// plain reports whether s stands between quotes in JSON as it is: ASCII without escapes.
+// Most names and paths do, and calling package json for each takes most of a patch's time.
+func plain(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
