@@ -16,15 +16,24 @@ type creation struct {
 	atLeast uint64
 }
 
+// stepKind orders the steps of one time.
+type stepKind int
+
+const (
+	listed stepKind = iota
+	observed
+	completed
+	received
+)
+
 // step is something that says, or needs, a bound of resourceVersions.
 type step struct {
-	at    time.Time
-	order int // lists, observations, then completions, then receptions of one time
-	rv    uint64
-	by    *watch // of an observation, and of a list the watch that followed it
-	w     *write // of completions and receptions
-	of    string // the list's resource
-	list  bool
+	at   time.Time
+	kind stepKind
+	rv   uint64
+	by   *watch // of an observation, and of a list the watch that followed it
+	w    *write // of completions and receptions
+	of   string // the list's resource
 }
 
 // epoch is the time from one restore to the next.
@@ -60,14 +69,14 @@ func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
 	for resource, os := range l.observations {
 		c := l.class(resource)
 		for _, o := range os {
-			steps[c] = append(steps[c], step{at: o.at.Add(second), order: 1, rv: o.rv, by: o.by})
+			steps[c] = append(steps[c], step{at: o.at.Add(second), kind: observed, rv: o.rv, by: o.by})
 		}
 	}
 	for key, s := range l.streams {
 		c := l.class(key.resource)
 		for _, w := range s.watches {
 			if n, err := strconv.ParseUint(w.rv, 10, 64); err == nil && w.list != nil {
-				steps[c] = append(steps[c], step{at: w.list.received, rv: n, by: w, of: key.resource, list: true})
+				steps[c] = append(steps[c], step{at: w.list.received, rv: n, by: w, of: key.resource, kind: listed})
 			}
 		}
 	}
@@ -77,12 +86,12 @@ func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
 			continue
 		}
 		c := l.class(w.resource)
-		steps[c] = append(steps[c], step{at: w.completed.Add(guess), order: 2, w: w}, step{at: w.received, order: 3, w: w})
+		steps[c] = append(steps[c], step{at: w.completed.Add(guess), kind: completed, w: w}, step{at: w.received, kind: received, w: w})
 	}
 	creations := map[string][]creation{}
 	epochs := map[string][]*epoch{}
 	for c, ss := range steps {
-		slices.SortStableFunc(ss, func(a, b step) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.order, b.order)) })
+		slices.SortStableFunc(ss, func(a, b step) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.kind, b.kind)) })
 		var base, n uint64 // some version is >= base+n
 		var since time.Time
 		var now *epoch // nil before the first restore
@@ -99,7 +108,7 @@ func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
 		newest := map[string]creation{} // by resource, that with the largest bound
 		for _, s := range ss {
 			switch {
-			case s.list:
+			case s.kind == listed:
 				// The list shows less than was known before it was asked for.
 				last := newest[s.of]
 				back := s.by.instead != nil && less(s.by.rv, s.by.instead.rv)
@@ -113,12 +122,12 @@ func (l *Log) bounds() (map[string][]creation, map[string][]*epoch) {
 				base, n = 0, 0
 				clear(bound)
 				clear(newest)
-			case s.order == 1:
+			case s.kind == observed:
 				// What a client knows from before a restore says nothing.
 				if s.by == nil || now == nil || s.by.chain.After(now.from) {
 					raise(s.rv, s.at)
 				}
-			case s.order == 3:
+			case s.kind == received:
 				if base > 0 {
 					bound[s.w] = base + n + 1
 				}

@@ -81,88 +81,140 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	c, err := read(ctx, a)
-	if err != nil {
-		return exit.Failedf("the API server: %w", err)
+	s := &survey{a: a, r: r, q: quiet{}}
+	if err := s.read(ctx); err != nil {
+		return err
 	}
-	readAt := time.Now()
-	for _, err := range c.errs {
+	for _, err := range s.c.errs {
 		fmt.Fprintf(errs, "the API server: %v\n", err)
 	}
-	for _, w := range c.warnings() {
+	for _, w := range s.c.warnings() {
 		fmt.Fprintf(errs, "warning: %s\n", w)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if format == output.Table {
-		fmt.Fprintln(w, "IMAGE\tVERDICT\tLOCKS\tWATCHERS\tNODES\tNOTE")
-	}
-	// What was asked is printed also where the API server fails in the middle.
-	defer w.Flush()
 	var volumes []*volume
-	for _, v := range c.volumes {
+	for _, v := range s.c.volumes {
 		if image == "" || v.name() == image {
 			volumes = append(volumes, v)
 		}
 	}
-	seen, unread, found := len(volumes), 0, 0
+	p := printer{format: format, out: out, w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+	// What was asked is printed also where the API server fails in the middle.
+	defer p.w.Flush()
+	p.head()
 	told := time.Now()
-	q := quiet{}
-	var remedies []string
 	for i, v := range volumes {
 		if time.Since(told) > progress {
 			told = time.Now()
-			fmt.Fprintf(errs, "%d of %d images were looked at\n", i, seen)
+			fmt.Fprintf(errs, "%d of %d images were looked at\n", i, len(volumes))
 		}
-		var answer Answer
-		if v.err == "" && q.silent(r, v) {
-			answer = c.judge(c.of(v), nil, nil)
-			answer.Verdict, answer.Remedy = Unknown, nil
-			answer.Note = fmt.Sprintf("not asked: the last %d images of these monitors had no answer in time", silences)
-		} else {
-			began := time.Now()
-			answer = c.answer(ctx, r, c.of(v))
-			q.heard(r, v, answer.Verdict != Unknown, time.Since(began))
+		answer, err := s.look(ctx, v)
+		if err == nil {
+			err = p.print(answer)
 		}
-		if finding(answer) && time.Since(readAt) > fresh {
-			// Pods may have come and gone since.
-			if c, err = read(ctx, a); err != nil {
-				return exit.Failedf("the API server: %w", err)
-			}
-			readAt = time.Now()
-			answer = c.answer(ctx, r, c.of(v))
+		if err != nil {
+			return err
 		}
-		switch {
-		case answer.Verdict == Unknown:
-			unread++
-		case finding(answer):
-			found++
-		}
-		for _, r := range answer.Remedy {
-			remedies = append(remedies, plain(r))
-		}
-		if format == output.JSON {
-			if err := output.Line(out, answer); err != nil {
-				return err
-			}
-			continue
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", plain(answer.Image), answer.Verdict, plain(locksText(answer.Locks)), plain(watchersText(answer.Watchers)), strings.Join(answer.Nodes, ","), plain(answer.Note))
 	}
-	if err := w.Flush(); err != nil {
+	if err := p.foot(); err != nil {
 		return err
 	}
-	if format == output.Table && len(remedies) > 0 {
-		fmt.Fprintf(out, "\nNothing was changed. Remedies:\n  %s\n", strings.Join(remedies, "\n  "))
+	return s.result(image, len(volumes))
+}
+
+// survey is one run of the command: what it asks, what the API server said and when, and what came
+// of it.
+type survey struct {
+	a             api
+	r             *ceph
+	c             *cluster
+	readAt        time.Time
+	q             quiet
+	unread, found int // images
+}
+
+func (s *survey) read(ctx context.Context) error {
+	c, err := read(ctx, s.a)
+	if err != nil {
+		return exit.Failedf("the API server: %w", err)
 	}
+	s.c, s.readAt = c, time.Now()
+	return nil
+}
+
+// look judges one image, and counts it.
+func (s *survey) look(ctx context.Context, v *volume) (Answer, error) {
+	var answer Answer
+	if v.err == "" && s.q.silent(s.r, v) {
+		answer = s.c.judge(s.c.of(v), nil, nil)
+		answer.Verdict, answer.Remedy = Unknown, nil
+		answer.Note = fmt.Sprintf("not asked: the last %d images of these monitors had no answer in time", silences)
+	} else {
+		began := time.Now()
+		answer = s.c.answer(ctx, s.r, s.c.of(v))
+		s.q.heard(s.r, v, answer.Verdict != Unknown, time.Since(began))
+	}
+	if finding(answer) && time.Since(s.readAt) > fresh {
+		// Pods may have come and gone since.
+		if err := s.read(ctx); err != nil {
+			return answer, err
+		}
+		answer = s.c.answer(ctx, s.r, s.c.of(v))
+	}
+	switch {
+	case answer.Verdict == Unknown:
+		s.unread++
+	case finding(answer):
+		s.found++
+	}
+	return answer, nil
+}
+
+// result is the command's, after seen images; image is the one that was asked for, or empty.
+func (s *survey) result(image string, seen int) error {
 	switch {
 	case image != "" && seen == 0:
 		return exit.Failedf("no PersistentVolume and no pod names the image %s", image)
-	case len(c.unread) > 0:
-		return exit.Failedf("%s could not be read", strings.Join(c.unread, ", "))
-	case unread > 0:
-		return exit.Failedf("%d of %d images could not be read", unread, seen)
-	case found > 0:
-		return exit.Foundf("%d of %d images need a look", found, seen)
+	case len(s.c.unread) > 0:
+		return exit.Failedf("%s could not be read", strings.Join(s.c.unread, ", "))
+	case s.unread > 0:
+		return exit.Failedf("%d of %d images could not be read", s.unread, seen)
+	case s.found > 0:
+		return exit.Foundf("%d of %d images need a look", s.found, seen)
+	}
+	return nil
+}
+
+// printer writes answers as they come, and the remedies of a table behind them.
+type printer struct {
+	format   output.Format
+	out      io.Writer
+	w        *tabwriter.Writer
+	remedies []string
+}
+
+func (p *printer) head() {
+	if p.format == output.Table {
+		fmt.Fprintln(p.w, "IMAGE\tVERDICT\tLOCKS\tWATCHERS\tNODES\tNOTE")
+	}
+}
+
+func (p *printer) print(a Answer) error {
+	for _, r := range a.Remedy {
+		p.remedies = append(p.remedies, plain(r))
+	}
+	if p.format == output.JSON {
+		return output.Line(p.out, a)
+	}
+	fmt.Fprintf(p.w, "%s\t%s\t%s\t%s\t%s\t%s\n", plain(a.Image), a.Verdict, plain(locksText(a.Locks)), plain(watchersText(a.Watchers)), strings.Join(a.Nodes, ","), plain(a.Note))
+	return nil
+}
+
+func (p *printer) foot() error {
+	if err := p.w.Flush(); err != nil {
+		return err
+	}
+	if p.format == output.Table && len(p.remedies) > 0 {
+		fmt.Fprintf(p.out, "\nNothing was changed. Remedies:\n  %s\n", strings.Join(p.remedies, "\n  "))
 	}
 	return nil
 }

@@ -181,7 +181,7 @@ func (l *lab) beside(ctx context.Context) error {
 // what it has in memory, also after a sync.
 func (l *lab) still(ctx context.Context, image string) error {
 	last, same := "", 0
-	return wait.Until(ctx, "image "+image+" that is written to no more", 4*time.Minute, func(ctx context.Context) (bool, error) {
+	return wait.Every(ctx, "image "+image+" that is written to no more", 5*time.Second, 4*time.Minute, func(ctx context.Context) (bool, error) {
 		file, err := l.export(ctx, image)
 		if err != nil {
 			return false, err
@@ -194,9 +194,6 @@ func (l *lab) still(ctx context.Context, image string) error {
 			same++
 		} else {
 			last, same = sum, 0
-		}
-		if same < 8 {
-			time.Sleep(5 * time.Second)
 		}
 		return same >= 8, nil
 	})

@@ -200,7 +200,11 @@ func (l *lab) death(ctx context.Context) error {
 				}
 			}
 		}
-		time.Sleep(500 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(500 * time.Millisecond):
+		}
 	}
 	for side := range left {
 		l.e.Record(died{Side: side})
