@@ -15,6 +15,7 @@ import (
 	_ "holdfast/tools/labs/checks/security-use"
 	_ "holdfast/tools/labs/checks/upgrade-runbook"
 	_ "holdfast/tools/labs/container-hash-compat"
+	_ "holdfast/tools/labs/kmem-off"
 	_ "holdfast/tools/labs/node-upgrade"
 	_ "holdfast/tools/labs/predecessor"
 	_ "holdfast/tools/labs/rbd-attach"
