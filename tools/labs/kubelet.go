@@ -4,6 +4,7 @@
 package labs
 
 import (
+	_ "holdfast/tools/labs/admission-across-restart"
 	_ "holdfast/tools/labs/checkpoint-compat"
 	_ "holdfast/tools/labs/checks/conformance"
 	_ "holdfast/tools/labs/checks/cost-at-rest"
