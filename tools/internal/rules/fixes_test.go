@@ -183,9 +183,10 @@ func (h *house) formFaults() []string {
 			if page == "" {
 				say("there is no page %s/%s", s.Folder(), fixes.PageFile)
 			}
-			for g, on := range f.Defaults() {
-				want := map[bool]string{true: "on by default", false: "off by default"}[on]
-				if !says(page, "`"+g+"`", want) && !strings.Contains(page, fmt.Sprintf("| `%s` | %v |", g, on)) {
+			on := f.Defaults()
+			for _, g := range slices.Sorted(maps.Keys(on)) {
+				want := map[bool]string{true: "on by default", false: "off by default"}[on[g]]
+				if !says(page, "`"+g+"`", want) && !strings.Contains(page, fmt.Sprintf("| `%s` | %v |", g, on[g])) {
 					say("%s does not say that the gate `%s` is %s", f.Page, g, want)
 				}
 			}
