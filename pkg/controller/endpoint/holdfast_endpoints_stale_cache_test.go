@@ -22,16 +22,47 @@ import (
 	core "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/features"
 )
+
+// staleQueue records how keys come in, and holds them too.
+type staleQueue struct {
+	workqueue.RateLimitingInterface
+	now, after []string
+}
+
+func (q *staleQueue) Add(key interface{}) {
+	q.now = append(q.now, key.(string))
+	q.RateLimitingInterface.Add(key)
+}
+
+func (q *staleQueue) AddAfter(key interface{}, d time.Duration) {
+	q.after = append(q.after, key.(string))
+	q.RateLimitingInterface.AddAfter(key, d)
+}
+
+func stalePod(ready v1.ConditionStatus) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", ResourceVersion: "1", Labels: map[string]string{"app": "web"}},
+		Status:     v1.PodStatus{PodIP: "1.2.3.4", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}}},
+	}
+}
+
+func staleService(name string) *v1.Service {
+	return &v1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": name}},
+	}
+}
 
 // staleCluster is an API server with one Service, ns/web, its Endpoints and one pod, and a
 // controller whose caches the test fills: nothing arrives by itself.
 type staleCluster struct {
 	*testing.T
 	e       *EndpointController
-	queue   *recordingQueue
+	queue   *staleQueue
 	service *v1.Service
 	pods    cache.Store
 	// cached is the controller's cache of Endpoints.
@@ -54,7 +85,7 @@ func newStaleCluster(t *testing.T) *staleCluster {
 	})
 	factory := informers.NewSharedInformerFactory(client, controller.NoResyncPeriodFunc())
 	c.e = NewEndpointController(factory.Core().V1().Pods(), factory.Core().V1().Services(), factory.Core().V1().Endpoints(), client)
-	c.queue = &recordingQueue{RateLimitingInterface: c.e.queue}
+	c.queue = &staleQueue{RateLimitingInterface: c.e.queue}
 	c.e.queue = c.queue
 	c.service = &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
 		Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []v1.ServicePort{{Port: 80, Protocol: "TCP"}}}}
@@ -66,7 +97,7 @@ func newStaleCluster(t *testing.T) *staleCluster {
 }
 
 func (c *staleCluster) pod(ready v1.ConditionStatus) {
-	c.pods.Add(batchingPod("1", "web", ready))
+	c.pods.Add(stalePod(ready))
 }
 
 func (c *staleCluster) serve(a core.Action) (bool, runtime.Object, error) {
@@ -346,7 +377,7 @@ func TestHoldfastEndpointsFollowed(t *testing.T) {
 			client.PrependWatchReactor("endpoints", core.DefaultWatchReactor(watcher, nil))
 			factory := informers.NewSharedInformerFactory(client, controller.NoResyncPeriodFunc())
 			e := NewEndpointController(factory.Core().V1().Pods(), factory.Core().V1().Services(), factory.Core().V1().Endpoints(), client)
-			factory.Core().V1().Services().Informer().GetStore().Add(batchingService("web"))
+			factory.Core().V1().Services().Informer().GetStore().Add(staleService("web"))
 			stop := make(chan struct{})
 			defer close(stop)
 			go factory.Core().V1().Endpoints().Informer().Run(stop)
