@@ -27,8 +27,9 @@ func good(slug string, p labkit.Profile) []any {
 	switch slug {
 	case provision.slug:
 		return []any{quotes{Shown: map[string]string{"misspelt": misspelt, "ssrf": glusterfs + " failed to create the volume",
-			"ssrf-volume": glusterfs + " failed to delete the volume", "ssrf-volume's status": glusterfs + " failed to delete the volume"},
-			Posts: 1, Deletes: 1, Logged: true, Counted: 2}}
+			"ssrf-volume": glusterfs + " failed to delete the volume", "ssrf-volume's status": glusterfs + " failed to delete the volume",
+			"ssrf-pod": "kubernetes.io/storageos failed to mount the volume"},
+			Posts: 1, Deletes: 1, Mounts: 1, Logged: true, NodeLogged: true, Counted: 2, NodeCounted: 1}}
 	case mountErrors.slug:
 		return []any{mounts{Events: map[string]string{"mount-azure": azureEvent, "mount-ceph": cephEvent}, Logged: 2, Counted: 2}}
 	case gitRepo.slug:
@@ -36,6 +37,10 @@ func good(slug string, p labkit.Profile) []any {
 	case subPath.slug:
 		r := race{Tries: 100, Mounted: 100, Exchanged: 90, Counted: 3, Seconds: 1}
 		return []any{raced{alone, r}, raced{still, r}, raced{both, r}, subPathsReady{"subpaths"}}
+	case iscsi.slug:
+		return []any{chap{Refused: 2, Masked: 2}}
+	case heketi.slug:
+		return []any{keys{map[string]int{}, map[string]int{"heketi-parameter": 1, "heketi-secret": 1}, 2}}
 	case credentials.slug:
 		return []any{logs{Masked: 9, Errors: 1}}
 	case etcHosts.slug:
@@ -85,7 +90,7 @@ func bad(slug string, p labkit.Profile) []any {
 			for _, place := range places {
 				o.Shown[place.name] = page
 			}
-			o.Counted, o.Logged = 0, false
+			o.Counted, o.NodeCounted, o.Logged, o.NodeLogged = 0, 0, false, false
 			all[i] = o
 		case mounts:
 			o.Events["mount-azure"] += azureKey
@@ -102,6 +107,11 @@ func bad(slug string, p labkit.Profile) []any {
 				o.Race.Escaped = 3
 			}
 			o.Race.Counted = 0
+			all[i] = o
+		case chap:
+			all[i] = chap{Refused: 2, Password: 4}
+		case keys:
+			o.Logged, o.Masked = map[string]int{"heketi-parameter": 3, "heketi-secret": 2}, 0
 			all[i] = o
 		case logs:
 			all[i] = logs{Tokens: 9, Passwords: 1, Errors: 1}
@@ -229,6 +239,14 @@ func TestJudgeRow(t *testing.T) {
 		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.Shown["ssrf"] = "failed" })},
 		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.Logged = false })},
 		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.Counted = 1 })},
+		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.Mounts = 0 })},
+		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.NodeLogged = false })},
+		{provision.slug, labkit.Ours, changed(provision.slug, func(o *quotes) { o.NodeCounted = 0 })},
+		{iscsi.slug, labkit.Ours, changed(iscsi.slug, func(o *chap) { o.Refused = 0 })},
+		{iscsi.slug, labkit.Ours, changed(iscsi.slug, func(o *chap) { o.Masked = 0 })},
+		{heketi.slug, labkit.Ours, changed(heketi.slug, func(o *keys) { delete(o.Created, "heketi-secret") })},
+		{heketi.slug, labkit.Ours, changed(heketi.slug, func(o *keys) { o.Masked = 0 })},
+		{heketi.slug, labkit.Stock, []any{keys{map[string]int{"heketi-secret": 1}, map[string]int{"heketi-parameter": 1, "heketi-secret": 1}, 0}}},
 		{mountErrors.slug, labkit.Ours, changed(mountErrors.slug, func(o *mounts) { o.Events["mount-ceph"] = mountCommand })},
 		{mountErrors.slug, labkit.Ours, changed(mountErrors.slug, func(o *mounts) { o.Logged = 0 })},
 		{gitRepo.slug, labkit.Ours, changed(gitRepo.slug, func(o *clones) { o.Legitimate = o.Legitimate[1:] })},
@@ -276,6 +294,8 @@ func TestJudgeRow(t *testing.T) {
 		})},
 		{subPath.slug, changed(subPath.slug, func(o *raced) { o.Race.Escaped, o.Race.Counted = 1, 0 })},
 		{credentials.slug, []any{logs{Tokens: 1}}},
+		{iscsi.slug, changed(iscsi.slug, func(o *chap) { o.Events = 1 })},
+		{heketi.slug, changed(heketi.slug, func(o *keys) { o.Logged["heketi-parameter"] = 1 })},
 		{credentials.slug, []any{logs{Passwords: 1, Masked: 9, Errors: 9}}},
 		{namespaces.slug, changed(namespaces.slug, func(o *deletion) {
 			o.Policy, o.Pod, o.Took[plain], o.Counted = o.Pod, o.Pod.Add(time.Second), time.Minute, 0

@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,21 +28,23 @@ var provision = row{
 	slug:    "provision-error-redaction",
 	gate:    "ProvisionErrorsWithoutResponse",
 	summary: "an event quotes what a server of the control plane's network answers",
-	starts:  "serve a page on the loopback of the control plane and a redirect to it; create a StorageClass glusterfs whose resturl is the redirect, a claim of it, a volume of it whose claim is gone, and a claim of a StorageClass with a misspelt parameter",
-	does:    "read the events of claims and volume, the volume's status, and the controller manager's log",
-	oracle:  "the page in the claim's and the volume's events or in the volume's status; absent: the page was asked for by both, the events say what failed and the log has the page; the misspelt parameter is named in any case",
+	starts:  "serve a page on the loopback of the control plane and a redirect to it; create a StorageClass glusterfs whose resturl is the redirect, a claim of it, a volume of it whose claim is gone, a claim of a StorageClass with a misspelt parameter, and a pod with a StorageOS volume whose server answers the page",
+	does:    "read the events of claims, volume and pod, the volume's status, and both logs",
+	oracle:  "the page in the events of the claim, the volume or the pod, or in the volume's status; absent: the page was asked for by all three, the events say what failed and both logs have the page; the misspelt parameter is named in any case",
 	start:   startProvision,
 	look:    lookProvision,
 	judge:   judgeProvision,
 }
 
 // quotes are the texts that users see, by place; how often the page was asked for by
-// creations and deletions; and whether the controller manager's log has it.
+// creations, deletions and mounts; and whether the logs of the controller manager and the
+// kubelet have it.
 type quotes struct {
-	Shown          map[string]string
-	Posts, Deletes int
-	Logged         bool
-	Counted        int
+	Shown                  map[string]string
+	Posts, Deletes, Mounts int
+	Logged, NodeLogged     bool
+	Counted                int
+	NodeCounted            float64
 }
 
 // misspelt is what the event about the misspelt parameter says.
@@ -99,14 +100,20 @@ func startProvision(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	typed := func(kind, api string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: api, Kind: kind} }
+	storageOS, err := l.serve("StorageOS that refuses", machine.IP, func(w http.ResponseWriter, r *http.Request) {
+		l.asked.add("mount")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, page)
+	})
+	if err == nil {
+		err = l.storageOS(ctx, "ssrf-pod", storageOS)
+	}
+	if err != nil {
+		return err
+	}
 	var all []runtime.Object
 	for name, parameter := range map[string]string{"ssrf": "resturl", "misspelt": "resturi"} {
-		all = append(all, &storagev1.StorageClass{TypeMeta: typed("StorageClass", "storage.k8s.io/v1"), ObjectMeta: metav1.ObjectMeta{Name: name},
-			Provisioner: glusterfs, Parameters: map[string]string{parameter: redirect}},
-			&corev1.PersistentVolumeClaim{TypeMeta: typed("PersistentVolumeClaim", "v1"), ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new(name), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-					Resources: corev1.VolumeResourceRequirements{Requests: size}}})
+		all = append(all, storageClass(name, map[string]string{parameter: redirect})...)
 	}
 	return l.pods(ctx, append(all, &corev1.PersistentVolume{TypeMeta: typed("PersistentVolume", "v1"),
 		ObjectMeta: metav1.ObjectMeta{Name: "ssrf-volume", Annotations: map[string]string{"pv.kubernetes.io/provisioned-by": glusterfs}},
@@ -126,6 +133,7 @@ func lookProvision(ctx context.Context, l *lab) error {
 		{"ssrf", "ProvisioningFailed", `Failed to provision volume with StorageClass "ssrf": `},
 		{"misspelt", "ProvisioningFailed", misspelt},
 		{"ssrf-volume", "VolumeFailedDelete", ""},
+		{"ssrf-pod", "FailedMount", "MountVolume.SetUp failed"},
 	} {
 		if err := wait.Until(ctx, w.name+" has an event "+w.reason, patience, func(context.Context) (bool, error) {
 			shown[w.name] = strings.Join(l.messages(w.name, w.reason), "\n")
@@ -147,7 +155,15 @@ func lookProvision(ctx context.Context, l *lab) error {
 	if err != nil {
 		return err
 	}
-	o := quotes{Shown: shown, Posts: l.asked.count(http.MethodPost), Deletes: l.asked.count(http.MethodDelete), Logged: strings.Contains(log, page)}
+	nodeLog, err := l.node.Kubelet.LastRunLog()
+	if err != nil {
+		return err
+	}
+	o := quotes{Shown: shown, Posts: l.asked.count(http.MethodPost), Deletes: l.asked.count(http.MethodDelete), Mounts: l.asked.count("mount"),
+		Logged: strings.Contains(log, page), NodeLogged: strings.Contains(nodeLog, page)}
+	if o.NodeCounted, err = l.counted(ctx, "holdfast_provision_error_redaction_redacted_total"); err != nil {
+		return err
+	}
 	if o.Counted, err = l.managerCounted(ctx, "holdfast_provision_error_redaction_redacted_total"); err != nil {
 		return err
 	}
@@ -156,12 +172,12 @@ func lookProvision(ctx context.Context, l *lab) error {
 }
 
 // places are those of quotes.Shown that may have the page, and what they say instead.
-var places = []struct{ name, verb string }{{"ssrf", "create"}, {"ssrf-volume", "delete"}, {"ssrf-volume's status", "delete"}}
+var places = []struct{ name, verb string }{{"ssrf", "create"}, {"ssrf-volume", "delete"}, {"ssrf-volume's status", "delete"}, {"ssrf-pod", "mount"}}
 
 func judgeProvision(h *history.History) finding {
 	o := history.One[quotes](h)
-	if o.Posts == 0 || o.Deletes == 0 {
-		return cannotTell("the page was asked for by %d creations and %d deletions", o.Posts, o.Deletes)
+	if o.Posts == 0 || o.Deletes == 0 || o.Mounts == 0 {
+		return cannotTell("the page was asked for by %d creations, %d deletions and %d mounts", o.Posts, o.Deletes, o.Mounts)
 	}
 	if !strings.Contains(o.Shown["misspelt"], misspelt) {
 		return cannotTell("the event about a misspelt parameter does not name it: %s", o.Shown["misspelt"])
@@ -176,14 +192,17 @@ func judgeProvision(h *history.History) finding {
 			return cannotTell("%s does not say what failed: %s", p.name, o.Shown[p.name])
 		}
 	}
-	saw := fmt.Sprintf("the page was asked for by %d creations and %d deletions and stands in %d of %d places %q", o.Posts, o.Deletes, len(quoted), len(places), quoted)
+	saw := fmt.Sprintf("the page was asked for by %d creations, %d deletions and %d mounts and stands in %d of %d places %q", o.Posts, o.Deletes, o.Mounts, len(quoted), len(places), quoted)
 	switch n := len(quoted); {
 	case !ours && n > 0 && n < len(places):
 		return cannotTell("%s: %v", saw, o.Shown)
 	case ours && !o.Logged:
 		return cannotTell("the controller manager's log does not have the server's answer")
+	case ours && !o.NodeLogged:
+		return cannotTell("the kubelet's log does not have the server's answer")
 	}
 	return finding{happened: len(quoted) > 0, saw: saw}.
 		counting(h, "holdfast_provision_error_redaction_redacted_total", float64(o.Counted), 2).
+		counting(h, "the kubelet's holdfast_provision_error_redaction_redacted_total", o.NodeCounted, 1).
 		measure("places that have the page", float64(len(quoted)), "")
 }

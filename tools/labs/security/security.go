@@ -38,17 +38,18 @@ const (
 // absent with the gates off too.
 type row struct {
 	slug, gate, summary  string
-	starts, does, oracle string          // the plan; starts is empty without start
-	needs                []labkit.Binary // besides those of the cluster
-	kcmArgs              []string        // of the controller manager, besides the kit's
-	off                  bool            // the gate is off by default: ours is run with it on
+	starts, does, oracle string            // the plan; starts is empty without start
+	needs                []labkit.Binary   // besides those of the cluster
+	kcmArgs              []string          // of the controller manager, besides the kit's
+	programs             map[string]string // scripts by name, for the kubelet's PATH
+	off                  bool              // the gate is off by default: ours is run with it on
 	start, look          func(context.Context, *lab) error
 	judge                func(*history.History) finding
 }
 
 // rows in the order in which they are looked at: the probes restart the kubelet, and /metrics is
-// slow to answer while pods start.
-var rows = []row{provision, mountErrors, gitRepo, subPath, credentials, etcHosts, gcOwner, namespaces, localnet, healthz, metrics, spdy, probes, devicePath, pluginPanic}
+// slow to answer while pods start. credentials comes after heketi: the last --v counts.
+var rows = []row{provision, mountErrors, gitRepo, subPath, iscsi, heketi, credentials, etcHosts, gcOwner, namespaces, localnet, healthz, metrics, spdy, probes, devicePath, pluginPanic}
 
 // lab is a cluster of one node, whose kubelet and controller manager are under test.
 type lab struct {
@@ -116,6 +117,9 @@ func steps(e *labkit.Env, rows []row) []labkit.Step {
 }
 
 func (l *lab) startCluster(ctx context.Context, rows []row) error {
+	if err := l.withPrograms(rows); err != nil {
+		return err
+	}
 	kcm := kube.ControllerManagerConfig{Program: l.e.UnderTest(base, "kube-controller-manager")}
 	for _, r := range rows {
 		kcm.ExtraArgs = append(kcm.ExtraArgs, r.kcmArgs...)

@@ -1,0 +1,220 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/wait"
+)
+
+var iscsi = row{
+	slug:     "iscsi-chap-secrets",
+	summary:  "CHAP passwords of iSCSI volumes stand in the kubelet's log",
+	programs: map[string]string{"iscsiadm": iscsiadm},
+	starts:   "create a pod with an iSCSI volume and a Secret with CHAP passwords; an iscsiadm that refuses the password and prints it is first on the kubelet's PATH",
+	does:     "read the kubelet's log and the pod's events",
+	oracle:   "the password stands in the log or in an event; absent: the log names the setting and has <masked> in what iscsiadm printed",
+	start:    startISCSI,
+	look:     lookISCSI,
+	judge:    judgeISCSI,
+}
+
+const (
+	chapPassword = "lab-chap-password-71c3"
+	chapKey      = "discovery.sendtargets.auth.password"
+)
+
+// iscsiadm stands for open-iscsi's, which needs a kernel module and a daemon.
+const iscsiadm = `#!/bin/sh
+case "$*" in
+*"-o show") echo "iface.transport_name = tcp" ;;
+*" -n ` + chapKey + ` -v "*)
+  for value; do :; done
+  echo "iscsiadm: ` + refusedCHAP + `$value" >&2
+  exit 7 ;;
+esac
+`
+
+// refusedCHAP is what iscsiadm prints before the password.
+const refusedCHAP = "could not set " + chapKey + " to "
+
+// chap is how often the kubelet's log has what iscsiadm printed, the password and what is in
+// its place; and how often the pod's events have the password. An error while the kubelet
+// waits for a volume's device makes no event in v1.9.11.
+type chap struct{ Refused, Password, Masked, Events int }
+
+// withPrograms puts what rows need first on the PATH of all that the lab starts. The lab's
+// process has a machine of its own, and ends with it.
+func (l *lab) withPrograms(rows []row) error {
+	dir := l.e.Path("programs")
+	for _, r := range rows {
+		for name, text := range r.programs {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+				return err
+			}
+		}
+	}
+	return os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+}
+
+func startISCSI(ctx context.Context, l *lab) error {
+	secret := kube.Secret("chap", map[string]string{"discovery.sendtargets.auth.username": "lab-chap-user", chapKey: chapPassword})
+	secret.Type = "kubernetes.io/iscsi-chap"
+	return l.pods(ctx, secret, pod("chap", mountData, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{
+		TargetPortal: machine.IP + ":3260", IQN: "iqn.2018-01.test.holdfast:chap", FSType: "ext4", DiscoveryCHAPAuth: true,
+		SecretRef: &corev1.LocalObjectReference{Name: "chap"}}}}))
+}
+
+func lookISCSI(ctx context.Context, l *lab) error {
+	var o chap
+	if err := wait.Until(ctx, "the kubelet's log has what iscsiadm printed", patience, func(context.Context) (bool, error) {
+		log, err := l.node.Kubelet.LastRunLog()
+		if err != nil {
+			return false, err
+		}
+		o = chap{strings.Count(log, refusedCHAP), strings.Count(log, chapPassword), strings.Count(log, refusedCHAP+"<masked>"),
+			strings.Count(strings.Join(l.messages("chap", "FailedMount"), "\n"), chapPassword)}
+		return o.Refused > 0, nil
+	}); err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+func judgeISCSI(h *history.History) finding {
+	o := history.One[chap](h)
+	happened := o.Password+o.Events > 0
+	if o.Refused == 0 || !happened && o.Masked == 0 {
+		return cannotTell("the kubelet's log has %d refusals by iscsiadm, %d of them with <masked>", o.Refused, o.Masked)
+	}
+	return finding{happened: happened, saw: fmt.Sprintf("the password stands %d times in the kubelet's log and %d times in events; iscsiadm refused it in %d lines",
+		o.Password, o.Events, o.Refused)}.
+		measure("passwords in the log", float64(o.Password), "").measure("passwords in events", float64(o.Events), "")
+}
+
+var heketi = row{
+	slug:    "heketi-key-log",
+	summary: "Heketi's key stands in the log of the controller manager",
+	kcmArgs: []string{"--v=4"}, // from here on a StorageClass's parameters are logged, too
+	starts:  "serve an API that refuses every volume; create two StorageClasses glusterfs for it, one with the key as parameter and one with a Secret, and a claim of each; the controller manager runs with --v=4",
+	does:    "read the controller manager's log",
+	oracle:  "a key stands in it; absent: both volumes were to be created, and the log has <masked>",
+	start:   startHeketi,
+	look:    lookHeketi,
+	judge:   judgeHeketi,
+}
+
+// heketiKeys are by the name of StorageClass and claim, which is also the path of the API.
+var heketiKeys = map[string]string{"heketi-parameter": "lab-heketi-key-4b1d", "heketi-secret": "lab-heketi-key-9e07"}
+
+// keys are how often the controller manager's log has each key, how often it has a volume
+// with that StorageClass's API to create, and how often what is there instead.
+type keys struct {
+	Logged, Created map[string]int
+	Masked          int
+}
+
+func startHeketi(ctx context.Context, l *lab) error {
+	url, err := l.serve("Heketi", machine.IP, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, "no volumes here")
+	})
+	if err != nil {
+		return err
+	}
+	secret := kube.Secret("heketi", map[string]string{"key": heketiKeys["heketi-secret"]})
+	secret.Type = glusterfs
+	all := []runtime.Object{secret}
+	for name, parameters := range map[string]map[string]string{
+		"heketi-parameter": {"restuserkey": heketiKeys["heketi-parameter"]},
+		"heketi-secret":    {"secretName": "heketi", "secretNamespace": ns},
+	} {
+		parameters["resturl"], parameters["restuser"] = url+"/"+name, "admin"
+		all = append(all, storageClass(name, parameters)...)
+	}
+	return l.pods(ctx, all...)
+}
+
+// storageClass is a StorageClass glusterfs and a claim of that name.
+func storageClass(name string, parameters map[string]string) []runtime.Object {
+	return []runtime.Object{
+		&storagev1.StorageClass{TypeMeta: typed("StorageClass", "storage.k8s.io/v1"), ObjectMeta: metav1.ObjectMeta{Name: name},
+			Provisioner: glusterfs, Parameters: parameters},
+		&corev1.PersistentVolumeClaim{TypeMeta: typed("PersistentVolumeClaim", "v1"), ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: new(name), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: size}}},
+	}
+}
+
+func typed(kind, api string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: api, Kind: kind} }
+
+func lookHeketi(ctx context.Context, l *lab) error {
+	var o keys
+	if err := wait.Until(ctx, "the controller manager's log has both volumes to create", patience, func(context.Context) (bool, error) {
+		log, err := l.c.ControllerManager.LastRunLog()
+		if err != nil {
+			return false, err
+		}
+		o = keys{map[string]int{}, map[string]int{}, 0}
+		for name, key := range heketiKeys {
+			o.Logged[name] = strings.Count(log, key)
+			for line := range strings.Lines(log) {
+				if strings.Contains(line, "create volume of size: ") && strings.Contains(line, "/"+name) {
+					o.Created[name]++
+					o.Masked += strings.Count(line, "<masked>")
+				}
+			}
+		}
+		return o.created(), nil
+	}); err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+func (o keys) created() bool {
+	for name := range heketiKeys {
+		if o.Created[name] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func judgeHeketi(h *history.History) finding {
+	o := history.One[keys](h)
+	byParameter, bySecret := o.Logged["heketi-parameter"], o.Logged["heketi-secret"]
+	happened := byParameter+bySecret > 0
+	switch {
+	case !o.created():
+		return cannotTell("volumes to create in the controller manager's log: %v", o.Created)
+	case happened && h.Variant != string(labkit.Ours) && (byParameter == 0 || bySecret == 0):
+		return cannotTell("keys in the log: %v", o.Logged)
+	case !happened && o.Masked == 0:
+		return cannotTell("neither a key nor <masked> is in the log")
+	}
+	return finding{happened: happened, saw: fmt.Sprintf("the key of the StorageClass stands %d times in the controller manager's log, that of the Secret %d times", byParameter, bySecret)}.
+		measure("keys in the log", float64(byParameter+bySecret), "")
+}
