@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	"holdfast/tools/internal/base"
+	"holdfast/tools/internal/builder"
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/outcomes"
 	"holdfast/tools/internal/security"
@@ -53,7 +54,11 @@ func write() error {
 	if err != nil {
 		return err
 	}
-	vex, err := openvex.Write(t, b.Release)
+	release, err := builder.Release(b, base.Ours)
+	if err != nil {
+		return err
+	}
+	vex, err := openvex.Write(t, release)
 	if err != nil {
 		return err
 	}

@@ -25,8 +25,8 @@ const pageHead = `<!-- Written by make security from bases/%s/vulnerabilities.js
 
 # Known vulnerabilities
 
-This page covers ` + "`kubelet` and `kube-controller-manager` %s" + `, compared with stock %s. The binaries of 1.2.0 close
-nothing. For other components it only says [what you have to do](#not-ours-what-you-have-to-do).
+This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, whose last release is `%s`" + `, compared with stock %s.
+What is closed "after" that release is closed in builds whose version goes on with ` + "`.post.g…`" + `. The binaries of 1.2.0 close nothing. For other components it only says [what you have to do](#not-ours-what-you-have-to-do).
 What is open in a stock kube-apiserver is open in the optional one too, unless this page says otherwise.
 
 In a hurry: replace both binaries, turn on the gates below that are off, then read what is still open and "Not ours". CVE numbers closed: %d, open: %d.
@@ -49,7 +49,7 @@ cost; ` + "`make fuzz`" + ` feeds a million made-up inputs to each reader that h
 
 ## Scanners
 
-` + "`make security` also writes the same as an OpenVEX document, `_output/vex.json`" + `. Its products are %s.
+` + "`make security` also writes the same as an OpenVEX document, `_output/vex.json`" + `. Its products are %s, with the version of the build.
 
 ` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
 finding that this page does not explain. Without DB it says how to get one. It helps to find vulnerabilities; that it
@@ -75,11 +75,11 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	fmt.Fprintf(&w, pageHead, b.Name, b.Release, b.Version, count(Closed), count(OptIn)+count(Affected)+count(Documented))
 
 	section(&w, t, "Closed", "", []Status{Closed}, "| what an attacker can do on stock | number | component | closed by | since | what stays |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
-		return []string{e.What, number(e), components(e), fixLink(b, e.Fix), fmt.Sprintf("+holdfast.%d", e.Since), e.Left}
+		return []string{e.What, number(e), components(e), fixLink(b, e.Fix), since(b, e), e.Left}
 	})
 	section(&w, t, "Closed by a gate that is off", "The gate is off by default, because it changes what legitimate users see. Turn it on.", []Status{OptIn},
 		"| what an attacker can do | number | component | closed by | since | how |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
-			return []string{e.What, number(e), components(e), fixLink(b, e.Fix), fmt.Sprintf("+holdfast.%d", e.Since), e.Do}
+			return []string{e.What, number(e), components(e), fixLink(b, e.Fix), since(b, e), e.Do}
 		})
 	const open = "| what an attacker can do | number | component | until it is closed |\n|---|---|---|---|\n"
 	row := func(e *Entry) []string { return []string{e.What + where(e), number(e), components(e), e.Do} }
@@ -102,7 +102,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	}
 	var products []string
 	for _, c := range Ours {
-		products = append(products, "`"+PURL(c, b.Release)+"`")
+		products = append(products, "`"+PURL(c, "VERSION")+"`")
 	}
 	fmt.Fprintf(&w, "\n"+pageTail, strings.Join(products, " and "))
 	return fill(w.String())
@@ -137,6 +137,14 @@ func fill(page string) string {
 		}
 	}
 	return strings.Join(blocks, "\n\n")
+}
+
+// since is the release that first closed the entry.
+func since(b *base.Base, e *Entry) string {
+	if now, err := releaseNumber(b.Release); err == nil && e.Since > now {
+		return fmt.Sprintf("after +holdfast.%d", now)
+	}
+	return fmt.Sprintf("+holdfast.%d", e.Since)
 }
 
 // PURL is the package URL of one of the product's programs.

@@ -73,7 +73,7 @@ type Entry struct {
 	What string `json:"what"`
 	// Status is Closed in a fix.json, where it is not written.
 	Status Status `json:"status,omitempty"`
-	// Fix closes it, since +holdfast.Since. Left is what it leaves open.
+	// Fix closes it, since +holdfast.Since, which may be the release to come. Left is what it leaves open.
 	Fix   string `json:"-"`
 	Since int    `json:"since,omitempty"`
 	Left  string `json:"left,omitempty"`
@@ -270,14 +270,23 @@ func fields(s Status) (needs, may []string, known bool) {
 	return nil, nil, false
 }
 
+// releaseNumber is the N of a release that ends with +holdfast.N.
+func releaseNumber(release string) (int, error) {
+	_, n, _ := strings.Cut(release, "+holdfast.")
+	out, err := strconv.Atoi(n)
+	if err != nil {
+		return 0, fmt.Errorf("release %q does not end with +holdfast.N", release)
+	}
+	return out, nil
+}
+
 // FixFaults compares the table with the fixes: one of kind security closes something, in
-// components that it changes, since a release that there is. release is what the product says it is.
+// components that it changes, since a release that there is or the next one. release is the last one.
 func (t *Table) FixFaults(table *fixes.Table, release string) []string {
 	var bad []string
-	_, n, _ := strings.Cut(release, "+holdfast.")
-	now, err := strconv.Atoi(n)
+	now, err := releaseNumber(release)
 	if err != nil {
-		return []string{fmt.Sprintf("base %s: release %q does not end with +holdfast.N", t.Base, release)}
+		return []string{fmt.Sprintf("base %s: %v", t.Base, err)}
 	}
 	closes := map[string]bool{}
 	for _, e := range t.Entries {
@@ -286,8 +295,8 @@ func (t *Table) FixFaults(table *fixes.Table, release string) []string {
 		}
 		closes[e.Fix] = true
 		s := table.Find(e.Fix)
-		if e.Since < 1 || e.Since > now {
-			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the product is %s", s.File(), e.ID(), e.Since, release))
+		if e.Since < 1 || e.Since > now+1 {
+			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the last release is %s", s.File(), e.ID(), e.Since, release))
 		}
 		if g := offGate(s.Form(t.Base)); g != "" && !strings.Contains(e.Left, g) {
 			bad = append(bad, fmt.Sprintf("%s: %s is closed by a fix whose gate %s is off by default: \"left\" must say how to switch it on", s.File(), e.ID(), g))
@@ -300,7 +309,7 @@ func (t *Table) FixFaults(table *fixes.Table, release string) []string {
 	}
 	for _, s := range table.Of(t.Base) {
 		if s.Kind == fixes.Security && !closes[s.Name] {
-			bad = append(bad, fmt.Sprintf("%s: it closes nothing: enter in \"vulnerabilities\" what it closes, with \"since\": %d; then make security", s.File(), now))
+			bad = append(bad, fmt.Sprintf("%s: it closes nothing: enter in \"vulnerabilities\" what it closes, with \"since\": %d; then make security", s.File(), now+1))
 		}
 	}
 	return bad

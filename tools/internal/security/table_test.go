@@ -107,7 +107,7 @@ func TestFixFaults(t *testing.T) {
 		change func()
 		says   string
 	}{
-		{func() { got.Entries[0].Since = 3 }, "since +holdfast.3, and the product is v1+holdfast.2"},
+		{func() { got.Entries[0].Since = 4 }, "since +holdfast.4, and the last release is v1+holdfast.2"},
 		{func() { got.Entries[0].Components = []string{"kube-controller-manager"} }, `CVE-2020-0001 is closed in kube-controller-manager`},
 		{func() { got.Entries[2].Left = "ask" }, `patches/asked/fix.json: CVE-2020-0006 is closed by a fix whose gate A is off by default`},
 		{func() { got.Entries = got.Entries[2:] }, "patches/fixed/fix.json: it closes nothing"},
@@ -184,18 +184,19 @@ func TestPage(t *testing.T) {
 	got, b := parse(t)
 	record := &outcomes.Record{Outcomes: []outcomes.Outcome{{Lab: "all", Variant: base.Stock, Verdict: "reproduced"}, {Lab: "all", Variant: base.Ours, Verdict: "absent"}}}
 	got.findOptIn(b.Fixes)
+	got.Entries[1].Since = 3 // the next release
 	page := Page(got, b, record)
 	for _, want := range []string{
 		"CVE numbers closed: 1, ",
 		"| breaks | CVE-2020-0001 | kubelet | [fixed](../patches/fixed/README.md) | +holdfast.2 |  |\n",
-		"| breaks too | none (no-number) | kubelet | [fixed](../patches/fixed/README.md) | +holdfast.1 | little |\n",
+		"| breaks too | none (no-number) | kubelet | [fixed](../patches/fixed/README.md) | after +holdfast.2 | little |\n",
 		"| waits | CVE-2020-0006 | kubelet | [asked](../patches/asked/README.md) | +holdfast.2 | ask for A |\n",
 		"| leaks | CVE-2020-0002, CVE-2020-0003 | kube-controller-manager | wait |\n",
 		"| CVE-2020-0004 | kubelet | none | fixed. `repaired` at pkg/a.go:2 |\n",
 		"| none | not there. Not linked: `example.com/dns` |\n",
 		"| kube-proxy | forwards | CVE-2020-0005 | block |\n",
 		"| CVE-2020-0001, no-number | fixed | reproduced | absent | not yet | `make lab LAB=fixed` |\n",
-		"`pkg:generic/kubelet@v1%2Bholdfast.2`",
+		"`pkg:generic/kubelet@VERSION`",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
