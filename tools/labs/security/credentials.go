@@ -18,7 +18,7 @@ import (
 )
 
 var credentials = row{
-	slug:    "log-credentials",
+	fix:     "log-credentials",
 	summary: "tokens and registry passwords stand in the log",
 	kcmArgs: []string{"--v=7"}, // from here on client-go logs headers
 	starts:  "write a docker config file for the kubelet whose auth is no base64, and create a pod whose image must be pulled; the controller manager runs with --v=7 and a token for each controller",

@@ -22,7 +22,7 @@ import (
 const hostsMiB = 50
 
 var etcHosts = row{
-	slug:    "etc-hosts-eviction",
+	fix:     "etc-hosts-eviction",
 	gate:    "CountEtcHosts",
 	summary: "what a pod writes into its /etc/hosts is counted nowhere",
 	starts:  fmt.Sprintf("create a pod that writes %d MiB into its /etc/hosts, and one that does not", hostsMiB),

@@ -19,7 +19,7 @@ import (
 )
 
 var gcOwner = row{
-	slug:    "gc-foreign-owner",
+	fix:     "gc-foreign-owner",
 	gate:    "GCForeignOwnerCheck",
 	summary: "objects of one namespace make the garbage collector delete pods of another whose owner lives",
 	starts:  "create a ConfigMap and a pod that it owns, and another namespace",

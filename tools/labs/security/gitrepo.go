@@ -26,7 +26,7 @@ import (
 )
 
 var gitRepo = row{
-	slug:    "gitrepo-hardening",
+	fix:     "gitrepo-hardening",
 	gate:    "GitRepoVolumeHardening",
 	summary: "a pod with a gitRepo volume runs commands on the node and reads its disk",
 	starts: "serve repositories by git daemon and HTTP; create two pods that clone them as they should, " +

@@ -13,7 +13,7 @@ import (
 )
 
 // notSeen is why nothing could be seen of a row.
-type notSeen struct{ Slug, Why string }
+type notSeen struct{ Fix, Why string }
 
 // finding is what a row's observations say: whether the vulnerability is there, and what
 // was seen; or, if that cannot be told, why.
@@ -55,12 +55,12 @@ func (f finding) counting(h *history.History, metric string, n, least float64) f
 func judge(h *history.History, rows []row) labkit.Result {
 	untold := map[string]string{}
 	for _, o := range history.Of[notSeen](h) {
-		untold[o.Slug] = o.Why
+		untold[o.Fix] = o.Why
 	}
 	var res labkit.Result
 	var there, gone, why []string
 	for _, r := range rows {
-		f := cannotTell("%s", untold[r.slug])
+		f := cannotTell("%s", untold[r.fix])
 		if f.untold == "" {
 			f = r.judge(h)
 		}
@@ -68,19 +68,19 @@ func judge(h *history.History, rows []row) labkit.Result {
 			f.untold = "there is no gate, and it happened with the gates off: " + f.saw
 		}
 		if f.untold != "" {
-			why = append(why, r.slug+": "+f.untold)
+			why = append(why, r.fix+": "+f.untold)
 			continue
 		}
-		res.Facts = append(res.Facts, fmt.Sprintf("%s: %s: %s", r.slug, f.answer(), f.saw))
+		res.Facts = append(res.Facts, fmt.Sprintf("%s: %s: %s", r.fix, f.answer(), f.saw))
 		for _, n := range f.numbers {
-			res.Measure(r.slug+": "+n.Name, n.Value, n.Unit)
+			res.Measure(r.fix+": "+n.Name, n.Value, n.Unit)
 		}
 		switch {
 		case r.gate == "" && h.Variant == string(labkit.GateOff):
 		case f.happened:
-			there = append(there, r.slug)
+			there = append(there, r.fix)
 		default:
-			gone = append(gone, r.slug)
+			gone = append(gone, r.fix)
 		}
 	}
 	answer := labkit.ReproducedBecause("%s", strings.Join(there, ", "))

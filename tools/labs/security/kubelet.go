@@ -21,7 +21,7 @@ import (
 )
 
 var healthz = row{
-	slug:    "healthz-no-pprof",
+	fix:     "healthz-no-pprof",
 	gate:    "KubeletHealthzOwnMux",
 	summary: "the kubelet's healthz port gives profiles without authentication",
 	does:    "ask the healthz port for /healthz, /debug/pprof/ and two profiles",
@@ -96,7 +96,7 @@ func do(req *http.Request) (int, error) {
 }
 
 var mountErrors = row{
-	slug:    "mount-error-secrets",
+	fix:     "mount-error-secrets",
 	gate:    "MountErrorsWithoutSecrets",
 	summary: "a failed mount shows the storage password in an event and in the log",
 	starts:  "create two pods with azureFile and cephfs volumes whose servers are not there",

@@ -20,7 +20,7 @@ import (
 )
 
 var localnet = row{
-	slug:    "localnet-firewall",
+	fix:     "localnet-firewall",
 	gate:    "LocalnetFirewall",
 	summary: "pods reach what listens on the node's loopback only",
 	starts:  "set route_localnet=1 on the node, as kube-proxy does, and listen on its loopback",

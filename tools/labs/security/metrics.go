@@ -19,7 +19,7 @@ import (
 const invented = 100
 
 var metrics = row{
-	slug:    "metrics-method-label",
+	fix:     "metrics-method-label",
 	summary: "whoever reaches /metrics makes series that stay",
 	does:    fmt.Sprintf("send %d requests with invented HTTP methods to /metrics of the kubelet's read-only port and of the controller manager", invented),
 	oracle:  "http_requests_total of one grows by more than one series; absent: every request was answered, and GET and PATCH have their series",

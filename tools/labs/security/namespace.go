@@ -17,7 +17,7 @@ import (
 )
 
 var namespaces = row{
-	slug:    "ordered-namespace-deletion",
+	fix:     "ordered-namespace-deletion",
 	gate:    "OrderedNamespaceDeletion",
 	off:     true,
 	summary: "the NetworkPolicies of a namespace that is deleted go before its pods",

@@ -25,7 +25,7 @@ import (
 )
 
 var iscsi = row{
-	slug:     "iscsi-chap-secrets",
+	fix:      "iscsi-chap-secrets",
 	summary:  "CHAP passwords of iSCSI volumes stand in the kubelet's log",
 	programs: map[string]string{"iscsiadm": iscsiadm},
 	starts:   "create a pod with an iSCSI volume and a Secret with CHAP passwords; an iscsiadm that refuses the password and prints it is first on the kubelet's PATH",
@@ -114,7 +114,7 @@ func judgeISCSI(h *history.History) finding {
 }
 
 var heketi = row{
-	slug:    "heketi-key-log",
+	fix:     "heketi-key-log",
 	summary: "Heketi's key stands in the log of the controller manager",
 	kcmArgs: []string{"--v=4"}, // from here on a StorageClass's parameters are logged, too
 	starts:  "serve an API that refuses every volume; create two StorageClasses glusterfs for it, one with the key as parameter and one with a Secret, and a claim of each; the controller manager runs with --v=4",

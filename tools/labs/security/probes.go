@@ -34,7 +34,7 @@ const (
 )
 
 var probes = row{
-	slug:    "probe-output-limits",
+	fix:     "probe-output-limits",
 	gate:    "ProbeOutputLimits",
 	summary: "a pod with a probe fills the node's memory through the kubelet",
 	does:    fmt.Sprintf("create a pod whose HTTP readiness probe gets %d MiB from a server, then one whose postStart hook prints %d MiB; in the long profile also one whose postStart hook gets the HTTP answer", bodyMiB, execMiB),

@@ -25,7 +25,7 @@ import (
 )
 
 var provision = row{
-	slug:    "provision-error-redaction",
+	fix:     "provision-error-redaction",
 	gate:    "ProvisionErrorsWithoutResponse",
 	summary: "an event quotes what a server of the control plane's network answers",
 	starts:  "serve a page on the loopback of the control plane and a redirect to it; create a StorageClass glusterfs whose resturl is the redirect, a claim of it, a volume of it whose claim is gone, a claim of a StorageClass with a misspelt parameter, and a pod with a StorageOS volume whose server answers the page",

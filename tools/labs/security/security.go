@@ -33,11 +33,11 @@ const (
 	patience = 2 * time.Minute
 )
 
-// row is one slug. start creates what takes its time, look drives the vulnerability and
+// row is one fix. start creates what takes its time, look drives the vulnerability and
 // records what it sees, an error if nothing can be seen. A row without a gate must be
 // absent with the gates off too.
 type row struct {
-	slug, gate, summary  string
+	fix, gate, summary   string
 	starts, does, oracle string            // the plan; starts is empty without start
 	needs                []labkit.Binary   // besides those of the cluster
 	kcmArgs              []string          // of the controller manager, besides the kit's
@@ -63,14 +63,14 @@ type lab struct {
 func init() {
 	register("security", "the exploits of all patches of the series security", rows, labkit.Ours)
 	for _, r := range rows {
-		register(r.slug, r.summary, []row{r}) // the lab security has it in make test
+		register(r.fix, r.summary, []row{r}) // the lab security has it in make test
 	}
 }
 
 func register(name, summary string, rows []row, test ...labkit.Variant) {
 	var text []string
 	for _, r := range rows {
-		text = append(text, r.slug+": "+r.oracle)
+		text = append(text, r.fix+": "+r.oracle)
 	}
 	labkit.Register(labkit.Lab{
 		Name: name, Folder: "security", Summary: summary,
@@ -102,16 +102,16 @@ func steps(e *labkit.Env, rows []row) []labkit.Step {
 		Do: func(ctx context.Context) error { return l.startCluster(ctx, rows) }}}
 	for _, r := range rows {
 		if r.start != nil {
-			all = append(all, labkit.Step{Text: r.slug + ": " + r.starts, Do: func(ctx context.Context) error {
+			all = append(all, labkit.Step{Text: r.fix + ": " + r.starts, Do: func(ctx context.Context) error {
 				if err := r.start(ctx, l); err != nil {
-					return fmt.Errorf("%s: %w", r.slug, err)
+					return fmt.Errorf("%s: %w", r.fix, err)
 				}
 				return nil
 			}})
 		}
 	}
 	for _, r := range rows {
-		all = append(all, labkit.Step{Text: r.slug + ": " + r.does, Do: func(ctx context.Context) error { return l.try(ctx, r) }})
+		all = append(all, labkit.Step{Text: r.fix + ": " + r.does, Do: func(ctx context.Context) error { return l.try(ctx, r) }})
 	}
 	return append(all, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
 }
@@ -144,11 +144,11 @@ func (l *lab) startCluster(ctx context.Context, rows []row) error {
 func (l *lab) try(ctx context.Context, r row) error {
 	err := r.look(ctx, l)
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w", r.slug, err)
+		return fmt.Errorf("%s: %w", r.fix, err)
 	}
 	if err != nil {
-		l.e.Step("%s: %v", r.slug, err)
-		l.e.Record(notSeen{r.slug, err.Error()})
+		l.e.Step("%s: %v", r.fix, err)
+		l.e.Record(notSeen{r.fix, err.Error()})
 	}
 	return nil
 }

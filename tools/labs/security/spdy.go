@@ -36,7 +36,7 @@ const (
 )
 
 var spdy = row{
-	slug:    "spdy-frame-limits",
+	fix:     "spdy-frame-limits",
 	summary: "whoever may exec into a pod fills the node's memory with a frame of 30 bytes",
 	needs:   []labkit.Binary{labkit.StockBinary(base, "kubectl")},
 	starts:  "create a pod",

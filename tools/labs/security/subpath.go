@@ -26,7 +26,7 @@ import (
 const leastBinds = 50
 
 var subPath = row{
-	slug:    "subpath-symlink-race",
+	fix:     "subpath-symlink-race",
 	gate:    "SubpathMountByFD",
 	summary: "a container that exchanges a directory for a symlink gets files of the node mounted",
 	needs:   []labkit.Binary{labkit.BinaryUnderTest(base, "subpathrace")},

@@ -21,7 +21,7 @@ import (
 )
 
 var devicePath = row{
-	slug:    "storageos-device-path",
+	fix:     "storageos-device-path",
 	gate:    "StorageOSDevicePathCheck",
 	summary: "a StorageOS server that a pod names has any device of the node mounted into it",
 	starts:  "serve StorageOS's API on the machine, which answers a volume whose ID is a path to " + device + "; create a pod whose own Secret names the server",
@@ -114,7 +114,7 @@ func judgeDevicePath(h *history.History) finding {
 }
 
 var pluginPanic = row{
-	slug:    "volume-plugin-panic",
+	fix:     "volume-plugin-panic",
 	gate:    "VolumePluginPanicRecovery",
 	summary: "a pod's volume makes its plugin panic, and other pods' volumes are not mounted",
 	does:    "create a pod with a scaleIO volume without secretRef, wait 20 s, and read its events and the kubelet's log",
