@@ -318,7 +318,7 @@ func (c *cluster) pause(ctx context.Context, name string) error {
 // pageCommand runs the indented block of the page that begins with start, and
 // returns what it prints. Its kubectl is the one of the base.
 func (c *cluster) pageCommand(ctx context.Context, start string) (string, error) {
-	page := filepath.Join(c.e.Root, "docs", "patches", "hash-collision-v1.2.0.md")
+	page := filepath.Join(c.e.Root, "patches", "hash-collision", "v1.2.0", "README.md")
 	raw, err := os.ReadFile(page)
 	if err != nil {
 		return "", err
