@@ -157,8 +157,8 @@ func New(raw []byte, table *fixes.Table, base string) (*Table, error) {
 	if err := strictjson.Decode(raw, t); err != nil {
 		return nil, exit.Preconditionf("%s: %v", File(base), err)
 	}
-	if t.Version < 1 || t.Updated.IsZero() {
-		return nil, exit.Preconditionf("%s: \"version\" and \"updated\" must be there", File(base))
+	if t.Version < 1 || t.Updated.IsZero() || len(t.Entries) == 0 {
+		return nil, exit.Preconditionf("%s: \"version\", \"updated\" and \"entries\" must be there", File(base))
 	}
 	t.Base = base
 	open := t.Entries

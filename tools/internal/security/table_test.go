@@ -82,6 +82,7 @@ func TestNewRefuses(t *testing.T) {
 		{`"components": ["kube-controller-manager"], "what": "leaks", "status": "affected"`, `"components": ["kubelet"], "what": "x", "status": "not-ours"`, `"components" has one of`},
 		{`"what": "leaks"`, `"what": ""`, `"what" and "components" must be there`},
 		{`"version": 1`, `"version": 0`, "must be there"},
+		{open, `{"updated": "2026-01-01T00:00:00Z", "version": 1, "entries": []}`, `"entries" must be there`},
 		{`"what": "leaks"`, `"why": "leaks"`, "unknown field"},
 	} {
 		o, c := strings.Replace(open, tc.old, tc.new, 1), strings.Replace(closed, tc.old, tc.new, 1)
