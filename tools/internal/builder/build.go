@@ -303,6 +303,10 @@ func Release(b *base.Base, variant base.Variant) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return release(b, variant, rev)
+}
+
+func release(b *base.Base, variant base.Variant, rev rev) (string, error) {
 	version := b.Release + rev.post(b.Release)
 	gone, err := b.MinusOf(variant)
 	for _, s := range gone {
@@ -313,16 +317,15 @@ func Release(b *base.Base, variant base.Variant) (string, error) {
 
 // versionFlags are the linker flags that fill the version in.
 func versionFlags(b *base.Base, variant base.Variant) (string, error) {
-	version, err := Release(b, variant)
-	if err != nil {
-		return "", err
-	}
 	major, rest, _ := strings.Cut(strings.TrimPrefix(b.Version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
-	set := map[string]string{"gitVersion": version, "gitMajor": major, "gitMinor": minor}
+	set := map[string]string{"gitVersion": b.Version, "gitMajor": major, "gitMinor": minor}
 	if b.IsOurs(variant) {
 		rev, err := revision(b.Root)
 		if err != nil {
+			return "", err
+		}
+		if set["gitVersion"], err = release(b, variant, rev); err != nil {
 			return "", err
 		}
 		set["gitCommit"], set["gitTreeState"], set["buildDate"] = rev.commit, rev.state, rev.date
