@@ -3,7 +3,7 @@
 
 // Package base reads bases/<version>/base.json: what one upstream release is
 // made of (module, sum, forks, patch series, variants) and which binaries are
-// built from it. Which patches and overlay files are whose stands in fixes.json.
+// built from it. Which patches and overlay files are whose stands in the fixes.
 package base
 
 import (
@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 
 	"holdfast/tools/internal/exit"
 	"holdfast/tools/internal/fixes"
@@ -142,6 +143,28 @@ type Binary struct {
 
 // Load reads bases/<name>/base.json below root.
 func Load(root, name string) (*Base, error) {
+	return load(root, name, func() (*fixes.Table, error) { return fixes.Load(root) })
+}
+
+// All reads each base below root, and the fixes once for all of them.
+func All(root string) ([]*Base, error) {
+	names, err := Names(root)
+	if err != nil {
+		return nil, err
+	}
+	table := sync.OnceValues(func() (*fixes.Table, error) { return fixes.Load(root) })
+	var out []*Base
+	for _, n := range names {
+		b, err := load(root, n, table)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+func load(root, name string, table func() (*fixes.Table, error)) (*Base, error) {
 	file := filepath.Join(root, "bases", name, "base.json")
 	raw, err := os.ReadFile(file)
 	if os.IsNotExist(err) {
@@ -156,7 +179,7 @@ func Load(root, name string) (*Base, error) {
 	if err := strictjson.Decode(raw, b); err != nil {
 		return nil, exit.Preconditionf("%s: %v", rel(root, file), err)
 	}
-	if b.Fixes, err = fixes.Load(root); err != nil {
+	if b.Fixes, err = table(); err != nil {
 		return nil, err
 	}
 	if err := b.validate(name); err != nil {
@@ -167,18 +190,14 @@ func Load(root, name string) (*Base, error) {
 
 // Default is the name of the base whose base.json says that it is the default.
 func Default(root string) (string, error) {
-	names, err := Names(root)
+	all, err := All(root)
 	if err != nil {
 		return "", err
 	}
 	var found []string
-	for _, n := range names {
-		b, err := Load(root, n)
-		if err != nil {
-			return "", err
-		}
+	for _, b := range all {
 		if b.Default {
-			found = append(found, n)
+			found = append(found, b.Name)
 		}
 	}
 	if len(found) != 1 {

@@ -12,7 +12,7 @@ import (
 )
 
 // Variant names what a tree of a base is made of: one of the base's named
-// variants (a list of series, perhaps minus fixes), and minus further fixes. It
+// variants (stock or with the product, perhaps minus fixes), and minus further fixes. It
 // is written "ours" or "ours -some-fix -another", the fixes sorted.
 type Variant string
 
@@ -82,7 +82,7 @@ func ParseVariant(s string) (Variant, error) {
 // spec is what base.json says of the variant's named part.
 func (b *Base) spec(v Variant) VariantSpec { return b.Variants[v.Name()] }
 
-// MinusOf is the whole set of fixes that variant leaves out of its series.
+// MinusOf is the whole set of fixes that variant leaves out.
 func (b *Base) MinusOf(v Variant) ([]string, error) {
 	return b.Fixes.Minus(b.Name, append(slices.Clone(b.spec(v).Minus), v.Minus()...))
 }

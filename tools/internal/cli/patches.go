@@ -83,18 +83,14 @@ func (c *common) checkPatches() error {
 	if err != nil {
 		return err
 	}
-	names, err := base.Names(root)
+	all, err := base.All(root)
 	if err != nil {
 		return err
 	}
 	var bad []string
 	seen := map[string]bool{}
-	for _, n := range names {
-		b, err := base.Load(root, n)
-		if err != nil {
-			return err
-		}
-		patches, err := patch.Load(root, b.Fixes.Patches(n))
+	for _, b := range all {
+		patches, err := patch.Load(root, b.Fixes.Patches(b.Name))
 		if err != nil {
 			return err
 		}

@@ -104,17 +104,9 @@ func walk(root string) ([]string, error) {
 // bases loads all base.json.
 func bases(t *testing.T, root string) []*base.Base {
 	t.Helper()
-	names, err := base.Names(root)
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
-	var out []*base.Base
-	for _, n := range names {
-		b, err := base.Load(root, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, b)
+	out, err := base.All(root)
+	if err != nil || len(out) == 0 {
+		t.Fatal(out, err)
 	}
 	return out
 }
