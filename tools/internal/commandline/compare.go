@@ -27,11 +27,11 @@ type Options struct {
 // Compare looks at stock, at ours, and at ours with the gates off, and holds the
 // differences against the table. It returns how many facts stock has.
 func Compare(ctx context.Context, o Options) (int, error) {
-	table, err := dropin.Load(o.Root)
+	all, err := fixes.Load(o.Root)
 	if err != nil {
 		return 0, err
 	}
-	all, err := fixes.Load(o.Root)
+	table, err := dropin.New(all)
 	if err != nil {
 		return 0, err
 	}

@@ -74,15 +74,6 @@ type Table struct {
 	Differences []Entry `json:"differences"`
 }
 
-// Load reads the differences of the fixes below root.
-func Load(root string) (*Table, error) {
-	t, err := fixes.Load(root)
-	if err != nil {
-		return nil, err
-	}
-	return New(t)
-}
-
 // New makes the table: a fix's gates and its metrics holdfast_<fix>_… follow from the fix, what
 // else shows from outside stands in its fix.json.
 func New(t *fixes.Table) (*Table, error) {

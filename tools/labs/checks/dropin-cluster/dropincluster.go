@@ -100,7 +100,7 @@ func (l *lab) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := dropin.Load(l.e.Root)
+	known, err := dropin.New(table)
 	if err != nil {
 		return err
 	}
