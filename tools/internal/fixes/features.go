@@ -22,26 +22,28 @@ func (s *Fix) FeaturesFile() string {
 // OfFeatures is the fix whose FeaturesFile has that path in the tree, nil for none.
 func (t *Table) OfFeatures(file string) *Fix {
 	for _, s := range t.Fixes {
-		if s.FeaturesFile() == file && slices.ContainsFunc(s.Forms, func(f *Form) bool { content, _ := s.Features(f.Base); return content != nil }) {
+		if s.FeaturesFile() == file && slices.ContainsFunc(s.Forms, func(f *Form) bool { return len(f.generated()) > 0 }) {
 			return s
 		}
 	}
 	return nil
 }
 
+// generated are the gates, sorted, that FeaturesFile registers: those with an "about".
+func (f *Form) generated() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(f.Gates)), func(g string) bool { return f.Gates[g].About == "" })
+}
+
 // Features is the content of FeaturesFile for a base, made of the gates in fix.json that have an
 // "about"; nil if there are none.
 func (s *Fix) Features(base string) ([]byte, error) {
 	f := s.Form(base)
-	if f == nil || len(f.Gates) == 0 {
+	if f == nil || len(f.generated()) == 0 {
 		return nil, nil
 	}
 	var consts, specs strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(f.Gates)) {
+	for _, name := range f.generated() {
 		g := f.Gates[name]
-		if g.About == "" {
-			continue
-		}
 		stage := g.Stage
 		if stage == "" {
 			stage = map[bool]string{true: "Beta", false: "Alpha"}[g.Default]
@@ -51,9 +53,6 @@ func (s *Fix) Features(base string) ([]byte, error) {
 		}
 		fmt.Fprintf(&consts, "%s utilfeature.Feature = %q\n\n", name, name)
 		fmt.Fprintf(&specs, "%s: {Default: %v, PreRelease: utilfeature.%s},\n", name, g.Default, stage)
-	}
-	if consts.Len() == 0 {
-		return nil, nil
 	}
 	return format.Source([]byte(fmt.Sprintf(featuresText, s.File(), strings.TrimSpace(consts.String()), specs.String())))
 }

@@ -75,8 +75,8 @@ func (t *Tree) Extract(into string) ([]string, error) {
 			edited[e.Path] = content
 			continue
 		}
-		if t.Base.Fixes.OfFeatures(e.Path) != nil {
-			return nil, exit.Preconditionf("%s is generated from %s: change that, and run make discard-edits", e.Path, t.Base.Fixes.OfFeatures(e.Path).File())
+		if s := t.Base.Fixes.OfFeatures(e.Path); s != nil {
+			return nil, exit.Preconditionf("%s is generated from %s: change that, and run make discard-edits", e.Path, s.File())
 		}
 		file, err := t.overlayFile(e, own)
 		if err != nil {
