@@ -25,7 +25,7 @@
 // # Words
 //
 // A Lab is a Go value. The runner runs it once per variant: "stock" (upstream
-// with the toolchain patches only), "ours", and, if fixes.json names feature
+// with the toolchain patches only), "ours", and, if its fix names feature
 // gates for the lab, "ours-gate-off". Each run answers Reproduced, Absent or
 // Inconclusive. Unless the lab says otherwise stock must be reproduced, ours
 // absent and ours-gate-off reproduced; any other answer makes the command
@@ -143,7 +143,7 @@
 //     <name> is the lab's, or that of the fix whose labs share the folder.
 //     Lab.Folder says so where it is not the lab's name. tools/labs/labs.go or
 //     kubelet.go imports the package.
-//   - Name the lab in fixes.json: among the labs of the fix that it shows, with
+//   - Name the lab in fix.json: among the labs of the fix that it shows, with
 //     the gates that ours-gate-off switches off, or in "checks" if it shows no
 //     incident.
 //   - Make pods, Services and the like with kube.Pod, kube.Service, node.Pod, node.Web

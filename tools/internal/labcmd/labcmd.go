@@ -111,7 +111,7 @@ func labCmd() *cobra.Command {
 	return c
 }
 
-// useTable tells the labs what fixes.json says of them.
+// useTable tells the labs what the fixes say of them.
 func useTable(c *cobra.Command) error {
 	root, err := base.FindRoot(rootFlag(c))
 	if err != nil {

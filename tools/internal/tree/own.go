@@ -36,7 +36,7 @@ func (t *Tree) content(own map[string]source, patches []*patch.Patch) (map[strin
 
 // overlay lists the files of ours that lie in the overlay folders, by their
 // paths in the tree, with their places in the repository. Whose they are, and
-// whether this tree has them, stands in fixes.json.
+// whether this tree has them, stands in the fixes.
 func (t *Tree) overlay() (map[string]string, error) {
 	out := map[string]string{}
 	for _, dir := range t.Base.OverlayDirs() {

@@ -72,8 +72,8 @@ func Labs(ctx context.Context, names []string, o Options) ([]Outcome, error) {
 	return runLabs(ctx, root, names, o)
 }
 
-// openCheckout returns the root of the checkout at or above dir, whose fixes.json
-// is in use from then on.
+// openCheckout returns the root of the checkout at or above dir, whose fixes
+// are in use from then on.
 func openCheckout(dir string) (root string, err error) {
 	if root, err = base.FindRoot(dir); err != nil {
 		return "", err

@@ -7,7 +7,6 @@ package kmemoff
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -163,5 +162,5 @@ func judge(h *history.History) labkit.Result {
 	case again.Gone > 0:
 		return labkit.ReproducedBecause("the start of the kubelet lost %d of %d containers", again.Gone, again.Gone+again.Kept)
 	}
-	return labkit.AbsentBecause("%s", fmt.Sprintf("2 pods got limits of memory and none of kernel memory; %d containers stayed across a start", again.Kept))
+	return labkit.AbsentBecause("2 pods got limits of memory and none of kernel memory; %d containers stayed across a start", again.Kept)
 }
