@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"holdfast/tools/internal/prose"
 )
 
 // FeaturesDir is the tree's package with the feature gates.
@@ -48,7 +50,7 @@ func (s *Fix) Features(base string) ([]byte, error) {
 		if stage == "" {
 			stage = map[bool]string{true: "Beta", false: "Alpha"}[g.Default]
 		}
-		for _, l := range wrap(name+" "+g.About, 90) {
+		for _, l := range prose.Lines(name+" "+g.About, 90) {
 			fmt.Fprintf(&consts, "// %s\n", l)
 		}
 		fmt.Fprintf(&consts, "%s utilfeature.Feature = %q\n\n", name, name)
@@ -80,17 +82,3 @@ func init() {
 	}
 }
 `
-
-// wrap breaks text into lines of at most width bytes.
-func wrap(text string, width int) []string {
-	var out []string
-	line := ""
-	for _, w := range strings.Fields(text) {
-		if line != "" && len(line)+1+len(w) > width {
-			out = append(out, line)
-			line = ""
-		}
-		line = strings.TrimSpace(line + " " + w)
-	}
-	return append(out, line)
-}

@@ -6,6 +6,8 @@ package flagtable
 import (
 	"fmt"
 	"strings"
+
+	"holdfast/tools/internal/prose"
 )
 
 // Markdown writes the page for operators. Upstream's help texts are not in it.
@@ -44,18 +46,7 @@ func wrap(s string) string {
 	if strings.HasPrefix(s, "#") {
 		return s + "\n"
 	}
-	var out, line string
-	for _, w := range strings.Fields(s) {
-		if line != "" && len(line)+1+len(w) > 100 {
-			out += line + "\n"
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += w
-	}
-	return out + line + "\n"
+	return strings.Join(prose.Lines(s, 100), "\n") + "\n"
 }
 
 func release(name string) string {

@@ -8,11 +8,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"holdfast/tools/internal/base"
 	"holdfast/tools/internal/fixes"
 	"holdfast/tools/internal/outcomes"
+	"holdfast/tools/internal/prose"
 )
 
 // PageFile is the page that Page writes, VexFile the OpenVEX document, which is not committed.
@@ -116,23 +116,7 @@ func fill(page string) string {
 		if strings.Contains("|#<", block[:1]) {
 			continue
 		}
-		var b strings.Builder
-		column := 0
-		for _, word := range strings.Fields(block) {
-			n := utf8.RuneCountInString(word)
-			switch {
-			case column == 0:
-			case column+1+n > 100:
-				b.WriteByte('\n')
-				column = 0
-			default:
-				b.WriteByte(' ')
-				column++
-			}
-			b.WriteString(word)
-			column += n
-		}
-		if blocks[i] = b.String(); i == len(blocks)-1 {
+		if blocks[i] = strings.Join(prose.Lines(block, 100), "\n"); i == len(blocks)-1 {
 			blocks[i] += "\n"
 		}
 	}
