@@ -50,11 +50,9 @@ func stalePod(ready v1.ConditionStatus) *v1.Pod {
 	}
 }
 
-func staleService(name string) *v1.Service {
-	return &v1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
-		Spec:       v1.ServiceSpec{Selector: map[string]string{"app": name}},
-	}
+func staleService() *v1.Service {
+	return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
+		Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []v1.ServicePort{{Port: 80, Protocol: "TCP"}}}}
 }
 
 // staleCluster is an API server with one Service, ns/web, its Endpoints and one pod, and a
@@ -87,8 +85,7 @@ func newStaleCluster(t *testing.T) *staleCluster {
 	c.e = NewEndpointController(factory.Core().V1().Pods(), factory.Core().V1().Services(), factory.Core().V1().Endpoints(), client)
 	c.queue = &staleQueue{RateLimitingInterface: c.e.queue}
 	c.e.queue = c.queue
-	c.service = &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"},
-		Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []v1.ServicePort{{Port: 80, Protocol: "TCP"}}}}
+	c.service = staleService()
 	factory.Core().V1().Services().Informer().GetStore().Add(c.service)
 	c.pods = factory.Core().V1().Pods().Informer().GetStore()
 	c.cached = factory.Core().V1().Endpoints().Informer().GetStore()
@@ -377,7 +374,7 @@ func TestHoldfastEndpointsFollowed(t *testing.T) {
 			client.PrependWatchReactor("endpoints", core.DefaultWatchReactor(watcher, nil))
 			factory := informers.NewSharedInformerFactory(client, controller.NoResyncPeriodFunc())
 			e := NewEndpointController(factory.Core().V1().Pods(), factory.Core().V1().Services(), factory.Core().V1().Endpoints(), client)
-			factory.Core().V1().Services().Informer().GetStore().Add(staleService("web"))
+			factory.Core().V1().Services().Informer().GetStore().Add(staleService())
 			stop := make(chan struct{})
 			defer close(stop)
 			go factory.Core().V1().Endpoints().Informer().Run(stop)
