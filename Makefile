@@ -23,7 +23,7 @@ H := _output/tools/holdfast $(if $(BASE),--base $(BASE))
 L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
-.PHONY: all help tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test test-all check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
+.PHONY: all help test-parts test-labs test-all-parts test-all-labs tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test test-all check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
 	hash-oracle flags dropin differences security vulncheck measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=fix omits one
@@ -49,7 +49,7 @@ tools: tool ## build that and the command that runs the labs, _output/tools/lab
 	@hack/build-tool.sh tools ./cmd/lab _output/tools/lab $(MODFLAG)
 
 binaries: tools ## build every binary that the labs run: stock and ours, also of old releases
-	@$(H) binaries
+	@$(L) build --all
 
 source: tool ## write both source trees of BASE below _output/src
 	@$(H) source --variant ours && $(H) source --variant stock
@@ -59,18 +59,31 @@ vendor: tool ## write the folders from which OFFLINE=1 builds: vendor/ (or bases
 
 test: tools kubectl-holdfast endpoints-rules ## run what CI runs, whole every time: rules, unit tests, upstream's tests of touched packages, a short set of labs
 	@hack/install-test-packages.sh
-	@$(H) test
+	@$(L) build
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-parts test-labs
+
+# Side by side: labs wait most of their time, and what compiles beside them gives way.
+test-parts: tool
+	@nice -n 19 $(H) test
+test-labs: tools
+	@$(L) suite
 
 test-all: tools kubectl-holdfast endpoints-rules ## also run every lab in every variant, integration suites, hash oracle, flags; writes tools/labs/outcomes.json (long)
 	@hack/install-test-packages.sh integration
-	@$(H) test --all
+	@$(L) build --all
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-all-parts test-all-labs
 	@$(MAKE) --no-print-directory security
+
+test-all-parts: tool
+	@nice -n 19 $(H) test --all
+test-all-labs: tools
+	@$(L) all
 
 check: tools install-test-packages source ## run the repository's rules and our own unit tests only
 	@$(H) test --part rules,tools,unit,operators,webhook
 
 reproducible: all install-test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
-	@cd tools && HOLDFAST_REPRODUCIBLE=long go test -count=1 -v -timeout=3h ./internal/reproducible
+	@cd tools && HOLDFAST_REPRODUCIBLE=long go test -count=1 -v -timeout=3h ./verify/reproducible
 
 install-test-packages: ## install the Debian packages that the rules and unit tests need (root)
 	@hack/install-test-packages.sh

@@ -19,7 +19,7 @@ if [[ $(GOTOOLCHAIN=local go env GOVERSION) =~ ^go1\.([0-9]+) ]] && ((BASH_REMAT
 fi
 module=$1 package=$2 output=$PWD/$3
 shift 3
-# GOGC as in tools/internal/builder (compilerGC).
+# GOGC as in tools/build/builder (compilerGC).
 export GOFLAGS='' GOWORK=off GOTOOLCHAIN=local CGO_ENABLED=0 GOGC="${GOGC:-800}"
 cd "$module"
 exec go build "$@" -trimpath -buildvcs=false -o "$output" "$package"

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/fixes"
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/build/fixes"
 	"holdfast/tools/labkit/journal"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/fixes"
-	"holdfast/tools/internal/testrepo"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/testrepo"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/journal"
 )

@@ -15,9 +15,9 @@ import (
 	"runtime"
 	"time"
 
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/hashoracle"
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/verify/hashoracle"
 )
 
 func main() {

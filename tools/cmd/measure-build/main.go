@@ -27,8 +27,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/exit"
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/exit"
 )
 
 func main() {

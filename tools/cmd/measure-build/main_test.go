@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/tools/internal/exit"
+	"holdfast/tools/build/exit"
 )
 
 func TestMeasure(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 	"os"
 	"path/filepath"
 
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/builder"
-	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/outcomes"
-	"holdfast/tools/internal/security"
-	"holdfast/tools/internal/security/openvex"
-	"holdfast/tools/internal/security/vulncheck"
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/builder"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/record/outcomes"
+	"holdfast/tools/verify/security"
+	"holdfast/tools/verify/security/openvex"
+	"holdfast/tools/verify/security/vulncheck"
 )
 
 func main() {

@@ -8,7 +8,7 @@ import (
 	"sort"
 	"strings"
 
-	"holdfast/tools/internal/base"
+	"holdfast/tools/build/base"
 )
 
 // Program is a binary with what the lab must know about it.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/internal/outcomes"
+	"holdfast/tools/build/base"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/journal"
 )
@@ -99,7 +99,7 @@ func commitOf(root string, mapped bool) string {
 	}
 	commit := git("rev-parse", "HEAD")
 	// The record, and what is made of it, change with each full run, and no binary or lab with them.
-	if commit != "" && git("status", "--porcelain", "--", ":/", ":(exclude,top)"+outcomes.File, ":(exclude,top)README.md", ":(exclude,top)docs/security.md", ":(exclude,top)docs/design/proof.md") != "" {
+	if commit != "" && git("status", "--porcelain", "--", ":/", ":(exclude,top)"+base.RecordFile, ":(exclude,top)README.md", ":(exclude,top)docs/security.md", ":(exclude,top)docs/design/proof.md") != "" {
 		commit += "-dirty"
 	}
 	if commit != "" && mapped {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"holdfast/tools/internal/exit"
+	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 )

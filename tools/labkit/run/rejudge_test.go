@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/tools/internal/exit"
+	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 )

@@ -20,9 +20,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/fixes"
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/build/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/fixes"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/build/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/machine"

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"holdfast/tools/internal/exit"
+	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/sweep"

@@ -20,8 +20,8 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"holdfast/tools/internal/base"
-	"holdfast/tools/internal/exit"
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"

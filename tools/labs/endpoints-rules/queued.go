@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"holdfast/tools/internal/dropin"
-	"holdfast/tools/internal/exit"
+	"holdfast/tools/build/dropin"
+	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labs/internal/webset"
@@ -66,7 +66,7 @@ func queuedFile(e *labkit.Env) string {
 
 func (l *kubelets) startQueued(ctx context.Context) error {
 	if _, err := os.Stat(queuedFile(l.e)); err != nil {
-		return exit.Preconditionf("the kubelet without its own limit: %v: run _output/tools/holdfast dropin queued", err)
+		return exit.Preconditionf("the kubelet without its own limit: %v: run _output/tools/lab, which builds it", err)
 	}
 	return l.startCluster(ctx)
 }

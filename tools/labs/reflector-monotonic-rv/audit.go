@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"holdfast/tools/internal/exit"
+	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 )
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"holdfast/tools/internal/strictjson"
+	"holdfast/tools/build/strictjson"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/tools/internal/fixes"
+	"holdfast/tools/build/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/judgetest"

@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"strings"
 
-	"holdfast/tools/internal/dropin"
+	"holdfast/tools/build/dropin"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/node"

@@ -15,9 +15,9 @@ import (
 	"slices"
 	"time"
 
-	"holdfast/tools/internal/dropin"
-	"holdfast/tools/internal/exit"
-	"holdfast/tools/internal/fixes"
+	"holdfast/tools/build/dropin"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/build/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
@@ -93,7 +93,7 @@ func steps(e *labkit.Env) []labkit.Step {
 func (l *lab) start(ctx context.Context) error {
 	if slices.Contains(turns(l.e.Profile), mutant) {
 		if _, err := os.Stat(mutantFile(l.e)); err != nil {
-			return exit.Preconditionf("the kubelet with changes that must be seen: %v: run _output/tools/holdfast dropin mutant", err)
+			return exit.Preconditionf("the kubelet with changes that must be seen: %v: run _output/tools/lab, which builds it", err)
 		}
 	}
 	table, err := fixes.Load(l.e.Root)

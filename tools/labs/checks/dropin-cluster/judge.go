@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"holdfast/tools/internal/dropin"
+	"holdfast/tools/build/dropin"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 )
@@ -38,7 +38,7 @@ var oracle = labkit.Oracle{
 		"what each turn of ours shows and none of stock's, or the other way round, is of a fix, and all that stands there of these kinds is seen",
 		"counts of requests are within stock's own spread, and by two beyond it",
 		"the same for ours with its gates off",
-		"long: each change of a kubelet that has changes (tools/internal/dropin/mutant.go) is seen, but the one of the command line",
+		"long: each change of a kubelet that has changes (tools/build/dropin/mutant.go) is seen, but the one of the command line",
 	},
 	Judge: judge,
 }

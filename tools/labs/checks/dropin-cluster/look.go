@@ -21,7 +21,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"holdfast/tools/internal/dropin"
+	"holdfast/tools/build/dropin"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/metrics"
 	"holdfast/tools/labkit/node"

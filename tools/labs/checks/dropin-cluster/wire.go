@@ -30,7 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
-	"holdfast/tools/internal/dropin"
+	"holdfast/tools/build/dropin"
 	"holdfast/tools/labkit/kube"
 )
 

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"holdfast/tools/internal/dropin"
+	"holdfast/tools/build/dropin"
 )
 
 func request(t *testing.T, method, path, contentType string) *http.Request {

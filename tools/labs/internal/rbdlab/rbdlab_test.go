@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"holdfast/tools/internal/base"
+	"holdfast/tools/build/base"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 )

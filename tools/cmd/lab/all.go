@@ -1,0 +1,165 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/build/fixes"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
+	"holdfast/tools/record/outcomes"
+	"holdfast/tools/record/proof"
+	"holdfast/tools/record/trackrecord"
+)
+
+// allCmd runs every lab in every variant and writes the record.
+func allCmd() *cobra.Command {
+	var rest bool
+	o := proof.Options{}
+	c := &cobra.Command{
+		Use: "all [NAME...]", Short: "Run labs in every variant, also without their fix, and write the record; without a name all labs",
+		Long: `Run each lab of the profile short on stock, ours, ours without its fix and ours with its gates off,
+and in what other variants it has. A run that cannot tell is repeated, twice at most.
+
+Then write what answered as it must into ` + outcomes.File + `, README.md's track record and
+` + proof.MarkdownFile + `: of a checkout without changes only, because the record names a commit.
+Exit status 1: a lab did not answer as it must, or an answer could not be recorded.`,
+		Example: `  lab all
+  lab all hash-collision rbd-detach
+  lab all --rest`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, names []string) error {
+			root, err := base.FindRoot(rootFlag(c))
+			if err = errors.Join(err, notMapped()); err != nil {
+				return err
+			}
+			if o.AtOnce < 1 {
+				return exit.Usagef("--at-once %d: it is 1 or more", o.AtOnce)
+			}
+			table, err := fixes.Load(root)
+			if err != nil {
+				return err
+			}
+			if err := labkit.UseTable(table); err != nil {
+				return err
+			}
+			if names, err = named(names); err != nil {
+				return err
+			}
+			rows, err := proof.Rows(table)
+			if err != nil {
+				return err
+			}
+			record, err := outcomes.Load(root)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := signalled()
+			defer cancel()
+			commit := run.Commit(root)
+			cells := slices.DeleteFunc(proof.Cells(rows), func(cell proof.Cell) bool {
+				had := record.Find(cell.Lab, cell.Variant)
+				return !slices.Contains(names, cell.Lab) || rest && had != nil && had.Commit == commit
+			})
+			o.Root, o.Out = root, c.OutOrStdout()
+			o.Build = func(ctx context.Context, needs []labkit.Binary) error { return build(ctx, c, needs, nil) }
+			o.Clean = func(v labkit.Variant) error { return cleanVariant(root, v) }
+			fmt.Fprintf(o.Out, "labs: %d runs\n", len(cells))
+			var labs []string
+			for _, cell := range cells {
+				labs = append(labs, cell.Lab)
+			}
+			if err := buildChanged(ctx, c, labs, labkit.Short); err != nil {
+				return err
+			}
+			answers, err := proof.Run(ctx, cells, o)
+			printCounts(o.Out, answers)
+			return errors.Join(err, take(root, table, rows, record, answers))
+		},
+	}
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of the labs")
+	c.Flags().IntVar(&o.AtOnce, "at-once", 4, "how many labs run side by side")
+	c.Flags().BoolVar(&rest, "rest", false, "only what the record does not have of this very commit: after a run that was cut off")
+	return c
+}
+
+// take puts answers into the record, drops those of runs that there are no more, and writes the
+// record and its pages. Answers that it cannot take are its error.
+func take(root string, table *fixes.Table, rows []proof.Row, record *outcomes.Record, answers []run.Outcome) error {
+	var left []string
+	for _, a := range answers {
+		name := fmt.Sprintf("lab %s (%s)", a.Lab, a.Variant)
+		why, _, _ := strings.Cut(a.Why, "\n")
+		switch {
+		case !a.AsExpected():
+			left = append(left, fmt.Sprintf("%s answered %s and must answer %s: %s", name, a.Verdict, a.Expected, why))
+		case !outcomes.OfCommit(a.Commit):
+			left = append(left, fmt.Sprintf("%s answered as it must, on %q: commit what is changed, and run it again", name, a.Commit))
+		default:
+			o := outcomes.Outcome{Lab: a.Lab, Variant: a.Variant, Verdict: string(a.Verdict), Seed: a.Seed, Commit: a.Commit, Date: a.Began.UTC().Format(time.DateOnly)}
+			for _, n := range a.Numbers {
+				o.Numbers = append(o.Numbers, outcomes.Number{Name: n.Name, Value: n.Value, Unit: n.Unit})
+			}
+			record.Put(o)
+		}
+	}
+	cells := proof.Cells(rows)
+	record.Keep(func(lab string, v base.Variant) bool { return slices.Contains(cells, proof.Cell{Lab: lab, Variant: v}) })
+	if err := record.Save(root); err != nil {
+		return err
+	}
+	if err := writePages(root, table, rows, record); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return exit.Preconditionf("not in the record:\n  %s", strings.Join(left, "\n  "))
+	}
+	return nil
+}
+
+// writePages writes what is made of the record.
+func writePages(root string, table *fixes.Table, rows []proof.Row, record *outcomes.Record) error {
+	file := filepath.Join(root, trackrecord.Page)
+	page, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	updated, err := trackrecord.Update(string(page), table, record, trackrecord.Find)
+	if err == nil {
+		err = os.WriteFile(file, []byte(updated), 0o644)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(root, proof.MarkdownFile), []byte(proof.Markdown(rows, record)), 0o644)
+	}
+	return err
+}
+
+// cleanVariant removes the trees and binaries of a variant in all bases: one of each
+// fix would fill the disk.
+func cleanVariant(root string, v labkit.Variant) error {
+	for _, what := range []string{"src", "bin"} {
+		dirs, err := filepath.Glob(filepath.Join(root, "_output", what, "*", v.Dir()))
+		if err != nil {
+			return err
+		}
+		for _, d := range dirs {
+			if err := os.RemoveAll(d); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

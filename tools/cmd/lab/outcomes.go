@@ -1,0 +1,68 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/exit"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
+)
+
+// outcomesCmd prints what the last runs answered.
+func outcomesCmd() *cobra.Command {
+	var profile, format string
+	c := &cobra.Command{
+		Use: "outcomes [NAME...]", Short: "Print the last outcomes of labs, which are kept in _output/lab; without a name of all",
+		Example: `  lab outcomes
+  lab outcomes hash-collision --format markdown`,
+		RunE: func(c *cobra.Command, names []string) error {
+			root, err := base.FindRoot(rootFlag(c))
+			if err != nil {
+				return err
+			}
+			if !slices.Contains(run.Formats, format) {
+				return exit.Usagef("--format %q: it is one of %s", format, strings.Join(run.Formats, ", "))
+			}
+			if p := labkit.Profile(profile); p != labkit.Short && p != labkit.Long {
+				return exit.Usagef("--profile %q: it is short or long", profile)
+			}
+			if err := useTable(c); err != nil {
+				return err
+			}
+			if names, err = named(names); err != nil {
+				return err
+			}
+			last, err := run.LastOutcomes(root, names, labkit.Profile(profile))
+			if err != nil {
+				return err
+			}
+			return run.PrintOutcomes(c.OutOrStdout(), last, format)
+		},
+	}
+	c.Flags().StringVar(&profile, "profile", "short", "short or long")
+	c.Flags().StringVar(&format, "format", "text", strings.Join(run.Formats, ", "))
+	return c
+}
+
+// named are the labs of these names or rooms; without any all labs.
+func named(names []string) ([]string, error) {
+	all := labkit.Expand(names)
+	for _, n := range all {
+		if _, err := labkit.Find(n); err != nil {
+			return nil, exit.Usagef("%v", err)
+		}
+	}
+	if len(names) == 0 {
+		for _, l := range labkit.Labs() {
+			all = append(all, l.Name)
+		}
+	}
+	return all, nil
+}

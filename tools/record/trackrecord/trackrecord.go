@@ -1,0 +1,195 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package trackrecord writes README's table of incidents from the fixes and the record of what
+// the labs answered last.
+package trackrecord
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/fixes"
+	"holdfast/tools/labkit"
+	"holdfast/tools/record/outcomes"
+)
+
+// Page has the table.
+const Page = "README.md"
+
+// Head is the table's head.
+const Head = "| incident | fix | base | stock | ours | without it | gate off | lab |\n|---|---|---|---|---|---|---|---|\n"
+
+// notYet is the verdict of a lab that is not in the record.
+const notYet = "not yet"
+
+// noLab stands where a fix has no lab that could answer.
+const noLab = "no lab yet"
+
+// Lab is what the table wants to know of a lab.
+type Lab struct {
+	Name  string
+	Home  string // its room below tools/labs/
+	Stock bool   // it runs stock
+	Suite bool   // make test runs it
+}
+
+// Find describes a registered lab.
+func Find(name string) (Lab, bool) {
+	l, err := labkit.Find(name)
+	if err != nil {
+		return Lab{}, false
+	}
+	return Lab{Name: name, Home: l.Home(), Stock: slices.Contains(l.Runs(), labkit.Stock), Suite: len(l.Test) > 0}, true
+}
+
+// oldest begins the sentence below the table.
+const oldest = "The oldest of these runs is of "
+
+// Update returns a page with the table, and the day of its oldest run, in the place of the old
+// ones.
+func Update(page string, table *fixes.Table, record *outcomes.Record, find func(string) (Lab, bool)) (string, error) {
+	before, rest, ok := strings.Cut(page, Head)
+	_, after, ok2 := strings.Cut(rest, "\n\n")
+	if !ok || !ok2 {
+		return "", fmt.Errorf("%s has no table with the head\n%s", Page, Head)
+	}
+	if strings.HasPrefix(after, oldest) {
+		_, after, _ = strings.Cut(after, "\n\n")
+	}
+	day := record.Oldest()
+	if day == "" {
+		day = "no day yet"
+	}
+	return before + Head + Rows(table, record, find) + "\n" + oldest + day + ".\n\n" + after, nil
+}
+
+// Rows has one for each base of each fix with an incident that a page tells of.
+func Rows(table *fixes.Table, record *outcomes.Record, find func(string) (Lab, bool)) string {
+	var b strings.Builder
+	for _, s := range table.Fixes {
+		if s.Kind == fixes.Planned {
+			fmt.Fprintf(&b, "| %s | `%s` | | %s | %s | | | |\n", s.Incident, s.Name, notYet, notYet)
+			continue
+		}
+		for _, f := range s.Forms {
+			incident := f.Incident
+			if incident == "" {
+				incident = s.Incident
+			}
+			if incident == "" || f.Page == "" {
+				continue
+			}
+			name := s.Name
+			if path.Base(path.Dir(f.Page)) == f.Base {
+				name += "-" + f.Base
+			}
+			labs, command := labsOf(f, []string{name, s.Name}, find)
+			var gated []string
+			for _, l := range labs {
+				if len(f.Labs[l]) > 0 {
+					gated = append(gated, l)
+				}
+			}
+			off := verdicts(record, gated, labkit.GateOff)
+			if len(f.Gates) == 0 {
+				off = "no gate"
+			}
+			stock, ours := verdicts(record, labs, base.Stock), verdicts(record, labs, base.Ours)
+			minus := ""
+			if s.InProduct() {
+				minus = answersWithout(s.Name, f, record, find)
+			}
+			if len(labs) == 0 {
+				stock, ours = noLab, noLab
+				if minus != "" {
+					minus = noLab
+				}
+				if len(f.Gates) > 0 {
+					off = noLab
+				}
+			}
+			if f.Asleep() != "" {
+				ours += fixes.AsleepMark
+			}
+			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s | %s |\n", incident, name, f.Page, f.Base, stock, ours, minus, off, command)
+		}
+	}
+	return b.String()
+}
+
+// labsOf are the labs of one room that show a form's incident on stock, and the
+// command that runs them: the one of the fix's name, which is the last of names, or else those
+// that make test runs, if there are such, in the room of the lab, or of the name, that is one of
+// names.
+func labsOf(f *fixes.Form, names []string, find func(string) (Lab, bool)) (labs []string, command string) {
+	var all []Lab
+	for _, n := range slices.Sorted(maps.Keys(f.Labs)) {
+		if l, ok := find(n); ok && l.Stock {
+			all = append(all, l)
+		}
+	}
+	// One that shows this fix alone says most of it.
+	if i := slices.IndexFunc(all, func(l Lab) bool { return l.Name == names[len(names)-1] }); i >= 0 {
+		all = all[i : i+1]
+	} else if slices.ContainsFunc(all, func(l Lab) bool { return l.Suite }) {
+		all = slices.DeleteFunc(all, func(l Lab) bool { return !l.Suite })
+	}
+	if len(all) == 0 {
+		return nil, ""
+	}
+	room := all[0].Home
+	for _, n := range slices.Backward(names) {
+		if l, ok := find(n); ok && slices.ContainsFunc(all, func(o Lab) bool { return o.Home == l.Home }) {
+			room = l.Home
+		}
+		if i := slices.IndexFunc(all, func(o Lab) bool { return path.Base(o.Home) == n }); i >= 0 {
+			room = all[i].Home
+		}
+	}
+	for _, l := range all {
+		if l.Home == room {
+			labs = append(labs, l.Name)
+		}
+	}
+	command = path.Base(room)
+	if len(labs) == 1 {
+		command = labs[0]
+	}
+	return labs, "`make lab LAB=" + command + "`"
+}
+
+// verdicts is what labs answered in a variant.
+func verdicts(record *outcomes.Record, labs []string, v base.Variant) string {
+	seen := map[string]bool{}
+	for _, l := range labs {
+		answer := record.Verdict(l, v)
+		if answer == "" {
+			answer = notYet
+		}
+		seen[answer] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
+}
+
+// answersWithout is what the labs of a form that run stock answered on ours without the fix: not
+// all of them are run so (proof.Rows).
+func answersWithout(fix string, f *fixes.Form, record *outcomes.Record, find func(string) (Lab, bool)) string {
+	seen := map[string]bool{}
+	for name := range f.Labs {
+		if l, ok := find(name); !ok || !l.Stock {
+			continue
+		}
+		if answer := record.Without(name, fix); answer != "" {
+			seen[answer] = true
+		}
+	}
+	if len(seen) == 0 {
+		return notYet
+	}
+	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
+}

@@ -1,0 +1,106 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package trackrecord
+
+import (
+	"strings"
+	"testing"
+
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/testrepo"
+	"holdfast/tools/labkit"
+	"holdfast/tools/record/outcomes"
+)
+
+var labs = map[string]Lab{
+	"a-one":  {Home: "a", Stock: true, Suite: true},
+	"a-two":  {Home: "a", Stock: true, Suite: true},
+	"a-wide": {Home: "a", Stock: true},
+	"naive":  {Home: "a", Suite: true},
+	"far":    {Home: "far", Stock: true, Suite: true},
+	"c":      {Home: "both", Stock: true},
+	"both":   {Home: "both", Stock: true, Suite: true},
+	"d":      {Home: "d", Stock: true, Suite: true},
+	"d-old":  {Home: "d", Stock: true},
+	"e-v3":   {Home: "e-v3", Stock: true, Suite: true},
+}
+
+func find(name string) (Lab, bool) {
+	l, ok := labs[name]
+	l.Name = name
+	return l, ok
+}
+
+func fix(name, incident string, labs map[string][]string) *fixes.Fix {
+	gates := map[string]bool{}
+	for _, l := range labs {
+		for _, g := range l {
+			gates[g] = true
+		}
+	}
+	f := testrepo.Form("v1", gates, labs)
+	f.Page = "patches/" + name + "/README.md"
+	return &fixes.Fix{Name: name, Kind: fixes.Own, Incident: incident, Forms: []*fixes.Form{f}}
+}
+
+func TestRows(t *testing.T) {
+	gate := []string{"G"}
+	other := testrepo.Form("v3", map[string]bool{"G": true}, map[string][]string{"far": nil, "e-v3": gate})
+	other.Page, other.Incident = "patches/e/v3/README.md", "it breaks otherwise"
+	table := &fixes.Table{Fixes: []*fixes.Fix{
+		fix("a", "two labs of a room", map[string][]string{"a-one": gate, "a-two": nil, "a-wide": gate, "naive": gate, "far": gate}),
+		fix("c", "its own lab, not in make test, before a wider one", map[string][]string{"c": nil, "both": nil}),
+		fix("d", "beside a longer one", map[string][]string{"d": gate, "d-old": gate, "a-one": gate}),
+		fix("w", "only in the lab of another", map[string][]string{"d-old": nil}),
+		{Name: "e", Kind: fixes.Own, Incident: "it breaks", Forms: []*fixes.Form{other}},
+		fix("silent", "", map[string][]string{"d": nil}),
+		{Name: "tools", Kind: fixes.Toolchain, Incident: "no page", Forms: []*fixes.Form{{Base: "v1"}}},
+		fix("none", "nothing shows it", nil),
+		{Name: "b", Kind: fixes.Planned, Incident: "later"},
+	}}
+	record := &outcomes.Record{}
+	put := func(lab string, v base.Variant, verdict string) {
+		record.Put(outcomes.Outcome{Lab: lab, Variant: v, Verdict: verdict, Date: "2026-11-20"})
+	}
+	for lab, answers := range map[string][]string{ // stock, ours, gate off
+		"a-one": {"reproduced", "absent", "reproduced"},
+		"a-two": {"absent", "absent"},
+		"both":  {"reproduced", "absent", "reproduced"},
+		"c":     {"reproduced", "inconclusive"},
+		"d":     {"reproduced", "inconclusive", "absent"},
+		"far":   {"far", "far", "far"},
+	} {
+		for i, a := range answers {
+			put(lab, []base.Variant{base.Stock, base.Ours, labkit.GateOff}[i], a)
+		}
+	}
+	// A wider lab shows a alone; naive does not run stock, and no lab shows b.
+	put("a-wide", base.Ours.Without("a"), "reproduced")
+	put("naive", base.Ours.Without("a"), "absent")
+	put("both", base.Ours.Without("c"), "absent")
+	put("c", base.Ours.Without("c"), "reproduced")
+	got := Rows(table, record, find)
+	want := "| two labs of a room | [a](patches/a/README.md) | v1 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
+		"| its own lab, not in make test, before a wider one | [c](patches/c/README.md) | v1 | reproduced | inconclusive | absent, reproduced | no gate | `make lab LAB=c` |\n" +
+		"| beside a longer one | [d](patches/d/README.md) | v1 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
+		"| only in the lab of another | [w](patches/w/README.md) | v1 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
+		"| it breaks otherwise | [e-v3](patches/e/v3/README.md) | v3 | not yet | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
+		"| nothing shows it | [none](patches/none/README.md) | v1 | no lab yet | no lab yet | no lab yet | no gate |  |\n" +
+		"| later | `b` | | not yet | not yet | | | |\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+
+	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, find)
+	if err != nil || page != "# x\n\n"+Head+want+"\nThe oldest of these runs is of 2026-11-20.\n\nafter\n" {
+		t.Errorf("%v, page\n%s", err, page)
+	}
+	if again, err := Update(page, table, record, find); err != nil || again != page {
+		t.Errorf("%v, a second time\n%s", err, again)
+	}
+	if _, err := Update("# x\n", table, record, find); err == nil || !strings.Contains(err.Error(), "no table") {
+		t.Errorf("a page without the table: %v", err)
+	}
+}

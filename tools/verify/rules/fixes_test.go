@@ -1,0 +1,244 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/fixes"
+	"holdfast/tools/labkit"
+	_ "holdfast/tools/labs" // every lab registers itself
+)
+
+// house is what the rules about fixes look at.
+type house struct {
+	*repo
+	table *fixes.Table
+	bases map[string]*base.Base
+	// homes are the rooms below tools/labs/ of the registered labs, by their names.
+	homes map[string]string
+}
+
+// TestFixes: the folders of the fixes and the repository say the same.
+func TestFixes(t *testing.T) {
+	r := checkout(t)
+	table, err := fixes.Load(r.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := labkit.UseTable(table); err != nil {
+		t.Error(err)
+	}
+	h := &house{repo: r, table: table, bases: map[string]*base.Base{}, homes: map[string]string{}}
+	for _, l := range labkit.Labs() {
+		h.homes[l.Name] = l.Home()
+	}
+	for _, b := range bases(t, r.root) {
+		h.bases[b.Name] = b
+	}
+	report(t, h.overlayFaults())
+	report(t, h.nameFaults())
+	report(t, h.metricFaults())
+	report(t, h.ladderFaults())
+	report(t, h.formFaults())
+	report(t, h.folderFaults())
+}
+
+// TestRooms: a lab's code is in the room that has its page. The function that
+// makes its steps tells its package; the linker escapes dots in a path's last element.
+func TestRooms(t *testing.T) {
+	for _, l := range labkit.Labs() {
+		name, err := url.PathUnescape(runtime.FuncForPC(reflect.ValueOf(l.Steps).Pointer()).Name())
+		if want := "holdfast/" + rooms + "/" + l.Home(); err != nil || !strings.HasPrefix(name, want+".") {
+			t.Errorf("lab %s: its code is %s, its room is %s (Lab.Folder): they are one folder", l.Name, name, want)
+		}
+	}
+}
+
+// overlayFiles are the files of ours for a base, by their paths in the tree.
+func (h *house) overlayFiles(b string) map[string]string {
+	out := map[string]string{}
+	own := "bases/" + b + "/overlay/"
+	for _, p := range h.paths(func(string) bool { return true }) {
+		top, _, _ := strings.Cut(p, "/")
+		if slices.Contains(base.SharedOverlay, top) && out[p] == "" {
+			out[p] = p
+		}
+	}
+	for _, p := range h.paths(func(p string) bool { return strings.HasPrefix(p, own) && p != own+"go.mod" }) {
+		out[strings.TrimPrefix(p, own)] = p
+	}
+	return out
+}
+
+// overlayFaults: each file of ours is in one fix of a base, and each pattern
+// stands for a file.
+func (h *house) overlayFaults() []string {
+	var bad []string
+	said := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
+		files := h.overlayFiles(name)
+		for _, f := range slices.Sorted(maps.Keys(files)) {
+			var of []string
+			for _, s := range h.table.Of(name) {
+				if s.Form(name).Has(f) {
+					of = append(of, s.Name)
+				}
+			}
+			shared := files[f] == f
+			switch {
+			case len(of) > 1:
+				bad = append(bad, fmt.Sprintf("%s belongs to the fixes %s of base %s: make their \"overlay\" narrower", files[f], strings.Join(of, " and "), name))
+			case len(of) == 0 && (!shared || len(h.table.Claims(f)) == 0) && !said[files[f]]:
+				said[files[f]] = true
+				bad = append(bad, fmt.Sprintf("%s is in no fix: add it to \"overlay\" in the %s of one", files[f], fixes.File))
+			}
+		}
+		for _, s := range h.table.Of(name) {
+			for _, p := range s.Form(name).Overlay {
+				if !slices.ContainsFunc(slices.Collect(maps.Keys(files)), func(f string) bool { return fixes.Match(p, f) }) {
+					bad = append(bad, fmt.Sprintf("%s: \"overlay\" has %s, and base %s has no such file", s.File(), p, name))
+				}
+			}
+		}
+	}
+	return bad
+}
+
+// oldNames are overlay files from before the rule of names that cannot be
+// renamed: their names are in the product's binaries.
+var oldNames = []string{"pkg/features/features.go"}
+
+// nameFaults: a file of ours beside upstream's is named holdfast_<fix>.go, or
+// by the fix's first two words; without "holdfast_" if the base is older. A
+// package of our own is claimed as a whole folder, and has any names.
+func (h *house) nameFaults() []string {
+	var bad []string
+	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
+		for tree, file := range h.overlayFiles(name) {
+			s := h.table.OfFile(name, tree)
+			if s == nil || !strings.HasSuffix(tree, ".go") || slices.Contains(oldNames, tree) ||
+				slices.ContainsFunc(s.Form(name).Overlay, func(p string) bool { return strings.HasSuffix(p, "/**") && fixes.Match(p, tree) }) {
+				continue
+			}
+			words := strings.Split(s.Name, "-")
+			want := strings.Join(words[:min(2, len(words))], "_")
+			stem := strings.TrimSuffix(strings.TrimSuffix(path.Base(tree), ".go"), "_test")
+			stem = strings.TrimPrefix(stem, "holdfast_")
+			if stem != want && !strings.HasPrefix(stem, want+"_") && !(stem == "go14" || stem == "features") {
+				bad = append(bad, fmt.Sprintf("%s belongs to the fix %s: name it holdfast_%s….go (patches/README.md)", file, s.Name, want))
+			}
+		}
+	}
+	slices.Sort(bad)
+	return slices.Compact(bad)
+}
+
+// formFaults: the gates that code of the overlay registers are those of fix.json without "about", the page says their defaults, and what the fix names is there.
+func (h *house) formFaults() []string {
+	var bad []string
+	for _, s := range h.table.Fixes {
+		say := func(format string, args ...any) { bad = append(bad, s.File()+": "+fmt.Sprintf(format, args...)) }
+		if s.Upstream != "" && h.files[s.Upstream+"/README.md"] == nil {
+			say("there is no %s/README.md", s.Upstream)
+		}
+		if s.Incident == "" && (s.Kind == fixes.Planned || s.Kind == fixes.Own && len(s.Forms) > 0 && len(s.Forms[0].Gates) == 0) {
+			say("it has no \"incident\"")
+		}
+		for _, f := range s.Forms {
+			if h.bases[f.Base] == nil {
+				say("there is no base %s", f.Base)
+				continue
+			}
+			var own []string
+			for tree, file := range h.overlayFiles(f.Base) {
+				if f.Has(tree) {
+					own = append(own, file)
+				}
+			}
+			want := map[string]bool{}
+			for name, g := range f.Gates {
+				if g.About == "" {
+					want[name] = g.Default
+				}
+			}
+			if got := gatesOf(h.repo, own); !maps.Equal(got, want) {
+				say("its overlay registers the gates %v in base %s, want %v", got, f.Base, want)
+			}
+			if s.Kind == fixes.Toolchain {
+				continue
+			}
+			page := string(h.files[f.Page])
+			if page == "" {
+				say("there is no page %s/%s", s.Folder(), fixes.PageFile)
+			}
+			on := f.Defaults()
+			for _, g := range slices.Sorted(maps.Keys(on)) {
+				want := map[bool]string{true: "on by default", false: "off by default"}[on[g]]
+				if !says(page, "`"+g+"`", want) && !strings.Contains(page, fmt.Sprintf("| `%s` | %v |", g, on[g])) {
+					say("%s does not say that the gate `%s` is %s", f.Page, g, want)
+				}
+			}
+		}
+	}
+	return bad
+}
+
+// rooms has one folder a lab, or one for the labs of a fix.
+const rooms = "tools/labs"
+
+// roomOf is the room below tools/labs/ that a file lies in; "" if it is not in one.
+func roomOf(p string) string {
+	parts := strings.Split(p, "/")
+	if !strings.HasPrefix(p, rooms+"/") || len(parts) < 4 || parts[2] == "internal" {
+		return ""
+	}
+	if parts[2] == "checks" {
+		return strings.Join(parts[2:min(4, len(parts)-1)], "/")
+	}
+	return parts[2]
+}
+
+// ofFix are the files that the folder of a fix may have: fix.json, the page, the form for upstream, and
+// for each base patches and perhaps a page of its own.
+var ofFix = regexp.MustCompile(`^patches/(toolchain/)?[a-z0-9.-]+/(fix\.json|README\.md|upstream/[^/]+\.(patch|md)|v[0-9.]+/([0-9]{4}\.patch|README\.md))$`)
+
+// folderFaults: each lab's room is that of a lab and has its page and its code, and a fix's folder
+// has nothing else than what is known of a fix.
+func (h *house) folderFaults() []string {
+	var bad []string
+	homes := map[string]bool{}
+	for lab, home := range h.homes {
+		homes[home] = true
+		if h.files[path.Join(rooms, home, "README.md")] == nil {
+			bad = append(bad, fmt.Sprintf("lab %s: there is no %s/%s/README.md", lab, rooms, home))
+		}
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(h.files)), func(p string) bool {
+			return path.Dir(p) == path.Join(rooms, home) && strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, "_test.go")
+		}) {
+			bad = append(bad, fmt.Sprintf("lab %s: its room %s/%s has no code", lab, rooms, home))
+		}
+	}
+	said := map[string]bool{}
+	for _, p := range h.paths(func(string) bool { return true }) {
+		switch {
+		case strings.HasPrefix(p, fixes.Dir+"/") && p != policy && !ofFix.MatchString(p):
+			bad = append(bad, fmt.Sprintf("%s: a fix's folder has fix.json, README.md, upstream/ and BASE/NNNN.patch", p))
+		case roomOf(p) != "" && !homes[roomOf(p)] && !said[roomOf(p)]:
+			said[roomOf(p)] = true
+			bad = append(bad, fmt.Sprintf("%s/%s is the room of no lab: lab without a name lists them", rooms, roomOf(p)))
+		}
+	}
+	return bad
+}

@@ -1,0 +1,190 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/testrepo"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
+	"holdfast/tools/record/outcomes"
+	"holdfast/tools/record/proof"
+	"holdfast/tools/record/trackrecord"
+)
+
+var update = flag.Bool("update", false, "rewrite README's track record and the page of the proof matrix")
+
+// TestRecordPages: README's table and the page of the proof matrix are what the fixes and the
+// record of the last full run of the labs give. That the labs still answer so is shown by make test.
+func TestRecordPages(t *testing.T) {
+	r := checkout(t)
+	table, record := r.labs(t)
+	want, err := trackrecord.Update(string(r.files[trackrecord.Page]), table, record, trackrecord.Find)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := proof.Rows(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page, want := range map[string]string{trackrecord.Page: want, proof.MarkdownFile: proof.Markdown(rows, record)} {
+		r.gives(t, page, want, fmt.Sprintf("is not what the fixes and %s give: run %s or, in tools/, go test ./verify/rules -run RecordPages -update",
+			outcomes.File, outcomes.Command))
+	}
+}
+
+// labs reads what the labs show, which they know then, and the record of what they answered.
+func (r *repo) labs(t *testing.T) (*fixes.Table, *outcomes.Record) {
+	t.Helper()
+	table, err := fixes.Load(r.root)
+	if err == nil {
+		err = labkit.UseTable(table)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := outcomes.Load(r.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table, record
+}
+
+// gives fails unless a page of the checkout is what its data give. With -update it writes the page.
+func (r *repo) gives(t *testing.T, page, want, fault string) {
+	t.Helper()
+	switch had := string(r.files[page]); {
+	case had == want:
+	case *update:
+		if err := os.WriteFile(filepath.Join(r.root, page), []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s %s. Lines that differ:\n%s", page, fault, otherLines(had, want))
+	}
+}
+
+// otherLines are the lines of a page that another one does not have, each with
+// "-", and those that only the other one has, with "+".
+func otherLines(page, other string) string {
+	a, b := strings.Split(page, "\n"), strings.Split(other, "\n")
+	var out []string
+	for _, l := range a {
+		if !slices.Contains(b, l) {
+			out = append(out, "- "+l)
+		}
+	}
+	for _, l := range b {
+		if !slices.Contains(a, l) {
+			out = append(out, "+ "+l)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// TestRecord: the record of outcomes has what the labs must answer. How old its runs are, and
+// which are missing, README and the page of the proof matrix say. Those of labs that there are no
+// more are dropped by the next run.
+func TestRecord(t *testing.T) {
+	_, record := checkout(t).labs(t)
+	report(t, recordFaults(record, func(lab string, v base.Variant) string {
+		l, err := labkit.Find(lab)
+		if err != nil {
+			return ""
+		}
+		return string(l.Expected(v))
+	}))
+}
+
+// recordFaults compares a record with what labs must answer; "" where there is no such run.
+func recordFaults(record *outcomes.Record, must func(lab string, v base.Variant) string) []string {
+	var bad []string
+	for _, o := range record.Outcomes {
+		if want := must(o.Lab, o.Variant); want != "" && o.Verdict != want {
+			bad = append(bad, fmt.Sprintf("%s: lab %s (%s) answered %s, and must answer %s: run %s", outcomes.File, o.Lab, o.Variant, o.Verdict, want, outcomes.Command))
+		}
+	}
+	return bad
+}
+
+// TestShortSet: make test shows each fix, and each tool, that has a lab, with the build of ours in
+// each base that has it, and on stock too the five incidents that operators have told in public: who runs make
+// test for the first time sees them.
+func TestShortSet(t *testing.T) {
+	table, _ := checkout(t).labs(t)
+	report(t, shortSetFaults(table, run.TestRuns()))
+}
+
+// shortSetFaults lists what a short set does not show. Version has no incident, and is shown by
+// the drop-in comparison.
+func shortSetFaults(table *fixes.Table, set []run.Chosen) []string {
+	var bad []string
+	for _, s := range table.Fixes {
+		if !s.InProduct() && s.Kind != fixes.Tool {
+			continue
+		}
+		stock := false
+		for _, f := range s.Forms {
+			ours := false
+			for _, c := range set {
+				if _, shows := f.Labs[c.Lab]; shows {
+					ours = ours || slices.Contains(c.Variants, labkit.Ours)
+					stock = stock || slices.Contains(c.Variants, labkit.Stock)
+				}
+			}
+			// README says of a fix without any lab that there is none yet.
+			if !ours && len(f.Labs) > 0 {
+				bad = append(bad, fmt.Sprintf("no lab of make test shows %s (%s) on ours: add labkit.Ours to the field Test of one", s.Name, f.Base))
+			}
+		}
+		if s.Report && !stock {
+			bad = append(bad, fmt.Sprintf("no lab of make test shows the incident of %s on stock: add labkit.Stock to the field Test of one", s.Name))
+		}
+	}
+	return bad
+}
+
+func TestFindsShortSetFaults(t *testing.T) {
+	form := func(labs ...string) *fixes.Form {
+		shows := map[string][]string{}
+		for _, l := range labs {
+			shows[l] = nil
+		}
+		return testrepo.Form("v1", nil, shows)
+	}
+	table := &fixes.Table{Fixes: []*fixes.Fix{
+		{Name: "rbd-detach", Kind: fixes.Own, Report: true, Forms: []*fixes.Form{form("a", "b")}},
+		{Name: "other", Kind: fixes.Security, Forms: []*fixes.Form{form("b")}},
+		{Name: "toolchain", Kind: fixes.Toolchain, Forms: []*fixes.Form{form("c")}},
+	}}
+	both := []labkit.Variant{labkit.Stock, labkit.Ours}
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: "a", Variants: both}, {Lab: "b", Variants: both[1:]}}))
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: "b", Variants: both[1:]}}), "the incident of rbd-detach on stock")
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: "a", Variants: both}}), "shows other (v1) on ours")
+}
+
+func TestOtherLines(t *testing.T) {
+	if got := otherLines("a\nb\nc\n", "a\nx\nc\ny\n"); got != "- b\n+ x\n+ y" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestFindsRecordFaults(t *testing.T) {
+	record := &outcomes.Record{Outcomes: []outcomes.Outcome{{Lab: "a", Variant: base.Ours, Verdict: "absent"}, {Lab: "a", Variant: base.Stock, Verdict: "absent"}, {Lab: "gone", Variant: base.Ours, Verdict: "x"}}}
+	found(t, recordFaults(record, func(lab string, v base.Variant) string {
+		if lab == "gone" {
+			return ""
+		}
+		return map[base.Variant]string{base.Stock: "reproduced", base.Ours: "absent"}[v]
+	}), "lab a (stock) answered absent, and must answer reproduced")
+}
