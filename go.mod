@@ -3,7 +3,7 @@ module holdfast
 go 1.26
 
 // Overlay packages that need their upstream siblings, and trees of other bases:
-// they compile inside the materialised tree only (CONTRIBUTING.md).
+// they compile inside the materialised tree only (docs/CONTRIBUTING.md).
 ignore (
 	./bases
 	./pkg/controller

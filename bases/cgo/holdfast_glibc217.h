@@ -10,7 +10,7 @@
  * which the link therefore names (-l:libpthread.so.0 ... in base.json).
  *
  * A .symver line for a function that a file does not call has no effect.
- * Functions that are missing here are found by tests/toolchain's
+ * Functions that are missing here are found by hack/tests/toolchain's
  * TestGlibcVersions: add them.
  */
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(__ASSEMBLER__)

@@ -117,7 +117,7 @@ type Assets struct {
 // Binary is one program of the base.
 type Binary struct {
 	// Package is relative to the module, e.g. "./cmd/kubelet", or a lab's own
-	// program in the root module, e.g. "holdfast/tests/…", linked with the tree,
+	// program in the root module, e.g. "holdfast/hack/tests/…", linked with the tree,
 	// or one of a pinned module, e.g. "github.com/…".
 	Package string `json:"package"`
 	// Test: the program is the package's tests (go test -c).

@@ -65,7 +65,7 @@ type lab struct {
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
-		{Text: "count the commands of one attach, with a fake rbd (tests/rbdcalls)", Do: l.calls},
+		{Text: "count the commands of one attach, with a fake rbd (hack/tests/rbdcalls)", Do: l.calls},
 		{Text: "start Ceph, etcd, apiserver v1.9.11, the controller manager and a kubelet under test at -v=5, with ExpandPersistentVolumes", Do: l.start},
 		{Text: "provision a claim of 64 MiB", Do: l.provision},
 		{Text: "ask for 128 MiB", Do: l.expand},

@@ -37,7 +37,7 @@ type counted struct {
 	Events  int
 }
 
-// count runs the counting controller (tests/rvcount), built with
+// count runs the counting controller (hack/tests/rvcount), built with
 // the client-go under test, through the incident with ConfigMaps and Secrets.
 func (l *lab) count(ctx context.Context) error {
 	pki, err := l.e.GetPKI()

@@ -38,7 +38,7 @@ var subPath = row{
 	judge:   judgeSubPath,
 }
 
-// raced is a run of tests/subpathrace: with subpath-rollback's check off, with it, or with
+// raced is a run of hack/tests/subpathrace: with subpath-rollback's check off, with it, or with
 // nothing exchanged.
 type raced struct {
 	How  string
@@ -84,7 +84,7 @@ func startSubPath(ctx context.Context, l *lab) error {
 	return l.pods(ctx, p)
 }
 
-// race is what tests/subpathrace prints.
+// race is what hack/tests/subpathrace prints.
 type race struct {
 	Tries, Mounted, Escaped, Refused, Exchanged int
 	Seconds, Counted                            float64

@@ -20,7 +20,7 @@ import (
 	"testing"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // product is the name of the base whose pins the root's go.mod has: the one
 // whose base.json says that it is the default.
