@@ -7,10 +7,12 @@ package labs
 
 import (
 	_ "holdfast/tools/labs/checks/cluster-smoke"
+	_ "holdfast/tools/labs/daemonset-failed-pod-rollout"
 	_ "holdfast/tools/labs/endpoints-batching"
 	_ "holdfast/tools/labs/endpoints-rules"
 	_ "holdfast/tools/labs/hash-collision"
 	_ "holdfast/tools/labs/hash-collision-v1.2.0"
 	_ "holdfast/tools/labs/patch-errors"
 	_ "holdfast/tools/labs/reflector-monotonic-rv"
+	_ "holdfast/tools/labs/statefulset-update-revision"
 )
