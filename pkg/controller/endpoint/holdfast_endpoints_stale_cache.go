@@ -54,7 +54,8 @@ func init() {
 }
 
 // endpointsWrites is what the controller knows about its writes, by the keys of Services. A
-// key goes with its Endpoints, so there are as many as there are Services with a selector.
+// key goes with its Endpoints, or with its Service if Endpoints could never be written, so
+// there are as many as there are Services with a selector.
 type endpointsWrites struct {
 	sync.Mutex
 	byKey map[string]*endpointsWrite
@@ -169,6 +170,14 @@ func (e *EndpointController) endpointsChanged(old, cur interface{}) {
 	case entry.takeUp(time.Now()):
 		e.requeueChanged(key)
 	}
+}
+
+// forgetWrites is called when the Service of key is gone. Endpoints that could never be
+// written have no deletion that would take the key away.
+func (e *EndpointController) forgetWrites(key string) {
+	e.writes.Lock()
+	defer e.writes.Unlock()
+	delete(e.writes.byKey, key)
 }
 
 func (e *EndpointController) requeueChanged(key string) {

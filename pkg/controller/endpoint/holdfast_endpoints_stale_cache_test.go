@@ -62,9 +62,9 @@ type staleCluster struct {
 	e       *EndpointController
 	queue   *staleQueue
 	service *v1.Service
-	pods    cache.Store
-	// cached is the controller's cache of Endpoints.
-	cached cache.Store
+	// services, pods and cached are the controller's caches.
+	services, pods cache.Store
+	cached         cache.Store
 
 	version int
 	stored  *v1.Endpoints
@@ -72,6 +72,8 @@ type staleCluster struct {
 	requests []string
 	// answering is called when a write is done and its answer is under way.
 	answering func()
+	// refuse is what each creation is answered, if it is set.
+	refuse error
 }
 
 func newStaleCluster(t *testing.T) *staleCluster {
@@ -86,7 +88,8 @@ func newStaleCluster(t *testing.T) *staleCluster {
 	c.queue = &staleQueue{RateLimitingInterface: c.e.queue}
 	c.e.queue = c.queue
 	c.service = staleService()
-	factory.Core().V1().Services().Informer().GetStore().Add(c.service)
+	c.services = factory.Core().V1().Services().Informer().GetStore()
+	c.services.Add(c.service)
 	c.pods = factory.Core().V1().Pods().Informer().GetStore()
 	c.cached = factory.Core().V1().Endpoints().Informer().GetStore()
 	c.pod(v1.ConditionTrue)
@@ -109,6 +112,9 @@ func (c *staleCluster) serve(a core.Action) (bool, runtime.Object, error) {
 	}
 	switch a := a.(type) {
 	case core.CreateActionImpl:
+		if c.refuse != nil {
+			return true, &v1.Endpoints{}, c.refuse
+		}
 		if c.stored != nil {
 			return true, &v1.Endpoints{}, errors.NewAlreadyExists(resource, "web")
 		}
@@ -297,6 +303,24 @@ func TestHoldfastEndpointsRefused(t *testing.T) {
 			d.want("again", d.sync(), "get create")
 			d.want("stored", d.addresses(), "0+1")
 		}()
+	}
+}
+
+// Endpoints that can never be created: their key goes with the Service.
+func TestHoldfastEndpointsNeverWritten(t *testing.T) {
+	defer staleGate(t, true)()
+	for _, refuse := range []error{
+		errors.NewForbidden(v1.Resource("endpoints"), "web", fmt.Errorf("the namespace is being terminated")),
+		errors.NewNotFound(v1.Resource("namespaces"), "ns"),
+	} {
+		c := newStaleCluster(t)
+		c.refuse = refuse
+		c.want("refused", c.sync(), "create error")
+		c.services.Delete(c.service)
+		c.sync()
+		if n := len(c.e.writes.byKey); n != 0 {
+			t.Errorf("%v: %d keys are remembered", refuse, n)
+		}
 	}
 }
 
