@@ -8,8 +8,11 @@ package labs
 import (
 	_ "holdfast/tools/labs/checks/cluster-smoke"
 	_ "holdfast/tools/labs/daemonset-failed-pod-rollout"
+	_ "holdfast/tools/labs/dead-node-pods-retry"
 	_ "holdfast/tools/labs/endpoints-batching"
+	_ "holdfast/tools/labs/endpoints-node-name"
 	_ "holdfast/tools/labs/endpoints-rules"
+	_ "holdfast/tools/labs/endpoints-stale-cache"
 	_ "holdfast/tools/labs/hash-collision"
 	_ "holdfast/tools/labs/hash-collision-v1.2.0"
 	_ "holdfast/tools/labs/patch-errors"
