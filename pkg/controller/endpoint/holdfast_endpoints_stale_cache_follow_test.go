@@ -5,11 +5,15 @@ package endpoint
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
@@ -67,4 +71,30 @@ func TestHoldfastEndpointsFollowed(t *testing.T) {
 			}
 		}()
 	}
+}
+
+// What endpoints-node-name writes in two steps are own writes. The product may lack that fix.
+func TestHoldfastEndpointsMovedAddresses(t *testing.T) {
+	defer staleGate(t, true)()
+	c := newStaleCluster(t)
+	mover, ok := interface{}(c.e).(interface {
+		moveAddresses(stored, wanted *v1.Endpoints, err error) error
+	})
+	if !ok {
+		t.Skip("built without endpoints-node-name")
+	}
+	c.sync()
+	c.arrive()
+	node1, node2 := "n1", "n2"
+	stored, wanted := c.stored.DeepCopy(), c.stored.DeepCopy()
+	stored.Subsets[0].Addresses[0].NodeName, wanted.Subsets[0].Addresses[0].NodeName = &node1, &node2
+	c.requests = nil
+	if err := mover.moveAddresses(stored, wanted, errors.NewInvalid(schema.GroupKind{Kind: "Endpoints"}, "web",
+		field.ErrorList{field.Forbidden(field.NewPath("subsets").Index(0).Child("addresses").Index(0).Child("nodeName"), "")})); err != nil {
+		t.Fatal(err)
+	}
+	c.want("requests", strings.Join(c.requests, " "), "update update")
+	c.want("remembered", c.e.writes.byKey["ns/web"].version, c.stored.ResourceVersion)
+	c.arrive()
+	c.want("own event", c.requeued(), "")
 }
