@@ -15,6 +15,8 @@ import (
 	_ "holdfast/tools/labs/endpoints-stale-cache"
 	_ "holdfast/tools/labs/hash-collision"
 	_ "holdfast/tools/labs/hash-collision-v1.2.0"
+	_ "holdfast/tools/labs/kcm-silent-connection"
+	_ "holdfast/tools/labs/lease-identity"
 	_ "holdfast/tools/labs/patch-errors"
 	_ "holdfast/tools/labs/reflector-monotonic-rv"
 	_ "holdfast/tools/labs/statefulset-update-revision"

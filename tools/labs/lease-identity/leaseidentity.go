@@ -1,0 +1,232 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package leaseidentity is the lab lease-identity: two controller managers on one host. See
+// tools/labs/lease-identity/README.md.
+package leaseidentity
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
+)
+
+const (
+	base = "v1.9.11"
+	// replicas is how many pods a ReplicaSet asks for.
+	replicas = 20
+	// patience is for a lease of 15 s to run out, on a busy machine.
+	patience = 90 * time.Second
+	// second is how long a second one may take to lead beside the first: it tries each
+	// 4.4 s at most.
+	second = 12 * time.Second
+)
+
+// way is an order of two controller managers.
+type way struct{ name, first, second string }
+
+const tested, stock = "under test", "stock"
+
+var ways = []way{
+	{"two-alike", tested, tested},
+	{"to-stock", tested, stock},
+	{"from-stock", stock, tested},
+}
+
+// together is what was there while both ran.
+type together struct {
+	Way string
+	// First and Second: leads. Created is how many pods were made for the ReplicaSet.
+	First, Second bool
+	Created       int
+}
+
+// followed says that the second one led after the first was killed.
+type followed struct {
+	Way     string
+	Seconds float64
+}
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Name:    "lease-identity",
+		Summary: "two controller managers on one host both lead",
+		Test:    []labkit.Variant{labkit.Ours},
+		Steps:   steps,
+		Oracle: labkit.Oracle{
+			Text: []string{
+				"a second controller manager on the host leads while the first one does, or more pods are made than a ReplicaSet asks for",
+				"after the first is killed, the second leads",
+			},
+			Judge: judge,
+		},
+		Timeout: func(labkit.Profile) time.Duration { return 12 * time.Minute },
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.StockBinary(base, "kube-controller-manager"),
+			labkit.BinaryUnderTest(base, "kube-controller-manager"),
+		},
+	})
+}
+
+type lab struct {
+	e *labkit.Env
+	c *node.Cluster
+}
+
+func steps(e *labkit.Env) []labkit.Step {
+	l := &lab{e: e}
+	s := []labkit.Step{{Text: "start etcd and apiserver v1.9.11", Do: l.start}}
+	for _, w := range ways {
+		s = append(s, labkit.Step{
+			Text: fmt.Sprintf("%s: a controller manager (%s) leads, another one (%s) starts beside it; a ReplicaSet of %d; kill -9 the first", w.name, w.first, w.second, replicas),
+			Do:   func(ctx context.Context) error { return l.way(ctx, w) },
+		})
+	}
+	return append(s, labkit.Step{Text: "look whether all components run", Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+}
+
+func (l *lab) start(ctx context.Context) (err error) {
+	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")}})
+	return err
+}
+
+func (l *lab) manager(ctx context.Context, w way, which, at string) (*kube.ControllerManager, error) {
+	p := l.e.Stock(base, "kube-controller-manager")
+	if which == tested {
+		p = l.e.UnderTest(base, "kube-controller-manager")
+	}
+	return l.e.StartControllerManager(ctx, l.c.APIServer, kube.ControllerManagerConfig{Name: "kube-controller-manager-" + w.name + "-" + at, Program: p})
+}
+
+// leads is whether m says that it has the lease.
+func leads(m *kube.ControllerManager) (bool, error) {
+	log, err := m.LastRunLog()
+	return strings.Contains(log, "successfully acquired lease"), err
+}
+
+func waitLeads(ctx context.Context, m *kube.ControllerManager, bound time.Duration) error {
+	return wait.Until(ctx, m.Spec.Name+" leads", bound, func(context.Context) (bool, error) { return leads(m) })
+}
+
+func (l *lab) way(ctx context.Context, w way) error {
+	a, err := l.manager(ctx, w, w.first, "first")
+	if err != nil {
+		return err
+	}
+	if err := waitLeads(ctx, a, patience); err != nil {
+		return err
+	}
+	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, "default", "default", patience, "has a token", func(o *kube.Object) (bool, error) {
+		return len(kube.Slice(o, "secrets")) > 0, nil
+	}); err != nil {
+		return err
+	}
+	b, err := l.manager(ctx, w, w.second, "second")
+	if err != nil {
+		return err
+	}
+	if err := waitLeads(ctx, b, second); err != nil && ctx.Err() != nil {
+		return err
+	}
+	o := together{Way: w.name}
+	if o.Created, err = l.pods(ctx, w); err != nil {
+		return err
+	}
+	if o.Second, err = leads(b); err != nil {
+		return err
+	}
+	log, err := a.LastRunLog()
+	if err != nil {
+		return err
+	}
+	o.First = a.Alive() && !strings.Contains(log, "failed to renew lease")
+	l.e.Record(o)
+	if err := a.Kill(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := waitLeads(ctx, b, patience); err != nil {
+		return err
+	}
+	l.e.Record(followed{w.name, time.Since(began).Seconds()})
+	return b.Stop()
+}
+
+// pods makes a ReplicaSet, and returns how many pods were made for it until it has what it
+// asks for and nothing changes for a while. No node is there, so they stay pending.
+func (l *lab) pods(ctx context.Context, w way) (int, error) {
+	labels := map[string]string{"app": w.name}
+	n := int32(replicas)
+	events, err := l.c.Client.Record(ctx, kube.Pods, "default")
+	if err != nil {
+		return 0, err
+	}
+	defer events.Stop()
+	if err := l.c.Client.Make(ctx, "default", &appsv1.ReplicaSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
+		ObjectMeta: metav1.ObjectMeta{Name: w.name},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/none"}}},
+		}},
+	}); err != nil {
+		return 0, err
+	}
+	created, since := 0, time.Now()
+	err = wait.Until(ctx, "pods of "+w.name, patience, func(context.Context) (bool, error) {
+		made := 0
+		for _, ev := range events.Events() {
+			if ev.Type == "ADDED" && ev.Object.GetLabels()["app"] == w.name {
+				made++
+			}
+		}
+		if made != created {
+			created, since = made, time.Now()
+		}
+		return created >= replicas && time.Since(since) > 5*time.Second, nil
+	})
+	return created, err
+}
+
+func judge(h *history.History) labkit.Result {
+	seen, after := map[string]together{}, map[string]bool{}
+	for _, o := range history.Of[together](h) {
+		seen[o.Way] = o
+	}
+	for _, o := range history.Of[followed](h) {
+		after[o.Way] = true
+	}
+	var both, one []string
+	for _, w := range ways {
+		o, ok := seen[w.name]
+		switch {
+		case !ok || !after[w.name]:
+			return labkit.InconclusiveBecause("%s: too little was seen", w.name)
+		case o.Created < replicas || !o.First:
+			return labkit.InconclusiveBecause("%s: the first one leads: %t; %d pods", w.name, o.First, o.Created)
+		case o.Second || o.Created > replicas:
+			both = append(both, fmt.Sprintf("%s (%d pods for %d)", w.name, o.Created, replicas))
+		default:
+			one = append(one, w.name)
+		}
+	}
+	switch {
+	case len(both) == 0:
+		return labkit.AbsentBecause("%d ways: one leads, and after it the other", len(ways))
+	case len(one) > 0 && h.Variant != string(labkit.Ours):
+		return labkit.InconclusiveBecause("both lead: %s; one leads: %s", strings.Join(both, ", "), strings.Join(one, ", "))
+	}
+	return labkit.ReproducedBecause("both lead: %s", strings.Join(both, ", "))
+}
