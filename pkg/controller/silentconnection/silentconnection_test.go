@@ -208,10 +208,14 @@ func TestHoldfastKCMSilentConnectionReplaced(t *testing.T) {
 			if w == nil {
 				return
 			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if len(w.watched) != 1 {
-				t.Errorf("%d connections are watched", len(w.watched))
+			watched := 0
+			for end := time.Now().Add(10 * time.Second); watched != 1 && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				w.mu.Lock()
+				watched = len(w.watched)
+				w.mu.Unlock()
+			}
+			if watched != 1 {
+				t.Errorf("%d connections are watched", watched)
 			}
 		})
 	}
