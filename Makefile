@@ -111,7 +111,7 @@ minus-one: tool ## build the product without each fix in turn (long)
 hash-oracle: tool kubectl-holdfast ## compare our container hashes with the code of 1.6 to 1.9, on N=10000000 random containers
 	@cd tools && go run ./cmd/container-hash-oracle -n $(or $(N),100000)
 
-flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md)
+flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md, cmd/internal/kubeletflags)
 	@$(H) flags
 
 dropin: tool ## compare the command lines of stock and ours; STOCK=FOLDER SUMS=FILE with upstream's own binaries

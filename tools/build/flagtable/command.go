@@ -21,6 +21,7 @@ import (
 // files are the contents of all that is committed, by path.
 func files(tables map[string]*Table) (map[string][]byte, error) {
 	out := map[string][]byte{Page: Markdown(tables["kubelet"], tables["kube-controller-manager"])}
+	out[SmallFile] = Small(tables["kubelet"])
 	for c, t := range tables {
 		data, err := t.Encode()
 		if err != nil {
@@ -31,7 +32,8 @@ func files(tables map[string]*Table) (map[string][]byte, error) {
 	return out, nil
 }
 
-// Write generates the tables and writes what changed: the tables and the page.
+// Write generates the tables and writes what changed: the tables, the page and the copy in
+// cmd/.
 func Write(ctx context.Context, root string, log io.Writer) error {
 	all, _, err := generateAll(ctx, root)
 	if err != nil {

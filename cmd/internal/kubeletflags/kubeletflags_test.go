@@ -1,0 +1,101 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletflags
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	table, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := table.Parse(strings.Split(`/usr/bin/hyperkube kubelet --kubeconfig /etc/k --allow_privileged -v 2 --v=3 --register-node --feature-gates=A=true,B=false --feature_gates C=true --none x --none2 --address=1.2.3.4 word -- --after`, " "))
+	want := []string{"kubeconfig", "allow-privileged", "v", "register-node", "feature-gates", "none", "none2", "address"}
+	if !slices.Equal(l.Names, want) {
+		t.Errorf("names %q, want %q", l.Names, want)
+	}
+	if v, _ := l.Last("v"); v != "3" {
+		t.Errorf("v is %q", v)
+	}
+	if v, _ := l.Last("kubeconfig"); v != "/etc/k" {
+		t.Errorf("kubeconfig is %q", v)
+	}
+	if g := l.Gates(); fmt.Sprint(g) != "map[A:true B:false C:true]" {
+		t.Errorf("gates %v", g)
+	}
+	if !l.Bool("allow-privileged", false) || !l.Bool("none-at-all", true) || l.Bool("none-at-all", false) {
+		t.Error("switches")
+	}
+	if got := table.Parse(Split("kubelet\x00--a=b c\x00--v\x002\x00")); got.values["a"][0] != "b c" || got.values["v"][0] != "2" {
+		t.Errorf("by NUL: %v", got)
+	}
+}
+
+func TestRefusedAndStandalone(t *testing.T) {
+	table, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ line, release, refused string }{
+		{"--api-servers=http://a --feature-gates=AffinityInAnnotations=true", "v1.9.11", "--api-servers, feature gate AffinityInAnnotations"},
+		{"--api_servers http://a", "v1.7.0", ""},
+		{"--fail-swap-on=false", "v1.7.0", "--fail-swap-on"},
+		{"--feature-gates=AdmissionAcrossRestart=false", "v1.9.11", "feature gate AdmissionAcrossRestart"},
+		{"--feature-gates=AdmissionAcrossRestart=false --kubeconfig=x -v=2", Ours, ""},
+	} {
+		if got := strings.Join(table.Refused(c.release, table.Parse(append([]string{"kubelet"}, strings.Fields(c.line)...))), ", "); got != c.refused {
+			t.Errorf("%s of %q refuses %q, want %q", c.release, c.line, got, c.refused)
+		}
+	}
+	for line, want := range map[string][2]bool{ // 1.7, 1.8 and later
+		"":                                      {true, true},
+		"--kubeconfig=x":                        {true, false},
+		"--kubeconfig=":                         {true, true},
+		"--require-kubeconfig":                  {false, false},
+		"--require-kubeconfig=false":            {true, true},
+		"--api-servers=http://a":                {false, true},
+		"--kubeconfig x --require_kubeconfig=1": {false, false},
+	} {
+		l := table.Parse(append([]string{"kubelet"}, strings.Fields(line)...))
+		if got := [2]bool{Standalone(7, l), Standalone(9, l)}; got != want {
+			t.Errorf("%q: %v, want %v", line, got, want)
+		}
+	}
+	if d := table.Default("v1.7.0", "eviction-hard"); strings.Contains(d, "imagefs") || d == "" {
+		t.Errorf("1.7's eviction-hard is %q", d)
+	}
+	if d := table.Default(Ours, "eviction-hard"); !strings.Contains(d, "imagefs.available<15%") {
+		t.Errorf("Holdfast's eviction-hard is %q", d)
+	}
+	if _, err := parse("flag x"); err == nil {
+		t.Error("a broken table was taken")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"kubelet\x00--a=b\x00--v\x002", "\x00\x00--\x00-", "x\x00--=\x00-v\x00\"", "k\x00--feature-gates\x00a=,=b,\x00"} {
+		f.Add(s)
+	}
+	table, err := Load()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		l := table.Parse(Split(s))
+		for i, n := range l.Names {
+			if n == "" || slices.Index(l.Names, n) != i || len(l.Values(n)) == 0 {
+				t.Errorf("%q: name %q", s, n)
+			}
+		}
+		if len(table.Refused(Ours, l)) > len(l.Names)+len(l.Gates()) {
+			t.Errorf("%q: more refused than there is", s)
+		}
+		_ = Standalone(7, l)
+	})
+}
