@@ -213,11 +213,7 @@ func (c *Client) get(ctx context.Context, path string, v any) error {
 		return err
 	}
 	req.Header.Set("Accept", "application/json")
-	if c.header != "" {
-		req.Header.Set("Authorization", c.header)
-	} else if c.user != "" {
-		req.SetBasicAuth(c.user, c.pass)
-	}
+	c.login(req)
 	res, err := c.http.Do(req)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@
 package predecessor
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -77,6 +78,11 @@ func parse(s string) (release string, minor int, ok bool) {
 		release += "." + m[2]
 	}
 	return release, minor, true
+}
+
+// FromMetrics answers from the text of a kubelet's /metrics; node is the Node of the answer.
+func FromMetrics(node string, text []byte) (Answer, error) {
+	return fromMetrics(node, bytes.NewReader(text))
 }
 
 // fromMetrics answers from the text of a kubelet's /metrics.

@@ -1,0 +1,497 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/kubeletflags"
+)
+
+// row is what becomes of one container, as -o json has it.
+type row struct {
+	Version   int    `json:"version"`
+	Kind      string `json:"kind"` // "container"
+	Node      string `json:"node"`
+	UID       string `json:"uid"` // of the pod
+	Pod       string `json:"pod"` // NAMESPACE/NAME
+	Container string `json:"container"`
+	// Answer is kept, new or ?; Why is for new and ?. Back is the same for a later way back to
+	// the kubelet that runs now, where the target is Holdfast.
+	Answer string `json:"answer"`
+	Why    string `json:"why,omitempty"`
+	Back   string `json:"back,omitempty"`
+	// RecordedBy is the release that recorded its hash, if that is known.
+	RecordedBy string `json:"recordedBy,omitempty"`
+	// Estimate: the node did not tell the hash; it is taken to be that of the kubelet that runs.
+	Estimate bool `json:"estimate,omitempty"`
+}
+
+// forecast is what is told of one node.
+type forecast struct {
+	node, kubelet, to string
+	pods              int
+	rows              []row
+	findings          []finding.Finding
+	// unready are the pods that are not ready for some time, by UID: how long at most, or 0 where
+	// nothing bounds it.
+	unready map[string]time.Duration
+}
+
+func (f *forecast) count(is string) (n int) {
+	for _, r := range f.rows {
+		if r.Answer == is {
+			n++
+		}
+	}
+	return n
+}
+
+func (f *forecast) add(code, object, text, remedy string) *finding.Finding {
+	f.findings = append(f.findings, finding.Of(code, object, text, remedy))
+	return &f.findings[len(f.findings)-1]
+}
+
+func (f *forecast) at(level finding.Level, code, object, text, remedy string) {
+	x := f.add(code, object, text, remedy)
+	*x = x.At(level)
+}
+
+// checker is one run.
+type checker struct {
+	judge *judge
+	table *kubeletflags.Table
+	to    *target // nil: back
+	// server is the API server's release.
+	server      version
+	serverKnown bool
+}
+
+// gate is what a feature gate of Holdfast that is on by default is set to.
+func gate(l *kubeletflags.Line, name string) bool {
+	if l == nil {
+		return true
+	}
+	set, ok := l.Gates()[name]
+	return !ok || set
+}
+
+// targetOf is the kubelet that a node would get, or an error that says why that is not known.
+func (c *checker) targetOf(a *answers) (target, error) {
+	if c.to != nil {
+		return *c.to, nil
+	}
+	switch {
+	case !a.kubelet.holdfast:
+		return target{}, errors.New("it does not run Holdfast, so there is no way back")
+	case a.before == nil:
+		return target{}, errors.New("its kubelet did not tell which one was before it")
+	}
+	t, ok := release(a.before.Release)
+	if !ok {
+		return target{}, fmt.Errorf("no kubelet was there before Holdfast (%s): give --to 1.7, 1.8 or 1.9", a.before.Source)
+	}
+	t.back = true
+	return t, nil
+}
+
+// check makes the forecast of a node.
+func (c *checker) check(a *answers) *forecast {
+	name := a.node.Metadata.Name
+	f := &forecast{node: name, kubelet: a.node.Status.NodeInfo.KubeletVersion, to: "?", unready: map[string]time.Duration{}}
+	for _, m := range a.missing {
+		f.add("HF002", name, "not asked for "+m, "ask again, or as another user; what is not known here may be wrong")
+	}
+	if !a.known {
+		f.add("HF002", name, "its kubelet's version is not one of Kubernetes", "")
+		return f
+	}
+	to, err := c.targetOf(a)
+	if err != nil {
+		f.add("HF003", name, err.Error(), "")
+		return f
+	}
+	f.to = to.String()
+	c.commandLine(f, a, to)
+	c.skew(f, a, to)
+	c.pressure(f, a, to)
+	for _, p := range a.pods {
+		if p.ended() {
+			continue
+		}
+		f.pods++
+		c.pod(f, a, to, p)
+		c.labels(f, a, to, p)
+		c.subPaths(f, a, to, p)
+		c.volumes(f, a, to, p)
+	}
+	return f
+}
+
+func (c *checker) commandLine(f *forecast, a *answers, to target) {
+	if a.line == nil {
+		return
+	}
+	if to.row == "" {
+		f.add("HF003", f.node, fmt.Sprintf("the flags of %s are not known", to), "")
+		return
+	}
+	if refused := c.table.Refused(to.row, a.line); len(refused) > 0 {
+		f.add("HF101", f.node, fmt.Sprintf("%s refuses %s%s", to, names(refused), to.as()), "take it out of the unit before the swap")
+	}
+	if kubeletflags.Standalone(to.minor, a.line) && !kubeletflags.Standalone(a.kubelet.minor, a.line) {
+		remedy := "add --kubeconfig=FILE --require-kubeconfig=true to the unit"
+		f.add("HF102", f.node, fmt.Sprintf("%s would run standalone with these flags, without those that it refuses, and kill every pod", to), remedy)
+	}
+}
+
+// plain is what a flag or a gate can be called. What is called otherwise is not shown: it may be a
+// value that stands in the wrong place.
+var plain = regexp.MustCompile(`^(--[a-z0-9][a-z0-9.-]{0,60}|feature gate [A-Z][A-Za-z0-9]{0,60})$`)
+
+const maxNames = 12
+
+func names(refused []string) string {
+	var out []string
+	other := 0
+	for _, r := range refused {
+		if plain.MatchString(r) && len(out) < maxNames {
+			out = append(out, r)
+		} else {
+			other++
+		}
+	}
+	if other > 0 {
+		out = append(out, fmt.Sprintf("%d more that it does not know", other))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (c *checker) skew(f *forecast, a *answers, to target) {
+	if !c.serverKnown {
+		return
+	}
+	server := fmt.Sprintf("1.%d", c.server.minor)
+	switch {
+	case to.minor > c.server.minor:
+		f.add("HF103", f.node, fmt.Sprintf("a kubelet of 1.%d is newer than the API server, %s", to.minor, server), "upgrade the control plane first")
+	case to.minor < c.server.minor-2:
+		f.add("HF103", f.node, fmt.Sprintf("a kubelet of 1.%d is more than two minor releases older than the API server, %s", to.minor, server), "upstream supports two")
+	}
+}
+
+// admits: the target keeps pods that run when it starts, see patches/admission-across-restart.
+func (c *checker) admits(a *answers, to target) bool {
+	return to.holdfast && gate(a.line, "AdmissionAcrossRestart")
+}
+
+func (c *checker) pressure(f *forecast, a *answers, to target) {
+	said := map[string][]string{}
+	for _, cond := range a.node.Status.Conditions {
+		switch cond.Type {
+		case "DiskPressure", "OutOfDisk", "MemoryPressure":
+			if cond.Status == "True" {
+				said[cond.Type] = append(said[cond.Type], "the Node has the condition "+cond.Type)
+			}
+		}
+	}
+	if a.summary != nil {
+		set := c.table.Default(to.row, "eviction-hard")
+		if a.line != nil {
+			if v, ok := a.line.Last("eviction-hard"); ok {
+				set = v
+			}
+		}
+		for _, t := range thresholds(set) {
+			kind := "DiskPressure"
+			if t.signal == "memory.available" {
+				kind = "MemoryPressure"
+			}
+			if is, _, text := t.below(a.summary); is {
+				said[kind] = append(said[kind], text)
+			}
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(said)) {
+		what, remedy := "every pod of the node would be failed at its start", "free the disk first, or set --eviction-hard in the unit"
+		if kind == "MemoryPressure" {
+			what, remedy = "every pod without requests and limits would be failed at its start", "free memory first"
+		}
+		text := strings.Join(said[kind], "; ")
+		if c.admits(a, to) {
+			f.at(finding.Warn, "HF105", f.node, text+": Holdfast keeps the pods at its start, and evicts by rank, one at a time, while the pressure lasts", remedy)
+			continue
+		}
+		f.add("HF105", f.node, text+": "+what, remedy)
+	}
+}
+
+// pod answers for the containers of a pod.
+func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
+	object := f.node + ": " + p.name()
+	estimate := a.seen == nil
+	if p.static() && p.ownUID() == false && a.kubelet.minor != to.minor {
+		what := "static pod restarts: its UID is a hash of the release's own types"
+		remedy := ""
+		for _, s := range p.Spec.Containers {
+			if n := text(s, "name"); strings.Contains(n, "etcd") || strings.Contains(n, "apiserver") {
+				what, remedy = fmt.Sprintf("static pod restarts, and it is %s: its UID is a hash of the release's own types", n), "one master at a time, and wait until it answers"
+			}
+		}
+		f.add("HF203", object, what, remedy)
+		f.unready[p.Metadata.UID] = 0
+		for _, s := range p.Spec.Containers {
+			f.rows = append(f.rows, row{finding.Version, "container", f.node, p.uid(), p.name(), text(s, "name"), isNew, "static pod", "", "", false})
+		}
+		return
+	}
+	longest, bounded, unready := time.Duration(0), true, false
+	for _, s := range p.Spec.Containers {
+		name := text(s, "name")
+		image, running := p.running(name)
+		r := row{finding.Version, "container", f.node, p.uid(), p.name(), name, "", "", "", "", estimate}
+		var recorded *uint32
+		hashes := c.judge.try(s)
+		if estimate {
+			if !running && !p.static() {
+				continue
+			}
+			if h, ok := hashes.records(a.kubelet, 0, true); ok && !a.kubelet.holdfast {
+				recorded = &h
+			}
+		} else {
+			got, ok := a.seen[key{p.uid(), name}]
+			if !ok && !running {
+				continue
+			}
+			recorded = got.hash
+		}
+		said := answer{is: unknown, why: "the node tells no hash of it"}
+		if recorded != nil {
+			said = hashes.ask(to, *recorded, gate(a.line, "ContainerHashCompat"))
+			if said.by == "" && !estimate {
+				said.why = c.image(s, image, *recorded, said.why)
+			}
+		} else if a.kubelet.holdfast {
+			said.why = "the node tells no hash of it, and Holdfast records those of several releases"
+		}
+		r.Answer, r.Why, r.RecordedBy = said.is, said.why, said.by
+		note := ""
+		if estimate {
+			note = " (estimate: the node told no hashes)"
+		}
+		subject := object + " " + name
+		probe := readiness(s)
+		switch said.is {
+		case isNew:
+			code, when := "HF201", "container is recreated: "
+			if to.back {
+				code, when = "HF202", "container is recreated on the way back: "
+			}
+			f.add(code, subject, when+said.why+note, "")
+			unready, bounded = true, false
+		case unknown:
+			f.add("HF207", subject, "it is not known whether this container is kept: "+said.why+note, "")
+		}
+		// A kubelet that starts anew has no probe result, see patches/readiness-across-restart.
+		if probe != nil && !(to.holdfast && gate(a.line, "ReadinessAcrossRestart")) {
+			unready, longest = true, max(longest, firstProbe(probe))
+		}
+		c.wayBack(f, a, to, hashes, recorded, &r, subject, note)
+		f.rows = append(f.rows, r)
+	}
+	if unready {
+		if !bounded {
+			longest = 0
+		}
+		f.unready[p.Metadata.UID] = longest
+	}
+}
+
+// image explains a hash that no release records by the image that runs.
+func (c *checker) image(spec map[string]any, runs string, recorded uint32, why string) string {
+	now := text(spec, "image")
+	if runs == "" || runs == now {
+		return why
+	}
+	before := maps.Clone(spec)
+	before["image"] = runs
+	if by := c.judge.try(before).by(recorded); by != "" {
+		return fmt.Sprintf("the image was %s, it is %s now", runs, now)
+	}
+	return why
+}
+
+// wayBack looks further where the target is Holdfast: to the kubelet that runs now.
+func (c *checker) wayBack(f *forecast, a *answers, to target, hashes tried, recorded *uint32, r *row, object, note string) {
+	if !to.holdfast || a.kubelet.holdfast || a.kubelet.minor > 9 {
+		return
+	}
+	switch r.Answer {
+	case unknown:
+		r.Back = unknown
+		return
+	case isNew:
+		h, ok := hashes.records(to.version, a.kubelet.minor, gate(a.line, "LegacyContainerHashWrite") && gate(a.line, "ContainerHashCompat"))
+		if !ok {
+			r.Back = unknown
+			return
+		}
+		recorded = &h
+	}
+	back := hashes.ask(target{version: a.kubelet}, *recorded, false)
+	r.Back = back.is
+	if back.is == isNew {
+		f.add("HF202", object, fmt.Sprintf("container is recreated on a later way back to %s: %s%s", a.kubelet, back.why, note), "")
+	}
+}
+
+// labels tells whether the node's labels still meet what the pod asks for.
+func (c *checker) labels(f *forecast, a *answers, to target, p *pod) {
+	misfit := ""
+	have := a.node.Metadata.Labels
+	for _, k := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
+		if v, ok := have[k]; !ok || v != p.Spec.NodeSelector[k] {
+			misfit = "its nodeSelector " + k
+			break
+		}
+	}
+	if aff := p.Spec.Affinity; misfit == "" && aff != nil && aff.NodeAffinity != nil && aff.NodeAffinity.Required != nil {
+		if !slices.ContainsFunc(aff.NodeAffinity.Required.NodeSelectorTerms, func(t term) bool { return t.holds(have) }) {
+			misfit = "its required node affinity"
+		}
+	}
+	if misfit == "" {
+		return
+	}
+	object, text := f.node+": "+p.name(), "the node's labels no longer meet "+misfit
+	if c.admits(a, to) {
+		f.at(finding.Warn, "HF206", object, text+": Holdfast keeps the pod, a stock start or a reboot would fail it", "put the label back, or delete the pod")
+		return
+	}
+	f.add("HF206", object, text+": the kubelet's start fails the pod for good", "put the label back, or drain the pod")
+}
+
+// holds: all of a term's expressions are true, and there is one.
+func (t term) holds(labels map[string]string) bool {
+	for _, e := range t.MatchExpressions {
+		v, ok := labels[e.Key]
+		is := false
+		switch e.Operator {
+		case "In":
+			is = ok && slices.Contains(e.Values, v)
+		case "NotIn":
+			is = !ok || !slices.Contains(e.Values, v)
+		case "Exists":
+			is = ok
+		case "DoesNotExist":
+			is = !ok
+		case "Gt", "Lt":
+			if len(e.Values) == 1 && ok {
+				x, err := strconv.ParseInt(v, 10, 64)
+				y, err2 := strconv.ParseInt(e.Values[0], 10, 64)
+				is = err == nil && err2 == nil && (e.Operator == "Gt" && x > y || e.Operator == "Lt" && x < y)
+			}
+		}
+		if !is {
+			return false
+		}
+	}
+	return len(t.MatchExpressions) > 0
+}
+
+// deletes: a kubelet of this release deletes files through the mounts of subPaths that a later one
+// made, see patches/subpath-rollback.
+func (v version) deletes() bool {
+	return !v.holdfast && (v.minor < 7 || v.between(7, 0, 13) || v.between(8, 0, 8) || v.between(9, 0, 3))
+}
+
+// otherFolders: a kubelet of this release gives the folders of subPaths on a claim other names
+// (kubernetes/kubernetes#61373).
+func (v version) otherFolders() bool {
+	return !v.holdfast && (v.between(7, 14, 15) || v.between(8, 9, 10) || v.between(9, 4, 6))
+}
+
+func (c *checker) subPaths(f *forecast, a *answers, to target, p *pod) {
+	mounts := p.subPaths()
+	if len(mounts) == 0 {
+		return
+	}
+	object := f.node + ": " + p.name()
+	if a.kubelet.otherFolders() && !to.otherFolders() {
+		for _, m := range mounts {
+			if p.onClaim(m.volume) {
+				f.add("HF204", object, fmt.Sprintf("container %s mounts a subPath of a claim that %s named otherwise: what is left over can take the volume's data with it", m.container, a.kubelet), "drain the pod from the node first")
+				break
+			}
+		}
+	}
+	if !to.deletes() || a.kubelet.deletes() {
+		return
+	}
+	text := fmt.Sprintf("it mounts a subPath, and %s deletes the files behind such mounts when the pod goes", to)
+	if a.kubelet.holdfast && gate(a.line, "SubpathUnbindAfterStart") {
+		f.at(finding.Warn, "HF205", object, text+"; Holdfast has unmounted all but busy ones", "go back by the runbook: it unmounts what is left, and refuses if it cannot")
+		return
+	}
+	f.add("HF205", object, text, "drain the pod, or go back by the runbook, which unmounts them while no kubelet runs")
+}
+
+func (c *checker) volumes(f *forecast, a *answers, to target, p *pod) {
+	if to.holdfast && !a.kubelet.holdfast && gate(a.line, "GitRepoVolumeHardening") {
+		for _, v := range p.Spec.Volumes {
+			if g := v.GitRepo; g != nil {
+				if field := refusedGitRepo(g.Repository, g.Revision, g.Directory); field != "" {
+					f.add("HF301", f.node+": "+p.name(), fmt.Sprintf("the %s of its gitRepo volume is refused: it keeps running, but a new pod like it does not start", field), "change it, or set --feature-gates=GitRepoVolumeHardening=false")
+					break
+				}
+			}
+		}
+	}
+	// A checkpoint of 1.7 is removed by stock 1.8 and 1.9, with the host ports in it.
+	if to.holdfast || a.kubelet.minor > 7 || to.minor <= 7 || p.Spec.HostNetwork {
+		return
+	}
+	for _, s := range p.Spec.Containers {
+		ports, _ := s["ports"].([]any)
+		for _, port := range ports {
+			if port, _ := port.(map[string]any); number(port, "hostPort", 0) > 0 {
+				f.add("HF301", f.node+": "+p.name(), fmt.Sprintf("%s removes 1.%d's checkpoint of it: with kubenet or CNI its host ports are not released when it goes", to, a.kubelet.minor), "")
+				return
+			}
+		}
+	}
+}
+
+// certificates tells what today's Go refuses of what the API server shows, leaf first.
+func certificates(where string, chain []*x509.Certificate) []finding.Finding {
+	var out []finding.Finding
+	for i, cert := range chain {
+		what := "the API server's certificate"
+		if i > 0 {
+			what = "an intermediate certificate of the API server"
+		}
+		if i == 0 && len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.EmailAddresses)+len(cert.URIs) == 0 {
+			out = append(out, finding.Of("HF104", where, what+" has no subjectAltName: Holdfast's kubelet refuses it, and the node becomes NotReady", "make it anew with the names and addresses that kubelets use"))
+		}
+		// Nobody verifies the signature of a root, nor of a certificate that is its own.
+		if slices.Equal(cert.RawIssuer, cert.RawSubject) {
+			continue
+		}
+		switch cert.SignatureAlgorithm {
+		case x509.SHA1WithRSA, x509.ECDSAWithSHA1, x509.DSAWithSHA1, x509.MD5WithRSA, x509.MD2WithRSA:
+			out = append(out, finding.Of("HF104", where, fmt.Sprintf("%s is signed with %s: Holdfast's kubelet refuses it, and the node becomes NotReady", what, cert.SignatureAlgorithm), "sign it anew with SHA-256"))
+		}
+	}
+	return out
+}

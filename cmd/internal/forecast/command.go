@@ -1,0 +1,332 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package forecast is the command forecast: what a swap of a node's kubelet would do to its pods,
+// told before, through the API server, without a change.
+package forecast
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/kubeapi"
+	"holdfast/cmd/internal/kubeletflags"
+	"holdfast/cmd/internal/output"
+)
+
+type options struct {
+	nodes               []string
+	selector, to        string
+	all                 bool
+	kubeconfig, context string
+	format              finding.Format
+	failOn              finding.FailOn
+}
+
+// Command returns the command forecast.
+func Command() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "forecast (--node NODE... | -l SELECTOR | --all) --to holdfast|1.7|1.8|1.9|back",
+		Short: "What another kubelet would do to the pods of a node",
+		Long: `Tell, before anything is changed, what becomes of each container, static pod and
+Service of a node when its kubelet is replaced: kept, new (recreated), or ? with what
+is missing. --to names the new kubelet: Holdfast, an upstream release (1.7 is 1.7.0,
+1.8 is 1.8.15, 1.9 is 1.9.11, or 1.8.9 and the like), or back, which is the kubelet
+that Holdfast replaced on each node.
+
+Everything is read through the API server, and the kubelets through its node proxy:
+verbs get and create on nodes/proxy, get and list on nodes, pods and endpoints.
+Where a kubelet does not tell the recorded hashes, the answer is an estimate and says
+so. Environment, arguments and annotations are hashed in memory and never shown.
+
+Without --kubeconfig the first file of $KUBECONFIG is read, or ~/.kube/config.
+
+Exit status: 3, a finding at or above --fail-on; else 1, something could not be asked
+or told; else 0. 2 is wrong usage. The codes: docs/user/codes.md`,
+		Example: `  kubectl-holdfast forecast --node node1 --to holdfast
+  kubectl-holdfast forecast --all --to 1.9 --fail-on new -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("it takes no arguments, and got %q: name nodes by --node", args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			to, err := o.check()
+			if err != nil {
+				return err
+			}
+			file, err := kubeapi.File(o.kubeconfig)
+			if err != nil {
+				return exit.Failedf("%w", err)
+			}
+			a, err := kubeapi.Load(file, o.context)
+			if err != nil {
+				return exit.Failedf("the kubeconfig: %w", err)
+			}
+			ctx := cmd.Context()
+			if ctx == nil {
+				ctx = context.Background()
+			}
+			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
+			return o.run(ctx, a, to, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringSliceVar(&o.nodes, "node", nil, "nodes by name, comma separated or repeated")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "nodes by their labels")
+	cmd.Flags().BoolVar(&o.all, "all", false, "all nodes")
+	cmd.Flags().StringVar(&o.to, "to", "", "the new kubelet: holdfast, 1.7, 1.8, 1.9, a patch release of them, or back")
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
+	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
+	finding.Flags(cmd, &o.format, &o.failOn)
+	_ = cmd.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"holdfast", "1.7", "1.8", "1.9", "back"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *options) check() (*target, error) {
+	given := 0
+	for _, is := range []bool{len(o.nodes) > 0, o.selector != "", o.all} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, exit.Usagef("give one of --node, -l and --all")
+	}
+	return parseTo(o.to)
+}
+
+// server is what the program asks: kubeapi.Client.
+type server interface {
+	api
+	Certificates(ctx context.Context) ([]*x509.Certificate, error)
+}
+
+// run asks and prints. It is nil, or an error with the status.
+func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Writer) error {
+	j, err := newJudge()
+	if err != nil {
+		return err
+	}
+	table, err := kubeletflags.Load()
+	if err != nil {
+		return err
+	}
+	c := &checker{judge: j, table: table, to: to}
+	var found []finding.Finding
+	if to != nil && to.holdfast {
+		chain, err := a.Certificates(ctx)
+		if err == nil {
+			found = append(found, certificates("API server", chain)...)
+		} else {
+			found = append(found, finding.Of("HF002", "API server", "its certificate was not seen: "+err.Error(), ""))
+		}
+	}
+	nodes, err := o.list(ctx, a)
+	if err != nil {
+		// This program is of today's Go, too: what it refuses is what Holdfast refuses.
+		var refused *tls.CertificateVerificationError
+		if !errors.As(err, &refused) {
+			return exit.Failedf("the API server: %w", err)
+		}
+		if to == nil || !to.holdfast {
+			if chain, err := a.Certificates(ctx); err == nil {
+				found = certificates("API server", chain)
+			}
+		}
+		if len(found) > 0 {
+			if err := finding.Write(out, found, o.failOn, o.format, "no node was asked"); err != nil {
+				return err
+			}
+			return finding.Err(found, o.failOn)
+		}
+		return exit.Failedf("the API server: %w", err)
+	}
+	if len(nodes) == 0 {
+		return exit.Failedf("no node has these labels")
+	}
+	if c.server, c.serverKnown, err = serverVersion(ctx, a); err != nil {
+		found = append(found, finding.Of("HF002", "API server", "not asked for its version: "+err.Error(), ""))
+	}
+	forecasts := c.each(ctx, a, nodes, errs)
+	for _, f := range forecasts {
+		found = append(found, f.findings...)
+	}
+	if slices.ContainsFunc(forecasts, func(f *forecast) bool { return len(f.unready) > 0 }) {
+		all, err := list[endpoints](ctx, a, "/api/v1/endpoints", maxEndpoints)
+		if err != nil {
+			why, _ := reason(err, http.MethodGet)
+			if strings.HasPrefix(why, "403") {
+				why = "403: the user needs the verb list on endpoints"
+			}
+			found = append(found, finding.Of("HF002", "API server", "not asked for endpoints: "+why, ""))
+		}
+		found = append(found, services(forecasts, all)...)
+	}
+	if err := o.print(out, forecasts, found); err != nil {
+		return err
+	}
+	return finding.Err(found, o.failOn)
+}
+
+func serverVersion(ctx context.Context, a api) (version, bool, error) {
+	b, err := a.Ask(ctx, http.MethodGet, "/version", "", 1<<20, nodeTimeout)
+	if err != nil {
+		why, _ := reason(err, http.MethodGet)
+		return version{}, false, errors.New(why)
+	}
+	var v struct{ GitVersion string }
+	if err := decode(b, &v); err != nil {
+		return version{}, false, err
+	}
+	out, ok := parseVersion(v.GitVersion)
+	if !ok {
+		return out, false, errors.New("it is not one of Kubernetes")
+	}
+	return out, true, nil
+}
+
+// list reads the nodes that were chosen.
+func (o *options) list(ctx context.Context, a api) ([]*node, error) {
+	if len(o.nodes) == 0 {
+		path := "/api/v1/nodes"
+		if o.selector != "" {
+			path += "?" + url.Values{"labelSelector": {o.selector}}.Encode()
+		}
+		return list[*node](ctx, a, path, maxNodes)
+	}
+	var out []*node
+	names := slices.Clone(o.nodes)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		b, err := a.Ask(ctx, http.MethodGet, "/api/v1/nodes/"+url.PathEscape(name), "", maxNodes, nodeTimeout)
+		if err != nil {
+			return nil, err
+		}
+		n := &node{}
+		if err := decode(b, n); err != nil {
+			return nil, fmt.Errorf("node %s: %w", name, err)
+		}
+		if n.Metadata.Name != name {
+			return nil, fmt.Errorf("node %s: the answer is about another object", name)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// each asks all nodes, some at a time, and answers in their order. A node that could not be asked
+// before an interrupt says so.
+func (c *checker) each(ctx context.Context, a api, nodes []*node, errs io.Writer) []*forecast {
+	out := make([]*forecast, len(nodes))
+	next := make(chan int)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	for range min(inFlight, len(nodes)) {
+		wg.Go(func() {
+			for i := range next {
+				out[i] = c.check(ask(ctx, a, c.table, nodes[i]))
+				mu.Lock()
+				if done++; len(nodes) > inFlight && done%inFlight == 0 {
+					fmt.Fprintf(errs, "%d of %d nodes\n", done, len(nodes))
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range nodes {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return out
+}
+
+// nodeLine is a node in -o json.
+type nodeLine struct {
+	Version int    `json:"version"`
+	Kind    string `json:"kind"` // "node"
+	Node    string `json:"node"`
+	Kubelet string `json:"kubelet"`
+	To      string `json:"to"`
+	Pods    int    `json:"pods"`
+	Kept    int    `json:"kept"`
+	New     int    `json:"new"`
+	Unknown int    `json:"unknown"`
+}
+
+func (o *options) print(out io.Writer, forecasts []*forecast, found []finding.Finding) error {
+	kinds := map[string]int{}
+	for _, f := range forecasts {
+		for _, r := range f.rows {
+			kinds[r.Answer]++
+		}
+	}
+	sum := fmt.Sprintf("%d nodes, %d kept, %d new, %d not known", len(forecasts), kinds[kept], kinds[isNew], kinds[unknown])
+	if o.format == finding.JSON {
+		for _, f := range forecasts {
+			if err := output.Line(out, nodeLine{finding.Version, "node", f.node, f.kubelet, f.to, f.pods, f.count(kept), f.count(isNew), f.count(unknown)}); err != nil {
+				return err
+			}
+			for _, r := range f.rows {
+				if err := output.Line(out, r); err != nil {
+					return err
+				}
+			}
+		}
+		return finding.Write(out, found, o.failOn, o.format, sum)
+	}
+	if err := finding.WriteTable(out, o.format, []string{"NODE", "KUBELET", "TO", "PODS", "KEPT", "NEW", "?"}, nodeRows(forecasts)); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	return finding.Write(out, found, o.failOn, o.format, sum)
+}
+
+// nodeRows are the nodes, those that answer alike in one row; one with a STOP or a ? has its own.
+func nodeRows(forecasts []*forecast) [][]string {
+	var rows [][]string
+	at, more := map[string]int{}, map[int]int{}
+	for _, f := range forecasts {
+		r := []string{f.node, f.kubelet, f.to}
+		for _, n := range []int{f.pods, f.count(kept), f.count(isNew), f.count(unknown)} {
+			r = append(r, strconv.Itoa(n))
+		}
+		alone := slices.ContainsFunc(f.findings, func(x finding.Finding) bool { return x.Level == finding.Stop || x.Level == finding.Unknown })
+		k := strings.Join(r[1:], " ")
+		i, ok := at[k]
+		if ok && !alone {
+			more[i]++
+			continue
+		}
+		if !alone {
+			at[k] = len(rows)
+		}
+		rows = append(rows, r)
+	}
+	for i, n := range more {
+		rows[i][0] = fmt.Sprintf("%s and %d more", rows[i][0], n)
+	}
+	return rows
+}

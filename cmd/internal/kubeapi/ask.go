@@ -1,0 +1,119 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// StatusError is an answer that is not 200.
+type StatusError struct {
+	Code int
+	text string
+}
+
+func (e *StatusError) Error() string { return e.text }
+
+// Ask sends a request to path and returns the answer, which may have at most limit bytes and take
+// at most timeout. body may be empty.
+func (c *Client) Ask(ctx context.Context, method, path, body string, limit int64, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", "application/json, text/plain, */*")
+	c.login(req)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, c.hint)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+		return nil, &StatusError{res.StatusCode, fmt.Sprintf("%s %s: %s: %s%s", method, path, res.Status, strings.TrimSpace(string(b)), c.hint)}
+	}
+	b, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s %s: the answer ends early: %w", method, path, err)
+	case int64(len(b)) > limit:
+		return nil, fmt.Errorf("%s %s: the answer has more than %d bytes", method, path, limit)
+	}
+	return b, nil
+}
+
+func (c *Client) login(req *http.Request) {
+	if c.header != "" {
+		req.Header.Set("Authorization", c.header)
+	} else if c.user != "" {
+		req.SetBasicAuth(c.user, c.pass)
+	}
+}
+
+// Certificates are what the server shows, the leaf first. They are looked at without being verified,
+// over a connection of their own that carries no request, no client certificate and no password. It
+// is nil for a server that is asked by http.
+func (c *Client) Certificates(ctx context.Context) ([]*x509.Certificate, error) {
+	u, err := url.Parse(c.server)
+	if err != nil || u.Scheme != "https" {
+		return nil, err
+	}
+	host := u.Host
+	if u.Port() == "" {
+		host = net.JoinHostPort(u.Hostname(), "443")
+	}
+	d := tls.Dialer{NetDialer: &net.Dialer{Timeout: 10 * time.Second}, Config: &tls.Config{ServerName: u.Hostname(), InsecureSkipVerify: true}}
+	conn, err := d.DialContext(ctx, "tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates, nil
+}
+
+// File is the kubeconfig to read: what is given, else the first of $KUBECONFIG that is there, else
+// ~/.kube/config.
+func File(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	var tried []string
+	for _, f := range filepath.SplitList(os.Getenv("KUBECONFIG")) {
+		if f == "" {
+			continue
+		}
+		if _, err := os.Stat(f); err == nil {
+			return f, nil
+		}
+		tried = append(tried, f)
+	}
+	if len(tried) > 0 {
+		return "", fmt.Errorf("$KUBECONFIG names no file that is there (%s): give --kubeconfig", strings.Join(tried, ", "))
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no --kubeconfig, no $KUBECONFIG, and no home: %w", err)
+	}
+	f := filepath.Join(home, ".kube", "config")
+	if _, err := os.Stat(f); err != nil {
+		return "", fmt.Errorf("no --kubeconfig, no $KUBECONFIG, and %w", err)
+	}
+	return f, nil
+}
