@@ -186,7 +186,7 @@ func decodePods(data []byte) ([]*pod, error) {
 	if list.Kind != "PodList" && list.Items == nil {
 		return nil, fmt.Errorf("the answer is no list of pods")
 	}
-	var out []*pod
+	out := []*pod{}
 	if list.Items != nil {
 		for _, p := range *list.Items {
 			if p != nil && p.Metadata.Name != "" {

@@ -1,0 +1,126 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mutants calls do with n texts that are a valid one with bytes, words or numbers changed.
+func mutants(n int, valid string, do func(s string)) {
+	r := rand.New(rand.NewPCG(1, 2))
+	words := []string{"null", "{}", "[]", `""`, "-1", "1e999", "\x00", "\\u0000", `"a":`, "}", "]", "99999999999999999999", "%", "<", "Ki", "\xff"}
+	for range n {
+		b := []byte(valid)
+		for range 1 + r.IntN(4) {
+			i := r.IntN(len(b) + 1)
+			switch j := min(i+r.IntN(20), len(b)); r.IntN(4) {
+			case 0:
+				b = slices.Delete(b, i, j)
+			case 1:
+				b = b[:i]
+			default:
+				b = slices.Concat(b[:i], []byte(words[r.IntN(len(words))]), b[j:])
+			}
+		}
+		do(string(b))
+	}
+}
+
+// What a kubelet answers may be anything: nothing panics, and errors have nothing of it.
+func TestBadAnswers(t *testing.T) {
+	n := newNode("node1", "v1.7.0")
+	p := n.add(t, "web-0", "1.7", subPath(probe(ported(newContainer("app")))))
+	spec(p)["affinity"] = required("disk", "In", "ssd")
+	pods, _ := json.Marshal(object{"kind": "PodList", "items": []any{p}})
+	stats, _ := json.Marshal(n.cgroups)
+	sum, _ := json.Marshal(object{"node": object{"memory": object{"availableBytes": 1e9}, "fs": n.fs, "runtime": object{"imageFs": n.imagefs}}})
+	j, err := newJudge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := tableOf(t)
+	to := holdfast()
+	c := &checker{judge: j, table: table, to: &to}
+	read := 0
+	check := func(a *answers, err error) {
+		if err != nil {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("an error shows a secret: %v", err)
+			}
+			return
+		}
+		read++
+		a.node = &node{}
+		a.node.Status.NodeInfo.KubeletVersion = "v1.7.0"
+		a.kubelet, a.known = parseVersion("v1.7.0")
+		for _, f := range c.check(a).findings {
+			if strings.Contains(f.Text+f.Object+f.Remedy, secret) {
+				t.Errorf("a finding shows a secret: %+v", f)
+			}
+		}
+	}
+	right, err := decodeStats(stats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 2500
+	mutants(count, string(pods), func(s string) {
+		got, err := decodePods([]byte(s))
+		check(&answers{pods: got, seen: right}, err)
+	})
+	mutants(count, string(stats), func(s string) {
+		got, err := decodeStats([]byte(s))
+		all, _ := decodePods(pods)
+		check(&answers{pods: all, seen: got}, err)
+	})
+	mutants(count, string(sum), func(s string) {
+		got, err := decodeSummary([]byte(s))
+		check(&answers{summary: got}, err)
+	})
+	mutants(count, "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%", func(s string) {
+		got, err := decodeSummary(sum)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, th := range thresholds(s) {
+			_, _, _ = th.below(got)
+		}
+	})
+	if read < count/5 {
+		t.Errorf("only %d answers could be read: the test tests little", read)
+	}
+}
+
+func FuzzStats(f *testing.F) {
+	f.Add([]byte(`{"/a":{"spec":{"labels":{"io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c","annotation.io.kubernetes.container.hash":"5cee1837"}}}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all, err := decodeStats(b)
+		if err != nil && all != nil {
+			t.Error("both an answer and an error")
+		}
+		for k := range all {
+			if k.uid == "" || k.container == "" || k.container == "POD" {
+				t.Errorf("key %+v", k)
+			}
+		}
+	})
+}
+
+func FuzzPods(f *testing.F) {
+	f.Add([]byte(`{"kind":"PodList","items":[{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c"}]}}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		pods, err := decodePods(b)
+		for _, p := range pods {
+			if err != nil || p.Metadata.Name == "" {
+				t.Errorf("%v, %v", p, err)
+			}
+			_, _, _, _ = p.static(), p.ownUID(), p.subPaths(), p.ended()
+		}
+	})
+}
