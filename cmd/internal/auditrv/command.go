@@ -6,6 +6,7 @@ package auditrv
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -35,9 +36,10 @@ The audit level Metadata is enough.
   stale   a watch starts before an object whose creation the client had seen: a proof
   repeat  a watch starts where the last one did, though an object was updated: a hint
 
-Exit status: 0 if all logs were read, whatever was found (see --exit-code); 1 if a
-file cannot be read or has lines that are not audit events, or if there is no event at
-all. All the rest is read first.`,
+Exit status: 0 if all logs were read, whatever was found; with --exit-code, 3 if a
+watch provably restarts from the past, also where something could not be read; else 1
+if a file cannot be read or has lines that are not audit events, or if there is no
+event at all. All the rest is read first.`,
 		Example: `  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
   docker logs kube-apiserver 2>/dev/null | kubectl-holdfast audit-rv -o json -`,
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -72,6 +74,8 @@ all. All the rest is read first.`,
 				fmt.Fprintf(cmd.ErrOrStderr(), "… and %d more bad lines\n", bad-maxBadShown)
 			}
 			switch {
+			case exitCode && slices.ContainsFunc(results, func(r *Result) bool { return r.Proven() }):
+				return exit.Foundf("watches restart from the past")
 			case len(unread) > 0:
 				return exit.Failedf("%d of %d files could not be read to their end (%q first)", len(unread), len(files), unread[0])
 			case bad > 0:
@@ -80,18 +84,12 @@ all. All the rest is read first.`,
 				return exit.Failedf("no audit event in %d lines: does the apiserver run with --audit-log-path=-?", l.Other)
 			case l.Events == 0:
 				return exit.Failedf("no audit event in what was read: every file is empty")
-			case exitCode:
-				for _, r := range results {
-					if r.Proven() {
-						return exit.Failedf("watches restart from the past")
-					}
-				}
 			}
 			return nil
 		},
 	}
 	output.Flag(cmd, &format, "one object with everything that was found")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 1 if a watch provably restarts from the past")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if a watch provably restarts from the past")
 	return cmd
 }
 

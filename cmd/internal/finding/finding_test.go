@@ -156,7 +156,7 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(b.String(), "A    B                           C\none  two                         three three") {
+	if !strings.HasPrefix(b.String(), "A    B                     C\none  two                   three three") {
 		t.Errorf("\n%s", &b)
 	}
 	for l := range strings.SplitSeq(b.String(), "\n") {

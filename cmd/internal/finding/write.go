@@ -56,7 +56,7 @@ func (f Format) Width() int {
 // Flags adds -o and --fail-on to a command.
 func Flags(cmd *cobra.Command, f *Format, failOn *FailOn) {
 	*f = Table
-	cmd.Flags().VarP(f, "output", "o", "table (80 columns), wide (160), or json: one object a line, each with version and kind")
+	cmd.Flags().VarP(f, "output", "o", "80 columns, 160 columns, or one object a line (version, kind)")
 	cmd.Flags().Var(failOn, "fail-on", FailOnHelp)
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"STOP", "new", "warn"}, cobra.ShellCompDirectiveNoFileComp))
@@ -139,7 +139,7 @@ func (p *printer) line(s string) {
 	}
 }
 
-// table prints rows. No column but the last gets more than a third of the width; longer cells are
+// table prints rows. No column but the last gets more than a quarter of the width; longer cells are
 // wrapped in their column.
 func (p *printer) table(head []string, rows [][]string) {
 	last := len(head) - 1
@@ -151,7 +151,7 @@ func (p *printer) table(head []string, rows [][]string) {
 				width[i] = max(width[i], len(Clean(r[i])))
 			}
 		}
-		width[i] = min(width[i], p.width/3)
+		width[i] = min(width[i], p.width/4)
 	}
 	used := 0
 	for _, n := range width[:last] {

@@ -283,7 +283,11 @@ func (o *options) print(out io.Writer, forecasts []*forecast, found []finding.Fi
 			kinds[r.Answer]++
 		}
 	}
-	sum := fmt.Sprintf("%d nodes, %d kept, %d new, %d not known", len(forecasts), kinds[kept], kinds[isNew], kinds[unknown])
+	nodes := "1 node"
+	if len(forecasts) != 1 {
+		nodes = fmt.Sprintf("%d nodes", len(forecasts))
+	}
+	sum := fmt.Sprintf("%s, %d kept, %d new, %d not known", nodes, kinds[kept], kinds[isNew], kinds[unknown])
 	if o.format == finding.JSON {
 		for _, f := range forecasts {
 			if err := output.Line(out, nodeLine{finding.Version, "node", f.node, f.kubelet, f.to, f.pods, f.count(kept), f.count(isNew), f.count(unknown)}); err != nil {

@@ -142,7 +142,7 @@ func TestCodes(t *testing.T) {
 			n.conditions = append(n.conditions, object{"type": "DiskPressure", "status": "True"})
 		}), "STOP the Node has the condition DiskPressure"},
 
-		{"HF201", "1.9", pod("v1.7.0", "1.7", app, nil), "new a 1.7 kubelet recorded its hash, and 1.9"},
+		{"HF201", "1.9", pod("v1.7.0", "1.7", app, nil), "new its hash is of a 1.7 kubelet, and 1.9"},
 		{"HF201", "1.9", pod("v1.9.0", "1.9", app, nil), ""},
 		{"HF201", "1.8", pod("v1.7.0", "1.7", app, nil), "new 1.8 hashes the fields of its own release"},
 		{"HF201", "holdfast", pod("v1.7.0", "1.7", app, nil), ""},
@@ -162,10 +162,10 @@ func TestCodes(t *testing.T) {
 		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { n.refuse["pods"] = 503 }), "new (estimate"},
 		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { p["status"].(object)["phase"] = "Failed" }), ""},
 
-		{"HF202", "back", pod(ours, "1.9", app, nil), "new on the way back: a 1.9 kubelet recorded its hash, and 1.7"},
+		{"HF202", "back", pod(ours, "1.9", app, nil), "new on the way back: its hash is of a 1.9 kubelet, and 1.7"},
 		{"HF202", "back", pod(ours, "1.7", app, nil), ""},
 		{"HF202", "holdfast", pod("v1.7.0", "1.7", app, nil), ""},
-		{"HF202", "holdfast", pod("v1.7.0", "1.7", privileged, nil), "new on a later way back to 1.7.0: a 1.8 kubelet recorded"},
+		{"HF202", "holdfast", pod("v1.7.0", "1.7", privileged, nil), "new on a later way back to 1.7.0: its hash is of a 1.8 kubelet"},
 		{"HF202", "1.9", pod("v1.7.0", "1.7", app, nil), ""},
 
 		{"HF203", "holdfast", pod("v1.7.0", "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: its UID"},
@@ -298,7 +298,7 @@ func TestNothingFound(t *testing.T) {
 	n := newNode("node1", "v1.7.0")
 	n.add(t, "web-0", "1.7", probe(newContainer("app")), newContainer("side"))
 	out, errs, status := newCluster(n).forecast(t, "--node", "node1", "--to", "holdfast")
-	want := "NODE   KUBELET  TO        PODS  KEPT  NEW  ?\nnode1  v1.7.0   Holdfast  1     2     0    0\n\n1 nodes, 2 kept, 0 new, 0 not known: nothing found\n"
+	want := "NODE   KUBELET  TO        PODS  KEPT  NEW  ?\nnode1  v1.7.0   Holdfast  1     2     0    0\n\n1 node, 2 kept, 0 new, 0 not known: nothing found\n"
 	if out != want || status != 0 {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
@@ -388,5 +388,25 @@ func TestNumbers(t *testing.T) {
 		if n > 6 {
 			t.Errorf("%d requests for %q", n, name)
 		}
+	}
+}
+
+// The example on the page is what the command prints.
+func TestPage(t *testing.T) {
+	n := newNode("node1", "v1.7.0")
+	proxy := newContainer("proxy")
+	proxy["securityContext"] = object{"allowPrivilegeEscalation": false}
+	n.add(t, "web-0", "1.7", newContainer("app"), proxy)
+	n.add(t, "web-1", "1.7", newContainer("app"))
+	out, errs, status := newCluster(n).forecast(t, "--node", "node1", "--to", "holdfast")
+	if status != 0 {
+		t.Errorf("status %d: %s", status, errs)
+	}
+	page, err := os.ReadFile("../../../docs/user/kubectl-holdfast.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "$ kubectl holdfast forecast --node node1 --to holdfast\n" + out + "```\n"; !strings.Contains(string(page), want) {
+		t.Errorf("docs/user/kubectl-holdfast.md has not:\n%s", want)
 	}
 }

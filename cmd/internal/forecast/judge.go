@@ -104,16 +104,16 @@ func (t tried) why(to target, recorded uint32, by string) string {
 	for m := 9; m >= 6; m-- {
 		a := t[m]
 		if fmt.Sprintf("1.%d", m) == by && len(a.Unknown) > 0 {
-			return fmt.Sprintf("a %s kubelet recorded its hash, which does not know %s", by, fields(a.Unknown))
+			return fmt.Sprintf("its hash is of a %s kubelet, which does not know %s", by, fields(a.Unknown))
 		}
 	}
 	if to.holdfast {
-		return fmt.Sprintf("a %s kubelet recorded its hash, and ContainerHashCompat is off", by)
+		return fmt.Sprintf("its hash is of a %s kubelet, and ContainerHashCompat is off", by)
 	}
 	if u := t[to.minor].Unknown; len(u) > 0 {
-		return fmt.Sprintf("a %s kubelet recorded its hash, and 1.%d does not know %s", by, to.minor, fields(u))
+		return fmt.Sprintf("its hash is of a %s kubelet, and 1.%d does not know %s", by, to.minor, fields(u))
 	}
-	return fmt.Sprintf("a %s kubelet recorded its hash, and 1.%d hashes the fields of its own release", by, to.minor)
+	return fmt.Sprintf("its hash is of a %s kubelet, and 1.%d hashes the fields of its own release", by, to.minor)
 }
 
 // fields names fields; their names are those of the API, never values.

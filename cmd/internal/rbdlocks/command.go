@@ -27,7 +27,7 @@ func Command() *cobra.Command {
 	var format output.Format
 	r := &ceph{program: "rbd"}
 	cmd := &cobra.Command{
-		Use:   "rbd-locks --kubeconfig FILE [--id USER] [--keyring FILE]",
+		Use:   "rbd-locks [--kubeconfig FILE] [--id USER] [--keyring FILE]",
 		Short: "What the locks and watchers of RBD images mean",
 		Long: `For each RBD image that a PersistentVolume or a pod names, print its locks, its
 watchers, the nodes that should have it, and a verdict: free, in-use, stale-lock,
@@ -41,8 +41,8 @@ the pools. Without --ceph-conf the monitors are those of each volume, and one th
 PersistentVolume names is not asked: a pod's author would choose who gets the key's
 proof. The table is printed at the end, -o json prints each image at once.
 
-Exit status: 0, no finding; 1, something could not be read, and the rest is printed;
-2, wrong usage; 3, there are findings.`,
+Exit status: 3, there are findings; else 1, something could not be read, and the rest
+is printed; else 0. 2 is wrong usage.`,
 		Example: `  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --id admin --keyring /etc/ceph/ceph.client.admin.keyring
   kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --image rbd/db-0 -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -52,13 +52,17 @@ Exit status: 0, no finding; 1, something could not be read, and the rest is prin
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if kubeconfig == "" {
-				return exit.Usagef("--kubeconfig is missing")
+			if kubeconfig == "" && cmd.Flags().Changed("kubeconfig") {
+				return exit.Usagef("--kubeconfig is empty")
 			}
 			if pool, name, ok := strings.Cut(image, "/"); image != "" && (!ok || pool == "" || name == "") {
 				return exit.Usagef("--image %q is not POOL/IMAGE", image)
 			}
-			a, err := kubeapi.Load(kubeconfig, kubeContext)
+			file, err := kubeapi.File(kubeconfig)
+			if err != nil {
+				return exit.Failedf("%w", err)
+			}
+			a, err := kubeapi.Load(file, kubeContext)
 			if err != nil {
 				return exit.Failedf("--kubeconfig: %w", err)
 			}
@@ -66,7 +70,7 @@ Exit status: 0, no finding; 1, something could not be read, and the rest is prin
 			return run(cmd.Context(), a, r, image, format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server, with a certificate or a token")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&kubeContext, "context", "", "the kubeconfig's context (default its current one)")
 	cmd.Flags().StringVar(&r.conf, "ceph-conf", "", "Ceph's configuration")
 	cmd.Flags().BoolVar(&r.anyMonitor, "ask-monitors-of-pods", false, "ask monitors too that only pods name")
@@ -174,12 +178,15 @@ func (s *survey) result(image string, seen int) error {
 	switch {
 	case image != "" && seen == 0:
 		return exit.Failedf("no PersistentVolume and no pod names the image %s", image)
-	case len(s.c.unread) > 0:
-		return exit.Failedf("%s could not be read", strings.Join(s.c.unread, ", "))
-	case s.unread > 0:
-		return exit.Failedf("%d of %d images could not be read", s.unread, seen)
 	case s.found > 0:
+		// Findings come first; what is missing is told with them.
+		if missing := s.missing(seen); missing != "" {
+			return exit.Foundf("%d of %d images need a look, and %s", s.found, seen, missing)
+		}
 		return exit.Foundf("%d of %d images need a look", s.found, seen)
+	}
+	if missing := s.missing(seen); missing != "" {
+		return exit.Failedf("%s", missing)
 	}
 	return nil
 }
@@ -321,4 +328,15 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// missing says what could not be read, "" if all was.
+func (s *survey) missing(seen int) string {
+	switch {
+	case len(s.c.unread) > 0:
+		return strings.Join(s.c.unread, ", ") + " could not be read"
+	case s.unread > 0:
+		return fmt.Sprintf("%d of %d images could not be read", s.unread, seen)
+	}
+	return ""
 }

@@ -125,7 +125,7 @@ func execute(t *testing.T, r *ceph, args ...string) (stdout, stderr string, err 
 func TestVerdicts(t *testing.T) {
 	kubeconfig, r := serve(t, http.StatusOK)
 	out, errs, err := execute(t, r, "--kubeconfig", kubeconfig, "--id", "u", "--keyring", "/k", "-o", "json")
-	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "3 of 18 images could not be read") {
+	if exit.Code(err) != exit.Found || !strings.Contains(err.Error(), "9 of 18 images need a look, and 3 of 18 images could not be read") {
 		t.Errorf("%v", err)
 	}
 	if !strings.HasPrefix(errs, "the API server is http://127.0.0.1:") || !strings.Contains(errs, `(context "a")`) {
