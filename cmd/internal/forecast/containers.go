@@ -1,0 +1,133 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"holdfast/cmd/internal/finding"
+)
+
+// pod answers for the containers of a pod.
+func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
+	object := f.node + ": " + p.name()
+	estimate := a.seen == nil
+	if p.static() && p.ownUID() == false && a.kubelet.minor != to.minor {
+		what := "static pod restarts: its UID is a hash of the release's own types"
+		remedy := ""
+		for _, s := range p.Spec.Containers {
+			if n := text(s, "name"); strings.Contains(n, "etcd") || strings.Contains(n, "apiserver") {
+				what, remedy = fmt.Sprintf("static pod restarts, and it is %s: its UID is a hash of the release's own types", n), "one master at a time, and wait until it answers"
+			}
+		}
+		f.add("HF203", object, what, remedy)
+		f.unready[p.Metadata.UID] = 0
+		for _, s := range p.Spec.Containers {
+			f.rows = append(f.rows, row{finding.Version, "container", f.node, p.uid(), p.name(), text(s, "name"), isNew, "static pod", "", "", false})
+		}
+		return
+	}
+	longest, bounded, unready := time.Duration(0), true, false
+	for _, s := range p.Spec.Containers {
+		name := text(s, "name")
+		image, running := p.running(name)
+		r := row{finding.Version, "container", f.node, p.uid(), p.name(), name, "", "", "", "", estimate}
+		var recorded *uint32
+		hashes := c.judge.try(s)
+		if estimate {
+			if !running && !p.static() {
+				continue
+			}
+			if h, ok := hashes.records(a.kubelet, 0, true); ok && !a.kubelet.holdfast {
+				recorded = &h
+			}
+		} else {
+			got, ok := a.seen[key{p.uid(), name}]
+			if !ok && !running {
+				continue
+			}
+			recorded = got.hash
+		}
+		said := answer{is: unknown, why: "the node tells no hash of it"}
+		if recorded != nil {
+			said = hashes.ask(to, *recorded, gate(a.line, "ContainerHashCompat"))
+			if said.by == "" && !estimate {
+				said.why = c.image(s, image, *recorded, said.why)
+			}
+		} else if a.kubelet.holdfast {
+			said.why = "the node tells no hash of it, and Holdfast records those of several releases"
+		}
+		r.Answer, r.Why, r.RecordedBy = said.is, said.why, said.by
+		note := ""
+		if estimate {
+			note = " (estimate: the node told no hashes)"
+		}
+		subject := object + " " + name
+		probe := readiness(s)
+		switch said.is {
+		case isNew:
+			code, when := "HF201", "container is recreated: "
+			if to.back {
+				code, when = "HF202", "container is recreated on the way back: "
+			}
+			f.add(code, subject, when+said.why+note, "")
+			unready, bounded = true, false
+		case unknown:
+			f.add("HF207", subject, "it is not known whether this container is kept: "+said.why+note, "")
+		}
+		// A kubelet that starts anew has no probe result, see patches/readiness-across-restart.
+		if probe != nil && !(to.holdfast && gate(a.line, "ReadinessAcrossRestart")) {
+			unready, longest = true, max(longest, firstProbe(probe))
+		}
+		c.wayBack(f, a, to, hashes, recorded, &r, subject, note)
+		f.rows = append(f.rows, r)
+	}
+	if unready {
+		if !bounded {
+			longest = 0
+		}
+		f.unready[p.Metadata.UID] = longest
+	}
+}
+
+// image explains a hash that no release records by the image that runs.
+func (c *checker) image(spec map[string]any, runs string, recorded uint32, why string) string {
+	now := text(spec, "image")
+	if runs == "" || runs == now {
+		return why
+	}
+	before := maps.Clone(spec)
+	before["image"] = runs
+	if by := c.judge.try(before).by(recorded); by != "" {
+		return fmt.Sprintf("the image was %s, it is %s now", runs, now)
+	}
+	return why
+}
+
+// wayBack looks further where the target is Holdfast: to the kubelet that runs now.
+func (c *checker) wayBack(f *forecast, a *answers, to target, hashes tried, recorded *uint32, r *row, object, note string) {
+	if !to.holdfast || a.kubelet.holdfast || a.kubelet.minor > 9 {
+		return
+	}
+	switch r.Answer {
+	case unknown:
+		r.Back = unknown
+		return
+	case isNew:
+		h, ok := hashes.records(to.version, a.kubelet.minor, gate(a.line, "LegacyContainerHashWrite") && gate(a.line, "ContainerHashCompat"))
+		if !ok {
+			r.Back = unknown
+			return
+		}
+		recorded = &h
+	}
+	back := hashes.ask(target{version: a.kubelet}, *recorded, false)
+	r.Back = back.is
+	if back.is == isNew {
+		f.add("HF202", object, fmt.Sprintf("container is recreated on a later way back to %s: %s%s", a.kubelet, back.why, note), "")
+	}
+}
