@@ -4,4 +4,102 @@
 package finding
 
 // nodeCodes are the codes that only node check, node swap and node back give.
-var nodeCodes = []Code{}
+var nodeCodes = []Code{
+	{
+		Code: "HF501", Level: Warn, Title: "the kubelet that runs is not what the unit starts", By: []string{"node check"},
+		About: []string{
+			"A swap starts what the unit and its environment files say now. They were changed since the kubelet that runs was started, or no kubelet runs. All other checks are about the unit's command line.",
+			"If the change is meant, go on. Else put the unit and its files right, and check again.",
+		},
+	},
+	{
+		Code: "HF502", Level: Stop, Title: "systemd has not loaded the unit's files", By: []string{"node check"},
+		About: []string{
+			"The unit's file or a drop-in was changed, and systemd would start the unit as it was before. The next boot would start another one.",
+			"Run `systemctl daemon-reload` and check again. This does not restart the kubelet.",
+		},
+	},
+	{
+		Code: "HF503", Level: Stop, Title: "what the unit starts is no kubelet's file", By: []string{"node check"},
+		About: []string{
+			"A swap replaces the file that `ExecStart=` names. There is no such unit, or it cannot be told what it starts; or the file is hyperkube, a symbolic link, a script around the kubelet, or docker or rkt with a kubelet in a container.",
+			"Make the unit start the kubelet's own file, restart the old kubelet with that, and check again.",
+		},
+	},
+	{
+		Code: "HF504", Level: Stop, Title: "the new or the kept kubelet has no place", By: []string{"node check", "node swap"},
+		About: []string{
+			"The new kubelet is put beside the old one, and the old one is kept in `/usr/lib/holdfast/kept`. One of the two is on a file system that is read-only or full.",
+			"Nothing was changed. Make room. Where `/usr` is read-only, let the unit start a kubelet in another folder, and name a folder of that file system with `--keep-in`.",
+		},
+	},
+	{
+		Code: "HF505", Level: Stop, Title: "the file is not the kubelet that is wanted", By: []string{"node check", "node swap", "node back"},
+		About: []string{
+			"`node swap` takes a kubelet of Holdfast, and `node back` the kept one if it has the SHA-256 that it had when it was kept. The file is missing, is no program of this machine, is another release, or was changed.",
+		},
+	},
+	{
+		Code: "HF506", Level: Stop, Title: "the machine has swap space on", By: []string{"node check"},
+		About: []string{
+			"Kubelets from 1.8 on do not start while the machine has swap space on.",
+			"Run `swapoff -a`, or give the unit `--experimental-fail-swap-on=false`, which every release from 1.7 to 1.9 takes.",
+		},
+	},
+	{
+		Code: "HF507", Level: Warn, Also: []Level{Stop}, Title: "a stop of the unit ends other processes", By: []string{"node check"},
+		About: []string{
+			"With `KillMode=control-group`, systemd ends all processes of the unit's cgroup with the kubelet. Kubelet 1.7 leaves the daemons of FUSE volumes there: their pods keep a dead mount.",
+			"Drain their pods, or add a drop-in with `KillMode=process` ([item 10](upgrade-1.7-to-1.9.md#before-you-start)).",
+		},
+	},
+	{
+		Code: "HF508", Level: Stop, Title: "the kubeconfig is not there", By: []string{"node check"},
+		About: []string{"The command line names a kubeconfig that is not there or empty, and no `--bootstrap-kubeconfig` to make it with. The kubelet would not start, or would not reach the API server."},
+	},
+	{
+		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "something of the node could not be asked", By: []string{"node check", "node swap", "node back"},
+		About: []string{
+			"Without systemd nobody can tell what `--start-command` starts. With another runtime than docker the containers are not compared. The text names what failed.",
+			"It is `STOP` if docker does not answer: no kubelet starts then.",
+		},
+	},
+	{
+		Code: "HF510", Level: Warn, Title: "an earlier swap did not end", By: []string{"node check"},
+		About: []string{"A `node swap` or `node back` was killed, or the machine went down, between stop and start. The node may be without a kubelet. The next `node swap` or `node back` first starts the kubelet from before."},
+	},
+	{
+		Code: "HF511", Level: Stop, Title: "the new kubelet did not run well", By: []string{"node swap", "node back"},
+		About: []string{
+			"It exited, had another command line than the unit, would have run standalone, or did not answer `/healthz` in time; or the old one did not stop. The text says which, and which kubelet runs now: the program puts back and starts the one from before.",
+			"`journalctl -u kubelet` has what the kubelet said, `/usr/lib/holdfast/journal` what the program did.",
+		},
+	},
+	{
+		Code: "HF512", Level: Warn, Also: []Level{Stop}, Title: "mounts of subPaths, and a kubelet that deletes through them", By: []string{"node check", "node back"},
+		About: []string{
+			"Kubelets 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, 1.9.0 to 1.9.3 and older delete the files behind mounts below `volume-subpaths` when they remove a pod ([subpath-rollback](../../patches/subpath-rollback/README.md)). `node back` unmounts them between stop and start.",
+			"It is `STOP` if one is busy. Then the kubelet that ran is started again. End the process that the text names and run `node back` again. Never use `umount -l` or `-R`.",
+		},
+	},
+	{
+		Code: "HF514", Level: New, Title: "containers were recreated by the swap", By: []string{"node swap", "node back"},
+		About: []string{
+			"After the swap, docker runs another container for the same pod and name. [The runbook](upgrade-1.7-to-1.9.md#one-node) says which of them may go on.",
+		},
+	},
+	{
+		Code: "HF515", Level: Warn, Title: "Holdfast does not name the kubelet before it", By: []string{"node swap"},
+		About: []string{
+			"The metric `holdfast_predecessor_info` is missing, could not be read, or names another release than the one that was kept. New containers may get hashes that the old kubelet does not know.",
+			"Ask with `kubectl holdfast predecessor`, and write the [override](../../patches/predecessor/README.md#look-and-correct) if it is wrong.",
+		},
+	},
+	{
+		Code: "HF516", Level: Stop, Title: "the kubelet's root directory is on a private mount", By: []string{"node check"},
+		About: []string{
+			"Kubelets from 1.8 on bind the directory over itself if its mount is not shared. The volumes that 1.7 mounted are then hidden, and cannot be removed before the node is rebooted.",
+			"Run `mount --make-rshared /` before the swap, and at each boot.",
+		},
+	},
+}

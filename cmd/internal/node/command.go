@@ -1,0 +1,221 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/finding"
+)
+
+// Command is the command node.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Check, swap and put back the kubelet of this machine",
+		Long: `Run on a node as root: look at the kubelet and its unit, swap it for Holdfast, and back.
+
+The file that the unit starts is replaced; the unit stays. What was there before is kept
+in /usr/lib/holdfast/kept. Containers keep running.`,
+		Example: `  kubectl-holdfast node check --new ./kubelet
+  kubectl-holdfast node swap --new ./kubelet
+  kubectl-holdfast node back`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("unknown command %q: use check, swap or back", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(checkCommand(), swapCommand(), backCommand())
+	return cmd
+}
+
+type settings struct {
+	o      Options
+	lib    string
+	settle string
+	format finding.Format
+	failOn finding.FailOn
+}
+
+// common are the flags of all three.
+func (s *settings) common(cmd *cobra.Command) {
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return exit.Usagef("%q: it takes flags only", args[0])
+		}
+		return nil
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.o.Unit, "unit", "kubelet.service", "the kubelet's unit")
+	f.StringVar(&s.lib, "keep-in", DefaultLib, "where the kept kubelet, the state and the journal are")
+	f.StringVar(&s.o.StartCommand, "start-command", "", "without systemd: what starts the kubelet, for sh -c")
+	f.StringVar(&s.o.StopCommand, "stop-command", "", "without systemd: what stops it")
+	f.StringVar(&s.o.Program, "program", "", "without systemd: the kubelet's file, if none runs")
+	finding.Flags(cmd, &s.format, &s.failOn)
+}
+
+func (s *settings) changing(cmd *cobra.Command) {
+	s.common(cmd)
+	f := cmd.Flags()
+	f.StringVar(&s.settle, "settle", "auto", "how long to watch before containers are compared; auto: 60 s and 2 s for each 5 pods")
+	f.DurationVar(&s.o.HealthTimeout, "health-timeout", 20*time.Second, "how long the new kubelet may take until /healthz is ok")
+	f.BoolVar(&s.o.DryRun, "dry-run", false, "check, and change nothing")
+}
+
+// complete makes the options of the flags.
+func (s *settings) complete(needsNew bool) error {
+	s.o.Unit = fullName(s.o.Unit)
+	switch {
+	case needsNew && s.o.New == "":
+		return exit.Usagef("--new FILE is needed: a kubelet of Holdfast")
+	case (s.o.StartCommand == "") != (s.o.StopCommand == ""):
+		return exit.Usagef("--start-command and --stop-command go together")
+	case s.settle == "" || s.settle == "auto":
+		s.o.Settle = -1
+	default:
+		d, err := time.ParseDuration(s.settle)
+		if n, e := strconv.Atoi(s.settle); e == nil {
+			d, err = time.Duration(n)*time.Second, nil
+		}
+		if err != nil || d < 0 {
+			return exit.Usagef("--settle is %q: use auto, or a time such as 90s", s.settle)
+		}
+		s.o.Settle = d
+	}
+	return nil
+}
+
+// print writes the rows of the check, or findings and what became of the containers.
+func (s *settings) print(cmd *cobra.Command) show {
+	return func(rows []row, findings []finding.Finding, sum string) error {
+		w := cmd.OutOrStdout()
+		if s.format == finding.JSON || rows == nil {
+			if err := finding.Write(w, findings, s.failOn, s.format, sum); err != nil {
+				return err
+			}
+			return finding.Err(findings, s.failOn)
+		}
+		var table [][]string
+		for _, r := range rows {
+			if f := r.finding; f != nil {
+				table = append(table, []string{r.check, string(f.Level) + " " + f.Code, f.Text + prefixed("\n-> ", f.Remedy)})
+			} else {
+				table = append(table, []string{r.check, "ok", r.ok})
+			}
+		}
+		if err := finding.WriteTable(w, s.format, []string{"CHECK", "RESULT", "WHAT IS SO, AND WHAT TO DO"}, table); err != nil {
+			return err
+		}
+		if sum != "" {
+			sum += ": "
+		}
+		if _, err := fmt.Fprintf(w, "\n%s%s\n", sum, finding.Sum(findings)); err != nil {
+			return err
+		}
+		return finding.Err(findings, s.failOn)
+	}
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// checkTimeout bounds a check whatever hangs.
+const checkTimeout = 30 * time.Second
+
+func checkCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "check [--new FILE]",
+		Short: "Look at the kubelet's unit, command line and node; change nothing",
+		Long: `Look whether a swap of this machine's kubelet would go well. Nothing is changed, and no
+kubelet is started: a kubelet that is asked for its version ends at once.
+
+What counts is the command line that systemd would start now, from the unit's files and its
+environment files as they are, not the one of the process. Values of variables are not printed.`,
+		Example: `  kubectl-holdfast node check
+  kubectl-holdfast node check --new ./kubelet -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.complete(false); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
+			defer cancel()
+			m, err := look(ctx, thisHost(s.lib), s.o, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			m.judge(ctx, s.o.New, false)
+			return s.print(cmd)(m.rows, m.findings(), "")
+		},
+	}
+	cmd.Flags().StringVar(&s.o.New, "new", "", "the kubelet of Holdfast that is to be swapped in")
+	s.common(cmd)
+	return cmd
+}
+
+func (s *settings) run(cmd *cobra.Command, back bool) error {
+	if err := s.complete(!back); err != nil {
+		return err
+	}
+	// Between stop and start an interrupt is not followed.
+	ctx, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer cancel()
+	return run(ctx, thisHost(s.lib), s.o, back, cmd.ErrOrStderr(), s.print(cmd))
+}
+
+func swapCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "swap --new FILE",
+		Short: "Swap this machine's kubelet for Holdfast",
+		Long: `Swap the kubelet that the unit starts for FILE, a kubelet of Holdfast.
+
+First node check: at any STOP nothing is touched. Then the old kubelet and its unit are kept in
+/usr/lib/holdfast/kept, once and never a Holdfast; the kubelet is stopped, replaced and started.
+It must run with the unit's flags, not standalone, and answer /healthz. If it does not, or ends
+while the node settles, the old one is put back and started. Last, the containers are compared.
+
+A run that was killed is ended by the next one, which first starts the kubelet from before. A
+second run with the same FILE changes nothing; with a later Holdfast the first kept kubelet stays.`,
+		Example: `  kubectl-holdfast node swap --new ./kubelet --dry-run
+  kubectl-holdfast node swap --new ./kubelet`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, false) },
+	}
+	cmd.Flags().StringVar(&s.o.New, "new", "", "the kubelet of Holdfast")
+	s.changing(cmd)
+	return cmd
+}
+
+func backCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "back",
+		Short: "Put the kept kubelet back",
+		Long: `Put the kubelet back that node swap kept, as node swap does with the new one.
+
+A flag or gate of the unit that it does not take is a STOP, and the line that would do is printed.
+Where the kept kubelet would delete files through mounts of subPaths, these are unmounted between
+stop and start; if one is busy, what holds it is named and Holdfast is started again.`,
+		Example: `  kubectl-holdfast node back --dry-run
+  kubectl-holdfast node back`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, true) },
+	}
+	s.changing(cmd)
+	return cmd
+}
