@@ -69,7 +69,7 @@ func (s *settings) common(cmd *cobra.Command) {
 func (s *settings) changing(cmd *cobra.Command) {
 	s.common(cmd)
 	f := cmd.Flags()
-	f.StringVar(&s.settle, "settle", "auto", "how long to watch before containers are compared; auto: 60 s and 2 s for each 5 pods")
+	f.StringVar(&s.settle, "settle", "auto", "time before containers are compared; auto: 60 s, and 2 s for 5 pods")
 	f.DurationVar(&s.o.HealthTimeout, "health-timeout", 20*time.Second, "how long the new kubelet may take until /healthz is ok")
 	f.BoolVar(&s.o.DryRun, "dry-run", false, "check, and change nothing")
 }
