@@ -8,7 +8,6 @@ package kcmsilentconnection
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -246,7 +245,7 @@ func (l *lab) late(ctx context.Context) error {
 		return err
 	}
 	l.e.Record(late{Holder: got, Want: want})
-	return errors.Join(l.b.Stop(), l.line.Close())
+	return l.b.Stop()
 }
 
 func judge(h *history.History) labkit.Result {

@@ -27,6 +27,8 @@ type gate struct {
 	mu   sync.Mutex
 	open chan struct{} // closed if open
 	shut bool
+	// ended is that one of the ends has closed the connection.
+	ended bool
 }
 
 func newGate() *gate {
@@ -50,6 +52,18 @@ func (g *gate) reopen() {
 		close(g.open)
 		g.shut = false
 	}
+}
+
+func (g *gate) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ended = true
+}
+
+func (g *gate) live() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.ended
 }
 
 func (g *gate) wait() {
@@ -98,6 +112,9 @@ func pass(to, from net.Conn, g *gate) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(b)
+		if err != nil {
+			g.end()
+		}
 		g.wait()
 		if _, bad := to.Write(b[:n]); bad != nil || err != nil {
 			return
@@ -105,17 +122,21 @@ func pass(to, from net.Conn, g *gate) {
 	}
 }
 
-// keepBack lets nothing through any more on the connections after the first ones, and
-// returns how many they are.
-func (l *line) keepBack(after int) int {
+// keepBack lets nothing through any more on the connections that there are, but for the
+// first ones, and returns on how many. A client that dialed twice at once has closed one.
+func (l *line) keepBack(but int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for _, g := range l.ways[min(after, len(l.ways)):] {
-		g.close()
-		n++
+	for _, g := range l.ways {
+		if !g.live() {
+			continue
+		}
+		if n++; n > but {
+			g.close()
+		}
 	}
-	return n
+	return max(n-but, 0)
 }
 
 // refuse lets nothing through on connections to come.
