@@ -130,3 +130,25 @@ func TestPage(t *testing.T) {
 		t.Errorf("docs/user/kubectl-holdfast.md has not:\n%s", want)
 	}
 }
+
+// 500 nodes with 25,000 pods, which takes too long for every run: HOLDFAST_EXHAUSTIVE=1.
+func TestManyNodes(t *testing.T) {
+	if os.Getenv("HOLDFAST_EXHAUSTIVE") == "" {
+		t.Skip("HOLDFAST_EXHAUSTIVE is not set")
+	}
+	c := newCluster()
+	for i := range 500 {
+		n := newNode(fmt.Sprintf("node%03d", i), "v1.7.0")
+		for p := range 50 {
+			n.add(t, fmt.Sprintf("web-%d", p), "1.7", probe(newContainer("app")))
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	start := time.Now()
+	out, errs, status := c.forecast(t, "--all", "--to", "holdfast")
+	took := time.Since(start)
+	if status != 0 || !strings.Contains(out, "25000 kept") || took > 3*time.Minute {
+		t.Errorf("status %d after %s\n%s%s", status, took, out, errs)
+	}
+	t.Logf("500 nodes, 25,000 pods: %s", took)
+}
