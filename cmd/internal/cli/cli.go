@@ -22,8 +22,8 @@ import (
 )
 
 const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
-release. They read files and standard input only; but forecast asks an API server and
-its kubelets, rbd-locks an API server and Ceph, and node looks at the machine that it
+release. They read files and standard input only; but forecast and verify ask an API
+server and its kubelets, rbd-locks an API server and Ceph, and node looks at the machine that it
 runs on: node swap and node back change it.
 
 Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
@@ -31,7 +31,7 @@ Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 Exit status: 0, everything was answered; 1, something could not be read or
 answered (everything else was), or a requested condition does not hold; 2, wrong
 usage, and nothing was read; 3, everything was asked and something was found:
-forecast, node, rbd-locks, and audit-rv with --exit-code.`
+forecast, node, verify, rbd-locks, and audit-rv with --exit-code.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
   kubectl get deployments --all-namespaces -o yaml | kubectl-holdfast pod-template-hash -
@@ -62,7 +62,7 @@ func Command() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
-	cmd.AddCommand(auditrv.Command(), containerhash.Command(), forecast.Command(), node.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command())
+	cmd.AddCommand(auditrv.Command(), containerhash.Command(), forecast.Command(), forecast.VerifyCommand(), node.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command())
 	return cmd
 }
 

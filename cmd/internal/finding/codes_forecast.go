@@ -93,4 +93,12 @@ var forecastCodes = []Code{
 			"Each node is taken by itself: two nodes at a time are not looked at.",
 		},
 	},
+	{
+		Code: "HF601", Level: Stop, Title: "a container was recreated that was to be kept", By: []string{"verify"},
+		About: []string{"The forecast had it as kept, and another container of that name runs, or none. Its own end, a liveness probe or a change of its image look the same: the pod's events tell."},
+	},
+	{
+		Code: "HF602", Level: Warn, Title: "a container was kept that was to be recreated", By: []string{"verify"},
+		About: []string{"The forecast was wrong, or the kubelet has not synced the pod yet, or it was not swapped."},
+	},
 }

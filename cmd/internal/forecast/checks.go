@@ -33,6 +33,8 @@ type row struct {
 	Back   string `json:"back,omitempty"`
 	// RecordedBy is the release that recorded its hash, if that is known.
 	RecordedBy string `json:"recordedBy,omitempty"`
+	// ID is docker's of the container that runs, for verify.
+	ID string `json:"containerID,omitempty"`
 	// Estimate: the node did not tell the hash; it is taken to be that of the kubelet that runs.
 	Estimate bool `json:"estimate,omitempty"`
 }

@@ -12,6 +12,9 @@ import (
 	"holdfast/cmd/internal/finding"
 )
 
+// staticPod is why a static pod's containers are new.
+const staticPod = "static pod"
+
 // pod answers for the containers of a pod.
 func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 	object := f.node + ": " + p.name()
@@ -27,7 +30,8 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 		f.add("HF203", object, what, remedy)
 		f.unready[p.Metadata.UID] = 0
 		for _, s := range p.Spec.Containers {
-			f.rows = append(f.rows, row{finding.Version, "container", f.node, p.uid(), p.name(), text(s, "name"), isNew, "static pod", "", "", false})
+			f.rows = append(f.rows, row{Version: finding.Version, Kind: "container", Node: f.node, UID: p.uid(), Pod: p.name(), Container: text(s, "name"),
+				Answer: isNew, Why: staticPod, ID: a.seen[key{p.uid(), text(s, "name")}].id})
 		}
 		return
 	}
@@ -35,7 +39,7 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 	for _, s := range p.Spec.Containers {
 		name := text(s, "name")
 		image, running := p.running(name)
-		r := row{finding.Version, "container", f.node, p.uid(), p.name(), name, "", "", "", "", estimate}
+		r := row{Version: finding.Version, Kind: "container", Node: f.node, UID: p.uid(), Pod: p.name(), Container: name, Estimate: estimate}
 		var recorded *uint32
 		hashes := c.judge.try(s)
 		if estimate {
@@ -50,7 +54,7 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 			if !ok && !running {
 				continue
 			}
-			recorded = got.hash
+			recorded, r.ID = got.hash, got.id
 		}
 		said := answer{is: unknown, why: "the node tells no hash of it"}
 		if recorded != nil {

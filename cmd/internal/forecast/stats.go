@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 type seen struct {
 	hash    *uint32 // nil: its labels have none, or none that can be read
 	created time.Time
+	id      string // docker's, "" if its cgroup's name has none
 }
 
 // key is a container of a pod: its UID and the container's name.
@@ -30,6 +32,10 @@ const (
 	labelHash      = "io.kubernetes.container.hash"
 	annotation     = "annotation."
 )
+
+// containerID is what docker calls a container; cgroupfs has it as the cgroup's name, systemd as
+// docker-ID.scope.
+var containerID = regexp.MustCompile("[0-9a-f]{64}")
 
 // decodeStats reads the answer to POST stats/container: the containers of the node by their cgroup.
 // Of two of the same name the later one counts.
@@ -49,7 +55,7 @@ func decodeStats(data []byte) (map[key]seen, error) {
 		return nil, errors.New("the answer has no containers")
 	}
 	out := map[key]seen{}
-	for _, c := range all {
+	for name, c := range all {
 		if c == nil {
 			continue
 		}
@@ -61,7 +67,7 @@ func decodeStats(data []byte) (map[key]seen, error) {
 		if k.uid == "" || k.container == "" || k.container == "POD" || l[labelKind] == "podsandbox" {
 			continue
 		}
-		s := seen{created: c.Spec.CreationTime}
+		s := seen{created: c.Spec.CreationTime, id: containerID.FindString(name)}
 		text := l[annotation+labelHash]
 		if text == "" {
 			text = l[labelHash]
