@@ -55,7 +55,7 @@ var nodeCodes = []Code{
 	},
 	{
 		Code: "HF508", Level: Stop, Title: "the kubeconfig is not there", By: []string{"node check"},
-		About: []string{"The command line names a kubeconfig that is not there or empty, and no `--bootstrap-kubeconfig` to make it with. The kubelet would not start, or would not reach the API server."},
+		About: []string{"The command line names a kubeconfig that is not there or names no server, and no `--bootstrap-kubeconfig` to make it with. With `--require-kubeconfig` the kubelet exits. Without it, 1.9 logs `invalid kubeconfig` and runs without an API server, as standalone."},
 	},
 	{
 		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "something of the node could not be asked", By: []string{"node check", "node swap", "node back"},

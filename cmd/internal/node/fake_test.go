@@ -77,7 +77,7 @@ func newFake(t testing.TB) *fake {
 	f := openFake(t.TempDir())
 	root := f.p("var/lib/kubelet")
 	f.write("var/lib/kubelet/pods/x", "")
-	f.write("etc/kubeconfig", "token: "+secret)
+	f.write("etc/kubeconfig", "server: https://x\ntoken: "+secret)
 	f.write("etc/kubelet.service", "[Unit]\nWants=docker.service\n[Service]\nExecStart="+f.p("usr/bin/kubelet")+"\n")
 	f.write("etc/10-kubeadm.conf", "[Service]\nEnvironment=\"CONFIG=--kubeconfig="+f.p("etc/kubeconfig")+" --require-kubeconfig=true\" SECRET="+secret+"\n"+
 		"EnvironmentFile=-"+f.p("etc/default")+"\nExecStart=\nExecStart="+f.p("usr/bin/kubelet")+" $CONFIG $EXTRA --root-dir="+root+"\n")

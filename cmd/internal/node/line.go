@@ -251,6 +251,9 @@ type answer struct {
 // programTimeout bounds a kubelet that prints its version or its help.
 const programTimeout = 5 * time.Second
 
+// badValue is what pflag says of a value that it does not take.
+var badValue = regexp.MustCompile(`^(?:Error: )?invalid argument .* for "?(?:-., )?--([A-Za-z0-9_-]+)`)
+
 var unknownFlag = regexp.MustCompile(`(?m)^(?:Error: )?unknown flag: --([A-Za-z0-9_-]+)`)
 
 // ask asks a kubelet for its version, and which flags and gates of the line it refuses. A kubelet
@@ -303,6 +306,9 @@ func ask(ctx context.Context, h *Host, file string, line flags) (answer, error) 
 	// Another refusal: its first line. It may quote a value, so it is cut at the first quote.
 	for l := range strings.Lines(out) {
 		if l = strings.TrimSpace(l); l != "" && !strings.HasPrefix(l, "Flag --") {
+			if g := badValue.FindStringSubmatch(l); g != nil {
+				l = "the value of --" + g[1]
+			}
 			l, _, _ = strings.Cut(l, `"`)
 			a.refused = append(a.refused, strings.TrimSpace(l))
 			return a, nil
