@@ -103,7 +103,7 @@ func TestKilled(t *testing.T) {
 					t.Errorf("killed at %s: then %q runs\n%s", at, f.kubelet(), out)
 				}
 			}
-			if steps < 9 {
+			if steps < 8 {
 				t.Errorf("only %d steps", steps)
 			}
 		})
