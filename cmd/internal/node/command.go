@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -77,6 +78,15 @@ func (s *settings) changing(cmd *cobra.Command) {
 // complete makes the options of the flags.
 func (s *settings) complete(needsNew bool) error {
 	s.o.Unit = fullName(s.o.Unit)
+	for _, file := range []*string{&s.lib, &s.o.New, &s.o.Program} {
+		if *file == "" {
+			continue
+		}
+		var err error
+		if *file, err = filepath.Abs(*file); err != nil {
+			return err
+		}
+	}
 	switch {
 	case needsNew && s.o.New == "":
 		return exit.Usagef("--new FILE is needed: a kubelet of Holdfast")

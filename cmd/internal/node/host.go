@@ -61,7 +61,9 @@ func thisHost(lib string) *Host {
 		Run: func(ctx context.Context, name string, args ...string) (string, error) {
 			var out bounded
 			cmd := exec.CommandContext(ctx, name, args...)
-			cmd.Stdout, cmd.Stderr = &out, &out
+			if name != "sh" { // a kubelet that it starts must not write into a pipe that ends
+				cmd.Stdout, cmd.Stderr = &out, &out
+			}
 			cmd.WaitDelay = time.Second
 			err := cmd.Run()
 			if ctx.Err() != nil {
