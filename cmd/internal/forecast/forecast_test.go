@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,12 +91,13 @@ func TestNumbers(t *testing.T) {
 		nodes[0].add(t, fmt.Sprintf("web-%d", i), "1.7", probe(newContainer("app")), newContainer("side"))
 	}
 	c := newCluster(nodes...)
-	start := time.Now()
+	// Processor time, with the server's: a loaded machine makes the clock's longer.
+	start, wall := cpu(t), time.Now()
 	out, errs, status := c.forecast(t, "--node", "node00", "--to", "1.7.16")
-	if took := time.Since(start); took > 2*time.Second || status != 0 || !strings.Contains(out, "220 kept") {
+	if took := cpu(t) - start; took > 2*time.Second || status != 0 || !strings.Contains(out, "220 kept") {
 		t.Errorf("status %d after %s\n%s%s", status, took, out, errs)
 	} else {
-		t.Logf("110 pods: %s", took)
+		t.Logf("110 pods: %s, %s of the processor", time.Since(wall), took)
 	}
 	c = newCluster(nodes...)
 	if out, errs, status := c.forecast(t, "--all", "--to", "1.7.16"); status != 0 || !strings.Contains(errs, "20 of 30 nodes") {
@@ -129,6 +131,16 @@ func TestPage(t *testing.T) {
 	if want := "$ kubectl holdfast forecast --node node1 --to holdfast\n" + out + "```\n"; !strings.Contains(string(page), want) {
 		t.Errorf("docs/user/kubectl-holdfast.md has not:\n%s", want)
 	}
+}
+
+// cpu is the processor time of this process.
+func cpu(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // 500 nodes with 25,000 pods, which takes too long for every run: HOLDFAST_EXHAUSTIVE=1.
