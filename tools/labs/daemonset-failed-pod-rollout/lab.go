@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"holdfast/tools/labkit"
@@ -81,13 +80,13 @@ func (l *lab) start(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range nodes {
-		room := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110"), corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi")}
-		if err := l.c.Client.Make(ctx, "", &corev1.Node{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node%d", i)},
-			Status: corev1.NodeStatus{Capacity: room, Allocatable: room,
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now()}}},
-		}); err != nil {
+		name := fmt.Sprintf("node%d", i)
+		if err := l.c.Client.Make(ctx, "", &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return err
+		}
+		now := time.Now().UTC().Format(time.RFC3339)
+		if _, err := l.c.Client.PatchMerge(ctx, kube.Nodes, "", name, fmt.Sprintf(`{"status":{"capacity":{"pods":"110","cpu":"4","memory":"4Gi"},"allocatable":{"pods":"110","cpu":"4","memory":"4Gi"},
+			"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":%q,"lastTransitionTime":%[1]q}]}}`, now), "status"); err != nil {
 			return err
 		}
 	}
