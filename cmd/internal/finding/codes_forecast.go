@@ -45,7 +45,7 @@ var forecastCodes = []Code{
 		Code: "HF105", Level: Stop, Also: []Level{Warn}, Title: "the node is under pressure, or below a threshold of the target", By: []string{"forecast"},
 		About: []string{
 			"A stock kubelet that starts asks each pod of its node whether it may be admitted. Under disk pressure **every pod is failed within seconds**, under memory pressure each without requests and limits. From 1.9 on `imagefs.available<15%` is a default; before, that was no pressure.",
-			"Holdfast keeps pods that run ([admission-across-restart](../../patches/admission-across-restart/README.md)), so it is a warning there: it evicts by rank, one pod at a time, while the pressure lasts.",
+			"Holdfast keeps pods that run ([admission-across-restart](../../patches/admission-across-restart/README.md)), so it is a warning there: it evicts by rank, one pod at a time, while the pressure lasts. Static pods that restart with the release ([HF203](#hf203)) are new pods, and are refused there, too: with one of them it is a STOP.",
 		},
 	},
 	{

@@ -231,6 +231,11 @@ func (c *checker) pressure(f *forecast, a *answers, to target) {
 		}
 		text := strings.Join(said[kind], "; ")
 		if c.admits(a, to) {
+			// A static pod gets another UID there, so it is a new pod, and is refused.
+			if kind == "DiskPressure" && slices.ContainsFunc(a.pods, func(p *pod) bool { return restarts(p, a, to) }) {
+				f.add("HF105", f.node, text+": Holdfast refuses the node's static pods, which restart", remedy)
+				continue
+			}
 			f.at(finding.Warn, "HF105", f.node, text+": Holdfast keeps the pods at its start, and evicts by rank, one at a time, while the pressure lasts", remedy)
 			continue
 		}

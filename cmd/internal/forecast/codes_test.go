@@ -124,6 +124,10 @@ func TestCodes(t *testing.T) {
 
 		{"HF105", "1.9", with("v1.7.0", func(n *fakeNode) { n.imagefs["availableBytes"] = 14e9 }), "STOP imagefs.available is 14.0%, the threshold is 15%: every pod"},
 		{"HF105", "holdfast", with("v1.7.0", func(n *fakeNode) { n.imagefs["availableBytes"] = 14e9 }), "warn Holdfast keeps the pods"},
+		{"HF105", "holdfast", pod("v1.7.0", "", app, func(n *fakeNode, p object) {
+			static(p)
+			n.imagefs["availableBytes"] = 14e9
+		}), "STOP Holdfast refuses the node's static pods"},
 		{"HF105", "holdfast", with("v1.9.11", func(n *fakeNode) {
 			n.imagefs["availableBytes"] = 14e9
 			n.argv = append(n.argv, "--feature-gates=AdmissionAcrossRestart=false")

@@ -15,11 +15,16 @@ import (
 // staticPod is why a static pod's containers are new.
 const staticPod = "static pod"
 
+// restarts: the target gives the static pod another UID.
+func restarts(p *pod, a *answers, to target) bool {
+	return p.static() && !p.ownUID() && !p.ended() && a.kubelet.minor != to.minor
+}
+
 // pod answers for the containers of a pod.
 func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 	object := f.node + ": " + p.name()
 	estimate := a.seen == nil
-	if p.static() && p.ownUID() == false && a.kubelet.minor != to.minor {
+	if restarts(p, a, to) {
 		what := "static pod restarts: its UID is a hash of the release's own types"
 		remedy := ""
 		for _, s := range p.Spec.Containers {
