@@ -241,7 +241,7 @@ func TestBusy(t *testing.T) {
 	f.write("proc/77/comm", "backup\n")
 	_ = os.Symlink(m+"/data", f.p("proc/77/cwd"))
 	status, out := f.do(true)
-	if status != 3 || !strings.Contains(out, "HF512") || !strings.Contains(out, "77 backup") || !strings.Contains(out, "v1.9.11+holdfast.2 runs again") {
+	if status != 3 || !strings.Contains(out, "HF512") || !strings.Contains(out, "77 backup") || !strings.Contains(out, "v1.9.11+holdfast.2 runs") {
 		t.Errorf("%d %s", status, out)
 	}
 	f.is(t, holdfast)
