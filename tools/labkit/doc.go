@@ -83,7 +83,7 @@
 //		return []labkit.Step{
 //			{Text: "start etcd, apiserver and the controller manager under test", Do: l.start},
 //			{Text: "create a ReplicationController and delete its pod", Do: l.replace},
-//			{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+//			labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 //		}
 //	}
 //

@@ -22,6 +22,11 @@ type Step struct {
 	Always bool
 }
 
+// AllRun is the step that ends a lab: alive looks whether the components that it needs still run.
+func AllRun(alive func(ctx context.Context) error) Step {
+	return Step{Text: "look whether all components run", Always: true, Do: alive}
+}
+
 // Enough is what a step returns when what is recorded decides, and the steps after
 // it would not change that. The history has its end then.
 var Enough = errors.New("enough is recorded")

@@ -75,7 +75,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		s = append(s, labkit.Step{Text: fmt.Sprintf("%s: %d pods, and one in back-off; %s, %s; a new pod", t.name, webs, how, t.text),
 			Do: func(ctx context.Context) error { return l.try(ctx, t, kill) }})
 	}
-	return append(s, labkit.Step{Text: "look whether all components run", Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 func (l *lab) start(ctx context.Context) error {

@@ -68,7 +68,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "delete pod first; put pod second on its host port, and create pod third", Do: l.useAgain},
 		{Text: "remove the containers of pod gone behind the kubelet's back", Do: l.loseContainers},
 		{Text: "go back to kubelet v1.7.0, delete pods second and third, which the kubelet under test started", Do: l.goBack},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
 

@@ -49,7 +49,7 @@ func init() {
 				{Text: "create a DaemonSet with maxUnavailable 1; node0 fails its pod, again and again", Do: l.create},
 				{Text: "change the template, and wait 20 s for the two other nodes", Do: l.update},
 				{Text: "change it to one that no node can run, and look for 10 s how many nodes lose their pod", Do: l.breakIt},
-				{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+				labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 			}
 		},
 		Oracle: labkit.Oracle{Text: []string{"both other nodes are updated, and the broken template takes one of them"}, Judge: judge},

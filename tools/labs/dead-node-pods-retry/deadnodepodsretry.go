@@ -68,7 +68,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "the node dies; the first write of a pod's status is answered with 500", Do: l.request},
 		{Text: "the node comes back, and so do its pods", Do: l.back},
 		{Text: "the node dies; all writes of pods' status are answered with 500 until the controller manager is killed; the next one leads", Do: l.leader},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
 

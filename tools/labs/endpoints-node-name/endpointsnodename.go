@@ -54,7 +54,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "start etcd, kube-apiserver, a proxy that counts, and the kube-controller-manager under test behind it; a Service with the ready pods old and gone on n1, and other on n3", Do: l.start},
 		{Text: "old becomes not ready; somebody annotates the Endpoints; gone is deleted, and the pod new is ready on n2 with old's address; wait 10 s at most", Do: l.rename},
 		{Text: "the pod more is ready on n2; wait 10 s at most", Do: l.more},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
 

@@ -65,7 +65,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: fmt.Sprintf("hold the controller's watch of Endpoints, delete the Service %s and make it again, let the watch go on after %v", madeAgain, looks), Do: l.madeAgain},
 		{Text: fmt.Sprintf("hold that watch, make the pod of %s not ready, and ready again when its Endpoints say so; let the watch go on after %v", ownWrite, looks), Do: l.ownWrite},
 		{Text: "delete the Endpoints of " + deleted, Do: l.deleted},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
 

@@ -109,9 +109,9 @@ func collisionSteps(e *labkit.Env) []labkit.Step {
 	} {
 		steps = append(steps, labkit.Step{Text: s.text, Do: func(ctx context.Context) error { return s.do(ctx, e, l.c, e.UnderTest(base, kcm)) }})
 	}
-	return append(steps, labkit.Step{Text: "look whether all components run", Always: true, Do: func(context.Context) error {
+	return append(steps, labkit.AllRun(func(context.Context) error {
 		return process.AllAlive(l.c.api.Proc, l.c.cm.Proc)
-	}})
+	}))
 }
 
 func (l *collision) first(ctx context.Context) error {

@@ -78,9 +78,9 @@ func identitySteps(e *labkit.Env) []labkit.Step {
 	if e.Variant != naive {
 		steps = append(steps, labkit.Step{Text: "the stock controller manager again", Do: l.back})
 	}
-	return append(steps, labkit.Step{Text: "look whether all components run", Always: true, Do: func(context.Context) error {
+	return append(steps, labkit.AllRun(func(context.Context) error {
 		return process.AllAlive(l.c.api.Proc, l.c.cm.Proc)
-	}})
+	}))
 }
 
 func (l *identity) swap(ctx context.Context) error {

@@ -63,7 +63,7 @@ func (c *cluster) startStep() labkit.Step {
 }
 
 func (c *cluster) aliveStep() labkit.Step {
-	return labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return c.k.Alive(ctx) }}
+	return labkit.AllRun(func(ctx context.Context) error { return c.k.Alive(ctx) })
 }
 
 // needs are the binaries of every lab of this base.

@@ -53,7 +53,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "start a node with two addresses and the kubelet under test, whose CNI network has portmap", Do: l.start},
 		{Text: "start a pod with a host port on the first address, and connect to both", Do: l.open},
 		{Text: "swap to the stock kubelet, remove the pod, and look for portmap's rules", Do: l.down},
-		{Text: "look whether all components run", Always: true, Do: func(context.Context) error { return l.node.Kubelet.Err() }},
+		labkit.AllRun(func(context.Context) error { return l.node.Kubelet.Err() }),
 	}
 }
 

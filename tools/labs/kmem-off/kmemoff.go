@@ -49,7 +49,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the kubelet under test", Do: l.start},
 		{Text: "watch the memory cgroups, and create pods guaranteed, burstable and free, the last without limits", Do: l.create},
 		{Text: "start the kubelet anew; the pods stay", Do: l.again},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
 

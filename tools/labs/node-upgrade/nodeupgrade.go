@@ -120,7 +120,7 @@ func rehearsal(e *labkit.Env, on node.Config, nodes string) []labkit.Step {
 	for i, s := range plan {
 		steps = append(steps, labkit.Step{Text: s.String(), Do: func(ctx context.Context) error { return l.do(ctx, i+1, s) }})
 	}
-	return append(steps, labkit.Step{Text: "look whether all components run", Do: l.end})
+	return append(steps, labkit.AllRun(l.end))
 }
 
 func (l *lab) startCluster(ctx context.Context) error {

@@ -64,7 +64,7 @@ func steps(e *labkit.Env) []labkit.Step {
 			"one empty volume; one beside a volume with data; a bind mount of the same filesystem with data; one of an empty directory", Do: l.leave},
 		{Text: "start the kubelet under test, and wait until it has found the four", Do: l.start},
 		{Text: "wait until the directory of the first is gone, or 100 s; look at all", Do: l.look},
-		{Text: "look whether all components run", Always: true, Do: func(context.Context) error { return l.node.Kubelet.Err() }},
+		labkit.AllRun(func(context.Context) error { return l.node.Kubelet.Err() }),
 	}
 }
 

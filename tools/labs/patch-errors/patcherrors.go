@@ -83,7 +83,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: fmt.Sprintf("send %d patches of d1, good and bad, of three content types", len(patches)), Do: l.patch},
 		{Text: "send a JSON patch that does not apply by kubectl v1.9.11, and keep what it prints", Do: l.kubectl},
 		{Text: fmt.Sprintf("send %d rollbacks in each of %d API versions: names that agree, and names that do not", len(rollbacks), len(versions)), Do: l.rollback},
-		{Text: "look whether all components run", Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 		{Text: fmt.Sprintf("send %d patches that end stock, and look whether the kube-apiserver lives; it is started again if not", len(fatals)), Do: l.fatal},
 		{Text: "look whether etcd runs", Do: func(context.Context) error { return process.AllAlive(l.c.Etcd.Proc) }},
 	}

@@ -67,7 +67,7 @@ func moveSteps(e *labkit.Env) []labkit.Step {
 		}},
 		move(oneBlank, 1),
 		move(twoBlanks, 0),
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }),
 	}
 }
 

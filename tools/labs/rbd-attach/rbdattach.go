@@ -63,7 +63,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		}
 		return g.Wait()
 	}})
-	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }})
+	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }))
 }
 
 // lane drives rows one after the other.

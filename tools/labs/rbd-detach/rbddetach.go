@@ -79,7 +79,7 @@ func steps(e *labkit.Env) []labkit.Step {
 	for _, x := range rowsOf(e.Profile) {
 		s = append(s, labkit.Step{Text: x.image + ": " + x.text, Do: func(ctx context.Context) error { return l.row(ctx, x) }})
 	}
-	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }})
+	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }))
 }
 
 func (l *lab) start(ctx context.Context) (err error) {

@@ -81,7 +81,7 @@ func mixedSteps(e *labkit.Env) []labkit.Step {
 		}
 		return g.Wait()
 	}})
-	return append(all, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }})
+	return append(all, labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }))
 }
 
 func (l *mixed) pair(ctx context.Context, image string, limit bool) error {

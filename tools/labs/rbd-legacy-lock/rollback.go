@@ -111,7 +111,7 @@ func rollbackSteps(e *labkit.Env) []labkit.Step {
 		{Text: "each node: the old kubelet runs pods a and b; swap to the kubelet under test; delete b; run c and d; swap back; delete a and c; " +
 			"swap there again; power cut, the kubelet under test starts; swap back; delete d; swap there again; run e; power cut, the old kubelet starts; delete e. " +
 			"Each pod has an image and writes to it. After a swap to stock 1.9.11 nothing is deleted before it has reported the mounts" + control, Do: l.live},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }),
 	}
 }
 

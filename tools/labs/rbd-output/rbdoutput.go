@@ -73,7 +73,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "delete the claim", Do: l.remove},
 		{Text: "run a controller manager that attaches nothing, and a pod with an image; then one that does", Do: l.attach},
 		{Text: "look for both keys in the logs of controller manager and kubelet, in events and objects", Do: l.look},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }),
 	}
 }
 

@@ -71,7 +71,7 @@ func swapSteps(e *labkit.Env) []labkit.Step {
 			}
 			return g.Wait()
 		}},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }),
 	}
 }
 

@@ -153,7 +153,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		// The controller manager and the kubelet are ended in it, so nothing can be asked whether it runs.
 		return append(s, labkit.Step{Text: fmt.Sprintf("end the controller manager, and the kubelet for %v; what was published before must not be kept", awayFor), Do: l.away})
 	}
-	return append(s, labkit.Step{Text: "look whether all components run", Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 func (l *lab) startCluster(ctx context.Context) error {

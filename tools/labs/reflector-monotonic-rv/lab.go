@@ -121,7 +121,7 @@ func steps(e *labkit.Env, server string) []labkit.Step {
 			labkit.Step{Text: fmt.Sprintf("change %d Services for %v while the proxy cuts watches at random: converge", l.churnServices, l.churn), Do: l.churnAndCut},
 			labkit.Step{Text: "kubectl-holdfast audit-rv reads the audit log of all this, but for the time when the gate was off", Do: l.auditAll})
 	}
-	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 // hasAudit says whether that release writes an audit log that can be judged: 1.7

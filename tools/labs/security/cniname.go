@@ -37,7 +37,7 @@ func init() {
 				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node with the kubelet under test and --network-plugin=cni", Do: p.start},
 				{Text: "put a configuration whose type is a path out of --cni-bin-dir before the good one, and start the kubelet anew", Do: p.write},
 				{Text: "create a pod; wait until the program behind the path has run, or until the pod is ready by the good configuration", Do: p.create},
-				{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return p.c.Alive(ctx) }},
+				labkit.AllRun(func(ctx context.Context) error { return p.c.Alive(ctx) }),
 			}
 		},
 		Oracle: labkit.Oracle{

@@ -48,7 +48,7 @@ func init() {
 				{Text: fmt.Sprintf("create a pod that writes %d MiB into an emptyDir; wait until /stats/summary has them", otherMiB), Do: r.other},
 				{Text: fmt.Sprintf("create a pod that writes %d MiB into its /etc/hosts; wait until a pod is evicted", writeMiB), Do: r.writer},
 				{Text: "wait until the node's disk pressure is over, or the other pod is evicted too", Do: r.after},
-				{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return r.c.Alive(ctx) }},
+				labkit.AllRun(func(ctx context.Context) error { return r.c.Alive(ctx) }),
 			}
 		},
 		Oracle: labkit.Oracle{

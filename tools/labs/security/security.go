@@ -113,7 +113,7 @@ func steps(e *labkit.Env, rows []row) []labkit.Step {
 	for _, r := range rows {
 		all = append(all, labkit.Step{Text: r.fix + ": " + r.does, Do: func(ctx context.Context) error { return l.try(ctx, r) }})
 	}
-	return append(all, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+	return append(all, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 func (l *lab) startCluster(ctx context.Context, rows []row) error {

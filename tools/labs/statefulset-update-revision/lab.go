@@ -41,7 +41,7 @@ func init() {
 				{Text: "start etcd, kube-apiserver and the controller manager under test", Do: l.start},
 				{Text: "create a StatefulSet of 8 with RollingUpdate and no partition, whose pods are ready and end at once", Do: l.create},
 				{Text: "change its template 14 times, each when the rollout before is over, and count the pods that are made", Do: l.roll},
-				{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+				labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 			}
 		},
 		Oracle: labkit.Oracle{Text: []string{"each rollout makes 8 pods"}, Judge: judge},

@@ -102,7 +102,7 @@ func steps(e *labkit.Env, link string) []labkit.Step {
 		s = append(s, labkit.Step{Text: fmt.Sprintf("start %d kinds of pods under the kubelet under test%s; go back to %s%s, delete all pods", len(kinds), look, to, how),
 			Do: func(ctx context.Context) error { return l.back(ctx, i, to) }})
 	}
-	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 // tos are the releases that the node goes back to.

@@ -52,7 +52,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "roll back through the rollback subresource", Do: s.rollback},
 		{Text: fmt.Sprintf("restart the controller manager and the kubelet, %d time(s)", restarts(e.Profile)), Do: s.restart},
 		{Text: "delete Deployment and Service and wait until nothing of them is left", Do: s.delete},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return s.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return s.c.Alive(ctx) }),
 	}
 }
 

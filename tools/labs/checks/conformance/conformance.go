@@ -123,7 +123,7 @@ func steps(e *labkit.Env, swap bool) []labkit.Step {
 func (s *lab) lastSteps() []labkit.Step {
 	return []labkit.Step{
 		{Text: fmt.Sprintf("run what failed again, alone, if it is %d at most", again), Do: s.again},
-		{Text: "look whether all components run", Always: true, Do: s.alive},
+		labkit.AllRun(s.alive),
 	}
 }
 

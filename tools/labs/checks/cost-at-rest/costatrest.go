@@ -122,7 +122,7 @@ func steps(e *labkit.Env) []labkit.Step {
 				Do:   func(ctx context.Context) error { return l.measure(ctx, i, t) }})
 		}
 	}
-	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 func (l *lab) start(ctx context.Context) (err error) {

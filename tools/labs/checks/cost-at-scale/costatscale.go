@@ -90,9 +90,9 @@ func steps(e *labkit.Env) []labkit.Step {
 			Text: fmt.Sprintf("pair %d: start the controller manager (%s), wait until it is at rest, change the image of all Deployments, and measure until all is rolled out", i/2+1, who),
 			Do:   func(ctx context.Context) error { return l.turn(ctx, i/2, who) }})
 	}
-	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error {
+	return append(s, labkit.AllRun(func(ctx context.Context) error {
 		return errors.Join(l.c.Alive(ctx), process.AllAlive(l.hollow...))
-	}})
+	}))
 }
 
 func (l *lab) start(ctx context.Context) (err error) {

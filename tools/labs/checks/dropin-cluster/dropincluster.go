@@ -87,7 +87,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		all = append(all, labkit.Step{Text: fmt.Sprintf("turn %d, %s: swap both; a Deployment with a rollout, a DaemonSet, a StatefulSet, a Job, a pod that does not start, a Service that is deleted; look; delete the namespace", i+1, build),
 			Do: func(ctx context.Context) error { return l.turn(ctx, i+1, build) }})
 	}
-	return append(all, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+	return append(all, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 func (l *lab) start(ctx context.Context) error {

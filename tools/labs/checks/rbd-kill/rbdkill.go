@@ -98,7 +98,7 @@ func steps(e *labkit.Env) []labkit.Step {
 	}
 	return append(s,
 		labkit.Step{Text: "look what the image holds", Do: l.look},
-		labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }})
+		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }))
 }
 
 func (l *lab) kubelet() kube.Program { return rbdlab.UnderTest(l.e, "RBDDetachLeftovers") }

@@ -91,7 +91,7 @@ func rbdSteps(e *labkit.Env) []labkit.Step {
 	}
 	return append(s,
 		labkit.Step{Text: "scale to 0, and look what the images hold", Do: l.end},
-		labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.r.Alive(ctx) }})
+		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }))
 }
 
 const storageClass = `

@@ -71,7 +71,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "kubectl rollout history, undo, and undo to revision 2's template", Do: l.undo},
 		{Text: "POST to the rollback subresource, and look at its answer", Do: l.rollback},
 		{Text: "end the load", Do: l.endLoad},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
 

@@ -37,7 +37,7 @@ func init() {
 				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node whose kubelet under test has a root and a mount namespace of its own, --containerized, and the node's at /rootfs", Do: c.start},
 				{Text: "create a pod with subPaths that are a directory, a file, read-only, behind a symlink inside the volume, and of an emptyDir; wait until it is ready", Do: c.create},
 				{Text: "delete it, and look whether a mount of a subPath is left on the node", Do: c.remove},
-				{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return c.c.Alive(ctx) }},
+				labkit.AllRun(func(ctx context.Context) error { return c.c.Alive(ctx) }),
 			}
 		},
 		Oracle: labkit.Oracle{

@@ -78,7 +78,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "on each a pod whose probes get 1 B, 10 KB, 10 MB and 1 MB in chunks, and one whose probe gets 10 MB with status 500", Do: l.part(partProbes, l.probes)},
 		{Text: fmt.Sprintf("on each exec of %d MiB, %d times in turn; cp of 100 MB both ways; attach of 1 MB both ways; port-forward of 100 MB", execSize>>20, rounds(e.Profile)), Do: l.part(partStreams, l.streams)},
 		{Text: "read the counters of what ours refuses", Do: l.counters},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
 

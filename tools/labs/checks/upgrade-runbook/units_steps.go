@@ -96,7 +96,7 @@ func unitSteps(e *labkit.Env) []labkit.Step {
 			return r.report(ctx, release)
 		}})
 	}
-	return append(steps, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return r.c.Alive(ctx) }})
+	return append(steps, labkit.AllRun(func(ctx context.Context) error { return r.c.Alive(ctx) }))
 }
 
 // report swaps to a stock kubelet and records what comes of it within some time.
@@ -220,7 +220,7 @@ func standaloneSteps(e *labkit.Env) []labkit.Step {
 				return r.ready(ctx)
 			}})
 	}
-	return append(steps, labkit.Step{Text: "look whether all components run", Do: func(ctx context.Context) error { return r.c.Alive(ctx) }})
+	return append(steps, labkit.AllRun(func(ctx context.Context) error { return r.c.Alive(ctx) }))
 }
 
 // row does one row.
