@@ -29,15 +29,33 @@ type Watcher struct {
 	Node    string `json:"node,omitempty"`
 }
 
-// rbdTimeout ends a question that rbd's own time-outs do not, as of a name that nobody
-// resolves.
-var rbdTimeout = 2 * time.Minute
+// limits bound what is asked, and for how long.
+type limits struct {
+	// question ends one that rbd's own time-outs do not, as of a name that nobody resolves.
+	question time.Duration
+	// mapping is what a kubelet that holds a lock gets to map the image.
+	mapping time.Duration
+	// fresh is how old what the API said may be for a finding: thousands of images take long.
+	fresh time.Duration
+	// silence is how long a question without an answer takes at least, silences how many in a
+	// row are enough for a Ceph: a thousand images of monitors that are down would take a day.
+	silence  time.Duration
+	silences int
+	// progress is how often the number of images is told.
+	progress time.Duration
+}
+
+func defaultLimits() limits {
+	return limits{question: 2 * time.Minute, mapping: 2 * time.Second, fresh: 10 * time.Second,
+		silence: 25 * time.Second, silences: 3, progress: 30 * time.Second}
+}
 
 // ceph runs rbd. Only these options are given: no key is ever on a command line.
 type ceph struct {
 	program           string
 	conf, id, keyring string
 	anyMonitor        bool // ask also monitors that only pods name
+	limits            limits
 }
 
 // options are those that say which Ceph an image is in, and who asks.
@@ -60,7 +78,7 @@ func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) er
 	args := append(words, "--pool="+v.pool, "--image="+v.image, "--format", "json",
 		"--client_mount_timeout=30", "--rados_mon_op_timeout=30", "--rados_osd_op_timeout=30")
 	args = append(args, c.options(v)...)
-	ctx, cancel := context.WithTimeout(ctx, rbdTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.limits.question)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, args...)
 	cmd.WaitDelay = time.Second
@@ -68,7 +86,7 @@ func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) er
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
-		return fmt.Errorf("rbd %s: no answer within %v", strings.Join(words, " "), rbdTimeout)
+		return fmt.Errorf("rbd %s: no answer within %v", strings.Join(words, " "), c.limits.question)
 	}
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")

@@ -123,25 +123,37 @@ func read(ctx context.Context, a api) (*cluster, error) {
 		return nil, c.errs[len(c.errs)-1]
 	}
 	for _, o := range nodes.Items {
-		n := &node{name: o.Metadata.Name, host: strings.ToLower(o.Metadata.Name), minor: minorOf(o.Status.NodeInfo.KubeletVersion), reported: o.Status.VolumesInUse}
-		for _, d := range o.Status.Conditions {
-			n.ready = n.ready || d.Type == "Ready" && d.Status == "True"
-		}
-		for _, v := range o.Status.VolumesAttached {
-			n.reported = append(n.reported, v.Name)
-		}
-		for _, a := range o.Status.Addresses {
-			switch a.Type {
-			case "Hostname":
-				n.host = strings.ToLower(a.Address)
-			case "InternalIP", "LegacyHostIP":
-				n.ips = append(n.ips, a.Address)
-			}
-		}
-		c.nodes = append(c.nodes, n)
+		c.nodes = append(c.nodes, o.node())
 	}
+	c.use(pods.Items, c.claim(pvs.Items))
+	sort.Slice(c.volumes, func(i, j int) bool { return c.volumes[i].name() < c.volumes[j].name() })
+	return c, nil
+}
+
+func (o *nodeObject) node() *node {
+	n := &node{name: o.Metadata.Name, host: strings.ToLower(o.Metadata.Name), minor: minorOf(o.Status.NodeInfo.KubeletVersion), reported: o.Status.VolumesInUse}
+	for _, d := range o.Status.Conditions {
+		n.ready = n.ready || d.Type == "Ready" && d.Status == "True"
+	}
+	for _, v := range o.Status.VolumesAttached {
+		n.reported = append(n.reported, v.Name)
+	}
+	for _, a := range o.Status.Addresses {
+		switch a.Type {
+		case "Hostname":
+			n.host = strings.ToLower(a.Address)
+		case "InternalIP", "LegacyHostIP":
+			n.ips = append(n.ips, a.Address)
+		}
+	}
+	return n
+}
+
+// claim adds the volumes of PersistentVolumes, and returns those of each claim by
+// "namespace/name".
+func (c *cluster) claim(pvs []pvObject) map[string][]*volume {
 	claims, bound := map[string][]*volume{}, map[string]bool{}
-	for _, o := range pvs.Items {
+	for _, o := range pvs {
 		if o.Spec.RBD == nil {
 			continue
 		}
@@ -162,7 +174,12 @@ func read(ctx context.Context, a api) (*cluster, error) {
 			}
 		}
 	}
-	for _, o := range pods.Items {
+	return claims
+}
+
+// use adds pods to the volumes that they are to have, by themselves or by their claims.
+func (c *cluster) use(pods []podObject, claims map[string][]*volume) {
+	for _, o := range pods {
 		if o.Spec.NodeName == "" {
 			continue
 		}
@@ -181,8 +198,17 @@ func read(ctx context.Context, a api) (*cluster, error) {
 			}
 		}
 	}
-	sort.Slice(c.volumes, func(i, j int) bool { return c.volumes[i].name() < c.volumes[j].name() })
-	return c, nil
+}
+
+// named are the volumes of this POOL/IMAGE, all if it is empty.
+func (c *cluster) named(image string) []*volume {
+	var out []*volume
+	for _, v := range c.volumes {
+		if image == "" || v.name() == image {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 func (v *volume) name() string { return v.pool + "/" + v.image }

@@ -164,9 +164,9 @@ func (l *laterAPI) Get(ctx context.Context, path string, v any) error {
 
 // What the API said may be old when an image's turn comes: a finding is judged again.
 func TestFindingsAreFresh(t *testing.T) {
-	defer func(was time.Duration) { fresh = was }(fresh)
 	_, r := serve(t, http.StatusOK)
-	for _, fresh = range []time.Duration{0, time.Hour} {
+	for _, fresh := range []time.Duration{0, time.Hour} {
+		r.limits.fresh = fresh
 		api := &laterAPI{fakeAPI: fakeAPI{"nodes": nodes, "persistentvolumes": `{"items":[{"metadata":{"name":"a"},"spec":{"rbd":{"monitors":["10.0.0.1:6789"],"image":"leaked","pool":"rbd"}}}]}`,
 			"pods": strings.Replace(pods, "Succeeded", "Running", 1)}}
 		var out, errs strings.Builder
@@ -197,21 +197,20 @@ func TestPartlyRead(t *testing.T) {
 
 // rbd that never answers makes a row, and a name that looks like an option is none.
 func TestRBDHangs(t *testing.T) {
-	defer func(was time.Duration) { rbdTimeout = was }(rbdTimeout)
-	rbdTimeout = 50 * time.Millisecond
-	program := filepath.Join(t.TempDir(), "rbd")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nsleep 60\n"), 0o755); err != nil {
+	r := newCeph(filepath.Join(t.TempDir(), "rbd"))
+	r.limits.question = 50 * time.Millisecond
+	if err := os.WriteFile(r.program, []byte("#!/bin/sh\nsleep 60\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	a := threeNodes().answer(t.Context(), &ceph{program: program}, &volume{pool: "rbd", image: "img"})
+	a := threeNodes().answer(t.Context(), r, &volume{pool: "rbd", image: "img"})
 	if a.Verdict != Unknown || !strings.Contains(a.Note, "no answer within 50ms") {
 		t.Errorf("%+v", a)
 	}
-	rbdTimeout = time.Minute
-	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\" >&2; exit 2\n"), 0o755); err != nil {
+	r.limits.question = time.Minute
+	if err := os.WriteFile(r.program, []byte("#!/bin/sh\necho \"$@\" >&2; exit 2\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	a = threeNodes().answer(t.Context(), &ceph{program: program}, &volume{pool: "-c", image: "--conf"})
+	a = threeNodes().answer(t.Context(), r, &volume{pool: "-c", image: "--conf"})
 	if !strings.Contains(a.Note, "--pool=-c --image=--conf ") {
 		t.Errorf("%+v", a)
 	}
@@ -219,12 +218,11 @@ func TestRBDHangs(t *testing.T) {
 
 // Monitors that do not answer three times in a row are not asked again, others are.
 func TestSilentMonitors(t *testing.T) {
-	defer func(a, b, c time.Duration) { rbdTimeout, silence, progress = a, b, c }(rbdTimeout, silence, progress)
-	rbdTimeout, silence, progress = time.Minute, 100*time.Millisecond, 0
 	dir := t.TempDir()
-	program := filepath.Join(dir, "rbd")
+	r := newCeph(filepath.Join(dir, "rbd"))
+	r.limits.question, r.limits.silence, r.limits.progress = time.Minute, 100*time.Millisecond, 0
 	script := "#!/bin/sh\ncd " + dir + "\necho >> calls\ncase \"$*\" in *10.0.0.9*) sleep 0.2; exit 1;; esac\n[ \"$1\" = lock ] && echo '[]' && exit\necho '{\"watchers\":[]}'\n"
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+	if err := os.WriteFile(r.program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var items []string
@@ -234,7 +232,7 @@ func TestSilentMonitors(t *testing.T) {
 	}
 	api := fakeAPI{"nodes": nodes, "pods": `{"items":[]}`, "persistentvolumes": `{"items":[` + strings.Join(items, ",") + `]}`}
 	var out, errs strings.Builder
-	err := run(t.Context(), api, &ceph{program: program}, "", "table", &out, &errs)
+	err := run(t.Context(), api, r, "", "table", &out, &errs)
 	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "6 of 9 images could not be read") {
 		t.Error(err)
 	}
@@ -253,7 +251,8 @@ func TestSilentMonitors(t *testing.T) {
 // Monitors that are down silence every pool, whatever their order in a volume; a pool that is
 // down silences itself; an answer ends the silence, and a quick error is none.
 func TestQuiet(t *testing.T) {
-	r := &ceph{id: "u"}
+	r := &ceph{id: "u", limits: defaultLimits()}
+	silence, silences := r.limits.silence, r.limits.silences
 	image := func(pool string, monitors ...string) *volume { return &volume{pool: pool, monitors: monitors} }
 	a, b, other := image("a", "m1", "m2"), image("b", "m2", "m1"), image("a", "m3")
 	q := quiet{}
@@ -287,9 +286,8 @@ func TestQuiet(t *testing.T) {
 
 // Rows are printed also where the API server is away when a finding is to be judged again.
 func TestRowsBeforeAFailure(t *testing.T) {
-	defer func(was time.Duration) { fresh = was }(fresh)
-	fresh = 0
 	_, r := serve(t, http.StatusOK)
+	r.limits.fresh = 0
 	api := fakeAPI{"nodes": nodes, "pods": `{"items":[]}`, "persistentvolumes": `{"items":[{"metadata":{"name":"a"},"spec":{"rbd":{"monitors":["10.0.0.1:6789"],"image":"free","pool":"rbd"}}},` +
 		`{"metadata":{"name":"b"},"spec":{"rbd":{"monitors":["10.0.0.1:6789"],"image":"leaked","pool":"rbd"}}}]}`}
 	var out, errs strings.Builder
@@ -316,7 +314,7 @@ func (f *failingAPI) Get(ctx context.Context, path string, v any) error {
 // again, any other once; the locks are read before the watchers.
 func TestLockedAndNotYetMapped(t *testing.T) {
 	dir := t.TempDir()
-	r := &ceph{program: filepath.Join(dir, "rbd")}
+	r := newCeph(filepath.Join(dir, "rbd"))
 	for name, c := range map[string]struct {
 		locks, first, second string // watchers of the first and of any later status
 		want                 Verdict
@@ -350,19 +348,18 @@ echo '{"watchers":` + c.second + `}'
 
 // An interrupt ends the pause between the two looks, and nothing is said of the image.
 func TestInterruptedPause(t *testing.T) {
-	defer func(was time.Duration) { mapTime = was }(mapTime)
-	mapTime = time.Hour
-	program := filepath.Join(t.TempDir(), "rbd")
+	r := newCeph(filepath.Join(t.TempDir(), "rbd"))
+	r.limits.mapping = time.Hour
 	script := `#!/bin/sh
 [ "$1" = lock ] && echo '[{"id":"kubelet_lock_magic_node1","locker":"client.11","address":"10.0.0.11:0/8"}]' && exit
 echo '{"watchers":[]}'
 `
-	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+	if err := os.WriteFile(r.program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Second, cancel)
-	if a := threeNodes().answer(ctx, &ceph{program: program}, &volume{pool: "rbd", image: "img"}); a.Verdict != Unknown || len(a.Remedy) > 0 {
+	if a := threeNodes().answer(ctx, r, &volume{pool: "rbd", image: "img"}); a.Verdict != Unknown || len(a.Remedy) > 0 {
 		t.Errorf("%+v", a)
 	}
 }

@@ -21,15 +21,7 @@ import (
 	"holdfast/cmd/internal/output"
 )
 
-// Command returns the command rbd-locks.
-func Command() *cobra.Command {
-	var kubeconfig, kubeContext, image string
-	var format output.Format
-	r := &ceph{program: "rbd"}
-	cmd := &cobra.Command{
-		Use:   "rbd-locks [--kubeconfig FILE] [--id USER] [--keyring FILE]",
-		Short: "What the locks and watchers of RBD images mean",
-		Long: `For each RBD image that a PersistentVolume or a pod names, print its locks, its
+const about = `For each RBD image that a PersistentVolume or a pod names, print its locks, its
 watchers, the nodes that should have it, and a verdict: free, in-use, stale-lock,
 leaked-mapping, double-mount, foreign-lock or unknown. For a finding, print the
 remedy. Nothing is changed and no remedy is run. An image with a kubelet's lock and no
@@ -42,43 +34,65 @@ PersistentVolume names is not asked: a pod's author would choose who gets the ke
 proof. The table is printed at the end, -o json prints each image at once.
 
 Exit status: 3, there are findings; else 1, something could not be read, and the rest
-is printed; else 0. 2 is wrong usage.`,
-		Example: `  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --id admin --keyring /etc/ceph/ceph.client.admin.keyring
-  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --image rbd/db-0 -o json`,
+is printed; else 0. 2 is wrong usage.`
+
+const example = `  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --id admin --keyring /etc/ceph/ceph.client.admin.keyring
+  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --image rbd/db-0 -o json`
+
+// Command returns the command rbd-locks.
+func Command() *cobra.Command { return command(defaultLimits()) }
+
+func command(l limits) *cobra.Command {
+	q := &request{ceph: ceph{program: "rbd", limits: l}}
+	cmd := &cobra.Command{
+		Use:     "rbd-locks [--kubeconfig FILE] [--id USER] [--keyring FILE]",
+		Short:   "What the locks and watchers of RBD images mean",
+		Long:    about,
+		Example: example,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exit.Usagef("it takes no arguments, and got %q", args)
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if kubeconfig == "" && cmd.Flags().Changed("kubeconfig") {
-				return exit.Usagef("--kubeconfig is empty")
-			}
-			if pool, name, ok := strings.Cut(image, "/"); image != "" && (!ok || pool == "" || name == "") {
-				return exit.Usagef("--image %q is not POOL/IMAGE", image)
-			}
-			file, err := kubeapi.File(kubeconfig)
-			if err != nil {
-				return exit.Failedf("%w", err)
-			}
-			a, err := kubeapi.Load(file, kubeContext)
-			if err != nil {
-				return exit.Failedf("--kubeconfig: %w", err)
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
-			return run(cmd.Context(), a, r, image, format, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return q.run(cmd) },
 	}
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
-	cmd.Flags().StringVar(&kubeContext, "context", "", "the kubeconfig's context (default its current one)")
-	cmd.Flags().StringVar(&r.conf, "ceph-conf", "", "Ceph's configuration")
-	cmd.Flags().BoolVar(&r.anyMonitor, "ask-monitors-of-pods", false, "ask monitors too that only pods name")
-	cmd.Flags().StringVar(&r.id, "id", "", "Ceph's user, without \"client.\"")
-	cmd.Flags().StringVar(&r.keyring, "keyring", "", "the keyring with its key")
-	cmd.Flags().StringVar(&image, "image", "", "this image only")
-	output.Flag(cmd, &format, "one object for each image, one a line")
+	cmd.Flags().StringVar(&q.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
+	cmd.Flags().StringVar(&q.context, "context", "", "the kubeconfig's context (default its current one)")
+	cmd.Flags().StringVar(&q.ceph.conf, "ceph-conf", "", "Ceph's configuration")
+	cmd.Flags().BoolVar(&q.ceph.anyMonitor, "ask-monitors-of-pods", false, "ask monitors too that only pods name")
+	cmd.Flags().StringVar(&q.ceph.id, "id", "", "Ceph's user, without \"client.\"")
+	cmd.Flags().StringVar(&q.ceph.keyring, "keyring", "", "the keyring with its key")
+	cmd.Flags().StringVar(&q.image, "image", "", "this image only")
+	output.Flag(cmd, &q.format, "one object for each image, one a line")
 	return cmd
+}
+
+// request is what the command line asks for.
+type request struct {
+	kubeconfig, context string
+	image               string // POOL/IMAGE, empty: all
+	format              output.Format
+	ceph                ceph
+}
+
+func (q *request) run(cmd *cobra.Command) error {
+	if q.kubeconfig == "" && cmd.Flags().Changed("kubeconfig") {
+		return exit.Usagef("--kubeconfig is empty")
+	}
+	if pool, name, ok := strings.Cut(q.image, "/"); q.image != "" && (!ok || pool == "" || name == "") {
+		return exit.Usagef("--image %q is not POOL/IMAGE", q.image)
+	}
+	file, err := kubeapi.File(q.kubeconfig)
+	if err != nil {
+		return exit.Failedf("%w", err)
+	}
+	a, err := kubeapi.Load(file, q.context)
+	if err != nil {
+		return exit.Failedf("--kubeconfig: %w", err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
+	return run(cmd.Context(), a, &q.ceph, q.image, q.format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 }
 
 func run(ctx context.Context, a api, r *ceph, image string, format output.Format, out, errs io.Writer) error {
@@ -95,29 +109,13 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	for _, w := range s.c.warnings() {
 		fmt.Fprintf(errs, "warning: %s\n", w)
 	}
-	var volumes []*volume
-	for _, v := range s.c.volumes {
-		if image == "" || v.name() == image {
-			volumes = append(volumes, v)
-		}
-	}
-	p := printer{format: format, out: out, w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
+	volumes := s.c.named(image)
+	p := &printer{format: format, out: out, w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)}
 	// What was asked is printed also where the API server fails in the middle.
 	defer p.w.Flush()
 	p.head()
-	told := time.Now()
-	for i, v := range volumes {
-		if time.Since(told) > progress {
-			told = time.Now()
-			fmt.Fprintf(errs, "%d of %d images were looked at\n", i, len(volumes))
-		}
-		answer, err := s.look(ctx, v)
-		if err == nil {
-			err = p.print(answer)
-		}
-		if err != nil {
-			return err
-		}
+	if err := s.print(ctx, volumes, p, errs); err != nil {
+		return err
 	}
 	if err := p.foot(); err != nil {
 		return err
@@ -145,19 +143,36 @@ func (s *survey) read(ctx context.Context) error {
 	return nil
 }
 
+// print looks at the images and prints their answers.
+func (s *survey) print(ctx context.Context, volumes []*volume, p *printer, progress io.Writer) error {
+	told := time.Now()
+	for i, v := range volumes {
+		if time.Since(told) > s.r.limits.progress {
+			told = time.Now()
+			fmt.Fprintf(progress, "%d of %d images were looked at\n", i, len(volumes))
+		}
+		answer, err := s.look(ctx, v)
+		if err == nil {
+			err = p.print(answer)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // look judges one image, and counts it.
 func (s *survey) look(ctx context.Context, v *volume) (Answer, error) {
 	var answer Answer
 	if v.err == "" && s.q.silent(s.r, v) {
-		answer = s.c.judge(s.c.of(v), nil, nil)
-		answer.Verdict, answer.Remedy = Unknown, nil
-		answer.Note = fmt.Sprintf("not asked: the last %d images of these monitors had no answer in time", silences)
+		answer = s.c.unknown(s.c.of(v), fmt.Sprintf("not asked: the last %d images of these monitors had no answer in time", s.r.limits.silences))
 	} else {
 		began := time.Now()
 		answer = s.c.answer(ctx, s.r, s.c.of(v))
 		s.q.heard(s.r, v, answer.Verdict != Unknown, time.Since(began))
 	}
-	if finding(answer) && time.Since(s.readAt) > fresh {
+	if finding(answer) && time.Since(s.readAt) > s.r.limits.fresh {
 		// Pods may have come and gone since.
 		if err := s.read(ctx); err != nil {
 			return answer, err
@@ -230,17 +245,6 @@ func finding(a Answer) bool {
 	return a.Verdict != Unknown && a.Verdict != Free && a.Verdict != InUse
 }
 
-// fresh is how old what the API said may be for a finding: thousands of images take long.
-var fresh = 10 * time.Second
-
-// silence is how long a question without an answer takes at least, silences how many in a
-// row are enough for a Ceph: a thousand images of monitors that are down would take a day.
-// progress is how often the number of images is told.
-var (
-	silence, progress = 25 * time.Second, 30 * time.Second
-	silences          = 3
-)
-
 // quiet counts images in a row without an answer in time: by their Ceph, and by their Ceph and
 // pool. Monitors that are down silence every pool. A pool whose OSDs are down silences itself
 // only, so one image of each other pool is asked.
@@ -253,7 +257,8 @@ func (q quiet) keys(r *ceph, v *volume) (monitors, pool string) {
 
 func (q quiet) silent(r *ceph, v *volume) bool {
 	monitors, pool := q.keys(r, v)
-	return q[monitors] >= silences && q[pool] > 0 || q[pool] >= silences
+	enough := r.limits.silences
+	return q[monitors] >= enough && q[pool] > 0 || q[pool] >= enough
 }
 
 func (q quiet) heard(r *ceph, v *volume, answered bool, took time.Duration) {
@@ -261,14 +266,11 @@ func (q quiet) heard(r *ceph, v *volume, answered bool, took time.Duration) {
 	switch {
 	case answered:
 		q[monitors], q[pool] = 0, 0
-	case took >= silence:
+	case took >= r.limits.silence:
 		q[monitors]++
 		q[pool]++
 	}
 }
-
-// mapTime is what a kubelet that holds a lock gets to map the image.
-var mapTime = 2 * time.Second
 
 // answer asks for one image. What cannot be read is a row of its own.
 func (c *cluster) answer(ctx context.Context, r *ceph, v *volume) Answer {
@@ -276,10 +278,7 @@ func (c *cluster) answer(ctx context.Context, r *ceph, v *volume) Answer {
 		return Answer{Image: v.name(), PVs: v.pvs, Verdict: Unknown, Note: v.err}
 	}
 	if m := c.stranger(v); m != "" && r.conf == "" && !r.anyMonitor {
-		a := c.judge(v, nil, nil)
-		a.Verdict, a.Remedy = Unknown, nil
-		a.Note = fmt.Sprintf("not asked: only pods name the monitor %.100q; --ceph-conf or --ask-monitors-of-pods asks", m)
-		return a
+		return c.unknown(v, fmt.Sprintf("not asked: only pods name the monitor %.100q; --ceph-conf or --ask-monitors-of-pods asks", m))
 	}
 	// Locks first: a kubelet up to 1.8 locks and then maps, so a lock that is read after the
 	// watchers may be of one that came between. One without a watcher gets time to map.
@@ -291,14 +290,12 @@ func (c *cluster) answer(ctx context.Context, r *ceph, v *volume) Answer {
 	if err == nil && len(watchers) == 0 && slices.ContainsFunc(locks, isOld) {
 		select {
 		case <-ctx.Done():
-		case <-time.After(mapTime):
+		case <-time.After(r.limits.mapping):
 		}
 		watchers, err = r.watchers(ctx, v)
 	}
 	if err != nil {
-		a := c.judge(v, nil, nil)
-		a.Verdict, a.Note, a.Remedy = Unknown, err.Error(), nil
-		return a
+		return c.unknown(v, err.Error())
 	}
 	return c.judge(v, locks, watchers, r.options(v)...)
 }

@@ -6,11 +6,8 @@ package rbdlocks
 import (
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
 )
 
 // Verdict is what an image's locks and watchers mean.
@@ -56,124 +53,126 @@ const (
 // judge says what the locks and watchers of an image mean. The options are those with which
 // rbd reached the image's Ceph; a remedy has them, too.
 func (c *cluster) judge(v *volume, locks []Lock, watchers []Watcher, options ...string) Answer {
-	a := Answer{Image: v.name(), Monitors: v.monitors, PVs: v.pvs, Locks: locks}
-	reads, writes := map[string]bool{}, map[string]bool{} // by node
-	running := ""                                         // a pod that runs and may write
-	ended := map[string]string{}                          // pods, by node
-	for _, u := range v.users {
-		if u.ended {
-			ended[u.node] = u.pod
-			continue
-		}
-		if u.running && !u.readOnly {
-			running = u.pod
-		}
-		a.Pods = append(a.Pods, u.pod)
-		a.Nodes = append(a.Nodes, u.node)
-		if u.readOnly {
-			reads[u.node] = true
-		} else {
-			writes[u.node] = true
-		}
-	}
-	for _, n := range c.nodes {
-		if n.reports(v) {
-			a.Nodes = append(a.Nodes, n.name)
-		}
-	}
-	slices.Sort(a.Nodes)
-	a.Nodes = slices.Compact(a.Nodes)
-	holders := map[string]bool{} // nodes that watch, and addresses of none
-	writers := 0                 // of them, all but those whose pods only read
-	var leaked []string
-	for _, w := range watchers {
-		name := hostOf(w.Address)
-		if n := c.nodeAt(name); n != nil {
-			w.Node, name = n.name, n.name
-		}
-		a.Watchers = append(a.Watchers, w)
-		if holders[name] {
-			continue
-		}
-		holders[name] = true
-		if w.Node == "" || writes[w.Node] || !reads[w.Node] {
-			writers++
-		}
-		if !slices.Contains(a.Nodes, w.Node) {
-			leaked = append(leaked, hostOf(w.Address))
-			if w.Node != "" {
-				a.Remedy = append(a.Remedy, fmt.Sprintf("on node %s, when nothing has it mounted: rbd unmap %s", w.Node, word("/dev/rbd/"+v.name())))
-			}
-		}
-	}
-	foreign := c.foreign(a)
-	switch {
-	case len(holders) > 0 && c.blind():
-		// Who should have it is not known.
-		a.Verdict, a.Note, a.Remedy = Unknown, "it is open, and "+strings.Join(c.unread, ", ")+" could not be read", nil
-	case writers > 1:
-		a.Verdict, a.Note = DoubleMount, fmt.Sprintf("%d addresses have it open and may write: stop all but one of its pods before anything else", writers)
-		a.Remedy = nil
-	case len(leaked) > 0:
-		at := strings.Join(leaked, ", ")
-		if twin := c.twin(v); twin != "" {
-			a.Verdict, a.Note, a.Remedy = Unknown, "it is open at "+at+"; "+twin, nil
-		} else {
-			a.Verdict, a.Note = LeakedMapping, "no pod and no node's status accounts for "+at
-		}
-	case foreign != "":
-		a.Verdict, a.Note = ForeignLock, foreign
-	case len(holders) > 0:
-		a.Verdict = InUse
-	case slices.ContainsFunc(locks, isOld):
-		a.Verdict, a.Note = StaleLock, "nobody has it open"
-		twin := c.twin(v)
-		for _, l := range locks {
-			if !isOld(l) {
-				continue
-			}
-			// These kubelets lock, and map later. And Ceph forgets the watch of a node that it
-			// does not reach for 30 s, while that node still has the image mounted.
-			switch n := c.holder(l); {
-			case c.blind():
-				a.Note += "; who may have it mounted is not known: " + strings.Join(c.unread, ", ") + " could not be read"
-			case n != nil && (writes[n.name] || n.reports(v)):
-				a.Note += fmt.Sprintf("; %[1]s has a pod for it or reports it: %[1]s is mounting it now, or is cut off from Ceph with it mounted. Remove the lock only after %[1]s has unmounted it or is powered off", n.name)
-			case n == nil && running != "":
-				a.Note += fmt.Sprintf("; no node has the lock's name or address, and %s runs: make sure that it is not its node's lock", running)
-			case strings.ContainsFunc(v.name()+l.ID+l.Locker, unicode.IsControl):
-				a.Note += "; its name has control characters, so no command is printed"
-			case twin != "":
-				a.Note += "; " + twin
-			case n == nil || !n.ready:
-				// No kubelet there has unmounted it when its pod was deleted.
-				host := strings.TrimPrefix(l.ID, magic)
-				a.Note += fmt.Sprintf("; %s, whose lock it is, is no node that is Ready, and may have it mounted", host)
-				a.Remedy = append(a.Remedy, fmt.Sprintf("when %s is powered off, or has not mounted it: %s", word(host), removal(v, l, options)))
-			default:
-				// Also a kubelet that is Ready may not have unmounted it yet, or may fail to.
-				if pod := ended[n.name]; pod != "" {
-					a.Note += fmt.Sprintf("; %s, which has ended on %s, had it, and it may be mounted there still", pod, n.name)
-				}
-				a.Remedy = append(a.Remedy, fmt.Sprintf("when %s has it not in /proc/mounts: %s", word(n.name), removal(v, l, options)))
-			}
-		}
-	default:
-		a.Verdict = Free
+	e := c.gather(v, locks, watchers)
+	a := e.answer
+	a.Verdict, a.Note = e.verdict()
+	switch a.Verdict {
+	case LeakedMapping:
+		a.Remedy = e.unmaps()
+	case StaleLock:
+		note, remedy := e.removals(options)
+		a.Note, a.Remedy = a.Note+note, remedy
 	}
 	return a
 }
 
-// removal is the command that removes a lock, if nobody has the image open when it is run:
-// that may be long after the verdict. Every rbd from hammer to reef prints this line, alone,
-// and to its standard output, to which nothing is logged. The locker is part of the command,
-// so a lock that was taken after the verdict stays. Both ask the Ceph that the verdict is of.
-func removal(v *volume, l Lock, options []string) string {
-	rbd, image := "rbd", word(v.name())
-	for _, o := range options {
-		rbd += " " + word(o)
+// unknown is the answer where rbd said nothing.
+func (c *cluster) unknown(v *volume, note string) Answer {
+	a := c.gather(v, nil, nil).answer
+	a.Verdict, a.Note = Unknown, note
+	return a
+}
+
+// evidence is what the API and rbd say of an image.
+type evidence struct {
+	c             *cluster
+	v             *volume
+	answer        Answer            // without a verdict
+	reads, writes map[string]bool   // nodes with a pod that only reads, that may write
+	running       string            // a pod that runs and may write
+	ended         map[string]string // pods, by node
+	holders       map[string]bool   // nodes that watch, and addresses of none
+	writers       int               // of them, all but those whose pods only read
+	leaks         []Watcher         // of them, the first of each that is on no node that should hold it
+}
+
+func (c *cluster) gather(v *volume, locks []Lock, watchers []Watcher) *evidence {
+	e := &evidence{c: c, v: v, answer: Answer{Image: v.name(), Monitors: v.monitors, PVs: v.pvs, Locks: locks},
+		reads: map[string]bool{}, writes: map[string]bool{}, ended: map[string]string{}, holders: map[string]bool{}}
+	for _, u := range v.users {
+		e.use(u)
 	}
-	return fmt.Sprintf("%s status %s | grep -qx 'Watchers: none' && %s lock remove --rbd_blocklist_on_break_lock=false %s %s %s", rbd, image, rbd, image, word(l.ID), word(l.Locker))
+	for _, n := range c.nodes {
+		if n.reports(v) {
+			e.answer.Nodes = append(e.answer.Nodes, n.name)
+		}
+	}
+	slices.Sort(e.answer.Nodes)
+	e.answer.Nodes = slices.Compact(e.answer.Nodes)
+	for _, w := range watchers {
+		e.watch(w)
+	}
+	return e
+}
+
+func (e *evidence) use(u user) {
+	if u.ended {
+		e.ended[u.node] = u.pod
+		return
+	}
+	if u.running && !u.readOnly {
+		e.running = u.pod
+	}
+	e.answer.Pods = append(e.answer.Pods, u.pod)
+	e.answer.Nodes = append(e.answer.Nodes, u.node)
+	if u.readOnly {
+		e.reads[u.node] = true
+	} else {
+		e.writes[u.node] = true
+	}
+}
+
+// watch comes after all that says which nodes should hold the image.
+func (e *evidence) watch(w Watcher) {
+	name := hostOf(w.Address)
+	if n := e.c.nodeAt(name); n != nil {
+		w.Node, name = n.name, n.name
+	}
+	e.answer.Watchers = append(e.answer.Watchers, w)
+	if e.holders[name] {
+		return
+	}
+	e.holders[name] = true
+	if w.Node == "" || e.writes[w.Node] || !e.reads[w.Node] {
+		e.writers++
+	}
+	if !slices.Contains(e.answer.Nodes, w.Node) {
+		e.leaks = append(e.leaks, w)
+	}
+}
+
+// verdict is what the evidence means, and why.
+func (e *evidence) verdict() (v Verdict, note string) {
+	foreign := e.c.foreign(e.answer)
+	switch {
+	case len(e.holders) > 0 && e.c.blind():
+		// Who should have it is not known.
+		return Unknown, "it is open, and " + strings.Join(e.c.unread, ", ") + " could not be read"
+	case e.writers > 1:
+		return DoubleMount, fmt.Sprintf("%d addresses have it open and may write: stop all but one of its pods before anything else", e.writers)
+	case len(e.leaks) > 0:
+		return e.leaked()
+	case foreign != "":
+		return ForeignLock, foreign
+	case len(e.holders) > 0:
+		return InUse, ""
+	case slices.ContainsFunc(e.answer.Locks, isOld):
+		return StaleLock, "nobody has it open"
+	}
+	return Free, ""
+}
+
+// leaked is the verdict on watchers that nothing in the API accounts for.
+func (e *evidence) leaked() (v Verdict, note string) {
+	var hosts []string
+	for _, w := range e.leaks {
+		hosts = append(hosts, hostOf(w.Address))
+	}
+	at := strings.Join(hosts, ", ")
+	if twin := e.c.twin(e.v); twin != "" {
+		return Unknown, "it is open at " + at + "; " + twin
+	}
+	return LeakedMapping, "no pod and no node's status accounts for " + at
 }
 
 func isOld(l Lock) bool { return strings.HasPrefix(l.ID, magic) }
@@ -194,25 +193,6 @@ func (c *cluster) foreign(a Answer) string {
 		}
 	}
 	return ""
-}
-
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`)
-
-// word is s as one word of a shell's command line. Names of images and locks are others'
-// text, and a remedy is there to be copied.
-func word(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// plain is s without what would move a terminal's cursor.
-func plain(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
 }
 
 // hostOf is the address of "10.0.0.1:0/123" without port and nonce.

@@ -17,7 +17,7 @@ import (
 // beside one of a PersistentVolume, and an image that only an ended pod names is looked at.
 func TestStrangersMonitors(t *testing.T) {
 	dir := t.TempDir()
-	r := &ceph{program: filepath.Join(dir, "rbd")}
+	r := newCeph(filepath.Join(dir, "rbd"))
 	script := "#!/bin/sh\necho \"$*\" >> " + dir + "/calls\n[ \"$1\" = lock ] && echo '[]' && exit\necho '{\"watchers\":[]}'\n"
 	if err := os.WriteFile(r.program, []byte(script), 0o755); err != nil {
 		t.Fatal(err)

@@ -56,10 +56,14 @@ var images = []struct {
 	{"garbled", `[]`, `"none"`, Unknown, "it names no watchers"},
 }
 
-func TestMain(m *testing.M) {
-	mapTime = time.Millisecond
-	os.Exit(m.Run())
+// testLimits are the command's, but no kubelet is waited for.
+func testLimits() limits {
+	l := defaultLimits()
+	l.mapping = time.Millisecond
+	return l
 }
+
+func newCeph(program string) *ceph { return &ceph{program: program, limits: testLimits()} }
 
 // serve makes an API server, a kubeconfig and a program rbd.
 func serve(t *testing.T, code int) (kubeconfig string, r *ceph) {
@@ -94,13 +98,14 @@ func serve(t *testing.T, code int) (kubeconfig string, r *ceph) {
 		_, _ = w.Write([]byte(text))
 	}))
 	t.Cleanup(server.Close)
-	r = &ceph{id: "u", keyring: "/k", program: write("rbd", `#!/bin/sh
+	r = newCeph(write("rbd", `#!/bin/sh
 echo "$@" >> "`+dir+`/calls"
 echo "2021 -1 a log line" >&2
 what=$1; while [ "${1#--image=}" = "$1" ]; do shift; done; image=${1#--image=}
 cat "`+dir+`/$what-$image" 2>/dev/null && exit 0
 echo "rbd: error opening image $image: (2) No such file or directory" >&2; exit 2
-`, 0o755)}
+`, 0o755))
+	r.id, r.keyring = "u", "/k"
 	return write("kubeconfig", `current-context: a
 contexts: [{name: a, context: {cluster: c, user: u}}]
 clusters: [{name: c, cluster: {server: "`+server.URL+`"}}]
@@ -113,7 +118,7 @@ func execute(t *testing.T, r *ceph, args ...string) (stdout, stderr string, err 
 	t.Helper()
 	t.Setenv("PATH", filepath.Dir(r.program)+":"+os.Getenv("PATH"))
 	var out, errs bytes.Buffer
-	cmd := Command()
+	cmd := command(testLimits())
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -169,7 +174,7 @@ func TestVerdicts(t *testing.T) {
 // shared lock.
 func TestKeysThatComeAgain(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "rbd")
-	r, v := &ceph{program: program}, &volume{pool: "rbd", image: "img"}
+	r, v := newCeph(program), &volume{pool: "rbd", image: "img"}
 	answer := func(text string) {
 		t.Helper()
 		if err := os.WriteFile(program, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o755); err != nil {
@@ -219,7 +224,7 @@ func TestExitStatuses(t *testing.T) {
 	}
 	t.Setenv("PATH", "")
 	var answer bytes.Buffer
-	cmd := Command()
+	cmd := command(testLimits())
 	cmd.SetOut(&answer)
 	cmd.SetErr(&answer)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
