@@ -128,130 +128,190 @@ func faultVerdict(h *history.History, rows []fault, leases []lease) labkit.Resul
 		len(rows)+1, max(s.Served[0].Slowest, s.Served[1].Slowest).Round(100*time.Millisecond), end.Services)
 }
 
-// wrong says what is, and what cannot be told.
+// check is a line of the table by which a fault is judged.
+type check struct {
+	rows  []row // the faults that it is for, nil: all
+	wrong bool  // what it finds is wrong; else it means that nothing can be told
+	// finds gives the reason if its condition holds, else "".
+	finds func(f fault) string
+}
+
+const (
+	isWrong  = true
+	isUnsure = false
+)
+
+// when is the reason if the condition holds, else "".
+func when(condition bool, reason string, a ...any) string {
+	if !condition {
+		return ""
+	}
+	return fmt.Sprintf(reason, a...)
+}
+
+var (
+	stopRows        = []row{stoppedRow, earlyRow}
+	dropRows        = []row{droppedRow}
+	killRows        = []row{killedRow}
+	deafRows        = []row{deafRow}
+	certificateRows = []row{certificateRow}
+	betweenRows     = []row{betweenRow}
+	readRows        = []row{ruleRow, reloadRow}
+	largeRows       = []row{largeRow}
+)
+
+// faultChecks are asked in their order; the first reason is the answer. Those behind twoNamespaces
+// may use both of f.Served.
+var faultChecks = []check{
+	{nil, isWrong, func(f fault) string { return f.Wrong }},
+	{nil, isWrong, eachCall(refusedOrAltered)},
+	{nil, isUnsure, twoNamespaces},
+	{nil, isWrong, func(f fault) string { return f.Served[0].lost() }},
+	{nil, isWrong, func(f fault) string { return when(!f.Row.slow(), "%s", f.Served[0].late()) }},
+	{nil, isUnsure, func(f fault) string { return f.Served[0].idle() }},
+	{nil, isWrong, func(f fault) string { return f.Served[1].lost() }},
+	{nil, isWrong, func(f fault) string { return when(!f.Row.slow(), "%s", f.Served[1].late()) }},
+	{nil, isUnsure, func(f fault) string { return f.Served[1].idle() }},
+
+	{stopRows, isWrong, func(f fault) string {
+		return when(f.EndedAfter == 0, "liveness did not end the program within a minute")
+	}},
+	{stopRows, isWrong, func(f fault) string {
+		return when(f.slowest().Took > anyUpdate, "%v, want %v", f.slowest(), anyUpdate)
+	}},
+	{stopRows, isUnsure, notFelt},
+	{stopRows, isWrong, fault.filled},
+
+	{dropRows, isWrong, func(f fault) string { return when(f.slowest().Took > serverGivesUp, "%v", f.slowest()) }},
+	{dropRows, isUnsure, notFelt},
+	{dropRows, isWrong, fault.emptied},
+	{dropRows, isWrong, fault.filled},
+
+	{killRows, isUnsure, func(f fault) string {
+		return when(f.EndedAfter == 0 || len(f.Calls) == 0, "the program was not killed")
+	}},
+	{killRows, isWrong, tooSlow},
+	{killRows, isWrong, fault.filled},
+	{killRows, isUnsure, slowOrBusy},
+
+	{deafRows, isWrong, func(f fault) string {
+		return when(f.EndedAfter == 0, "the program did not end within %v", deafEnds)
+	}},
+	{deafRows, isWrong, func(f fault) string { return f.Served[1].late() }}, // of its pods the program hears
+	{deafRows, isUnsure, func(f fault) string {
+		return when(f.Served[0].Slowest < felt, "the slowest Endpoints took %v: the trigger is missing", f.Served[0].Slowest)
+	}},
+	{deafRows, isWrong, fault.filled},
+
+	{certificateRows, isUnsure, eachCall(func(c call) string {
+		return when(c.Placed != unchanged, "the API server took the foreign certificate: %v", c)
+	})},
+	{certificateRows, isUnsure, func(f fault) string { return when(len(f.Calls) == 0, "nothing was written") }},
+	{certificateRows, isWrong, tooSlow},
+	{certificateRows, isWrong, fault.emptied},
+	{certificateRows, isWrong, fault.filled},
+	{certificateRows, isUnsure, slowOrBusy},
+
+	{betweenRows, isWrong, func(f fault) string { wrong, _ := f.wrongBetween(); return wrong }},
+	{betweenRows, isUnsure, func(f fault) string { _, unsure := f.wrongBetween(); return unsure }},
+
+	{readRows, isWrong, func(f fault) string {
+		return when(!slices.ContainsFunc(f.Calls, func(c call) bool { return c.Placed == patched }), "of %d writes none was patched", len(f.Calls))
+	}},
+
+	{largeRows, isWrong, eachCall(notRightOrSlow)},
+	{largeRows, isUnsure, sizeMissing},
+}
+
+// wrong says what is, and what cannot be told: one of them, or neither.
 func (f fault) wrong() (wrong, unsure string) {
-	if f.Wrong != "" {
-		return f.Wrong, ""
-	}
-	for _, c := range f.Calls {
-		if c.Err != "" {
-			return "a write was refused: " + c.String(), ""
+	for _, c := range faultChecks {
+		if c.rows != nil && !slices.Contains(c.rows, f.Row) {
+			continue
 		}
-		if c.Placed != patched && c.Placed != unchanged {
-			return "a write was altered: " + c.String(), ""
-		}
-	}
-	if len(f.Served) != 2 {
-		return "", fmt.Sprintf("changes of %d namespaces were counted, want 2", len(f.Served))
-	}
-	for _, s := range f.Served {
-		switch {
-		case s.Lost > 0:
-			return fmt.Sprintf("%d changes in namespace %s are not in the Endpoints after %v", s.Lost, s.Namespace, givenUp), ""
-		case s.Slowest > anyUpdate && !f.Row.slow():
-			return fmt.Sprintf("Endpoints of namespace %s followed after %v, want %v", s.Namespace, s.Slowest.Round(100*time.Millisecond), anyUpdate), ""
-		case s.Updates == 0:
-			return "", "nothing changed in namespace " + s.Namespace
-		}
-	}
-	switch f.Row {
-	case stoppedRow, earlyRow:
-		switch {
-		case f.EndedAfter == 0:
-			return "liveness did not end the program within a minute", ""
-		case f.slowest().Took > anyUpdate:
-			return fmt.Sprintf("%v, want %v", f.slowest(), anyUpdate), ""
-		case f.slowest().Took < felt:
-			return "", fmt.Sprintf("the first write took %v: the trigger is missing", f.slowest().Took)
-		}
-		return f.filled(), ""
-	case droppedRow:
-		switch slow := f.slowest(); {
-		case slow.Took > serverGivesUp:
-			return slow.String(), ""
-		case slow.Took < felt:
-			return "", fmt.Sprintf("the first write took %v: the trigger is missing", slow.Took)
-		}
-		return f.emptied(), ""
-	case killedRow:
-		if f.EndedAfter == 0 || len(f.Calls) == 0 {
-			return "", "the program was not killed"
-		}
-		wrong, unsure = within(f.slowest(), quick)
-		if wrong == "" {
-			wrong = f.filled()
-		}
-		return wrong, unsure
-	case deafRow:
-		inside, outside := f.Served[0], f.Served[1]
-		switch {
-		case f.EndedAfter == 0:
-			return fmt.Sprintf("the program did not end within %v", deafEnds), ""
-		case outside.Slowest > anyUpdate:
-			return fmt.Sprintf("Endpoints of namespace %s followed after %v, want %v", outside.Namespace, outside.Slowest.Round(100*time.Millisecond), anyUpdate), ""
-		case inside.Slowest < felt:
-			return "", fmt.Sprintf("the slowest Endpoints took %v: the trigger is missing", inside.Slowest)
-		}
-		return f.filled(), ""
-	case certificateRow:
-		for _, c := range f.Calls {
-			if c.Placed != unchanged {
-				return "", "the API server took the foreign certificate: " + c.String()
-			}
-		}
-		if len(f.Calls) == 0 {
-			return "", "nothing was written"
-		}
-		wrong, unsure = within(f.slowest(), quick)
-		if wrong == "" {
-			wrong = f.emptied()
-		}
-		return wrong, unsure
-	case betweenRow:
-		return f.wrongBetween()
-	case ruleRow, reloadRow:
-		n := 0
-		for _, c := range f.Calls {
-			if c.Placed == patched {
-				n++
-			}
-		}
-		if n == 0 {
-			return fmt.Sprintf("of %d writes none was patched", len(f.Calls)), ""
-		}
-	case largeRow:
-		got := map[int]int{}
-		for _, c := range f.Calls {
-			if c.RightAfter == 0 {
-				return fmt.Sprintf("%v, %d addresses: not right after %v", c, c.Addresses, rightBound), ""
-			}
-			if c.Took > anyUpdate {
-				return fmt.Sprintf("%v, %d addresses", c, c.Addresses), ""
-			}
-			got[c.Addresses]++
-		}
-		for _, n := range sizes {
-			if got[n] == 0 {
-				return "", fmt.Sprintf("no Endpoints of %d addresses were written", n)
-			}
+		switch why := c.finds(f); {
+		case why == "":
+		case c.wrong:
+			return why, ""
+		default:
+			return "", why
 		}
 	}
 	return "", ""
 }
 
+// eachCall is what is found first of the calls.
+func eachCall(finds func(c call) string) func(f fault) string {
+	return func(f fault) string {
+		for _, c := range f.Calls {
+			if why := finds(c); why != "" {
+				return why
+			}
+		}
+		return ""
+	}
+}
+
+func refusedOrAltered(c call) string {
+	if c.Err != "" {
+		return "a write was refused: " + c.String()
+	}
+	return when(c.Placed != patched && c.Placed != unchanged, "a write was altered: %v", c)
+}
+
+func twoNamespaces(f fault) string {
+	return when(len(f.Served) != 2, "changes of %d namespaces were counted, want 2", len(f.Served))
+}
+
+func (s served) lost() string {
+	return when(s.Lost > 0, "%d changes in namespace %s are not in the Endpoints after %v", s.Lost, s.Namespace, givenUp)
+}
+
+func (s served) late() string {
+	return when(s.Slowest > anyUpdate, "Endpoints of namespace %s followed after %v, want %v", s.Namespace, s.Slowest.Round(100*time.Millisecond), anyUpdate)
+}
+
+func (s served) idle() string {
+	return when(s.Updates == 0, "nothing changed in namespace %s", s.Namespace)
+}
+
+func notFelt(f fault) string {
+	return when(f.slowest().Took < felt, "the first write took %v: the trigger is missing", f.slowest().Took)
+}
+
+func tooSlow(f fault) string {
+	wrong, _ := within(f.slowest(), quick)
+	return wrong
+}
+
+func slowOrBusy(f fault) string {
+	_, unsure := within(f.slowest(), quick)
+	return unsure
+}
+
+func notRightOrSlow(c call) string {
+	if c.RightAfter == 0 {
+		return fmt.Sprintf("%v, %d addresses: not right after %v", c, c.Addresses, rightBound)
+	}
+	return when(c.Took > anyUpdate, "%v, %d addresses", c, c.Addresses)
+}
+
+func sizeMissing(f fault) string {
+	for _, n := range sizes {
+		if !slices.ContainsFunc(f.Calls, func(c call) bool { return c.Addresses == n }) {
+			return fmt.Sprintf("no Endpoints of %d addresses were written", n)
+		}
+	}
+	return ""
+}
+
 // emptied is what is wrong with the breaker.
 func (f fault) emptied() string {
-	if f.EmptyAfter == 0 {
-		return fmt.Sprintf("the webhook configuration is not empty after %v", tripped)
-	}
-	return f.filled()
+	return when(f.EmptyAfter == 0, "the webhook configuration is not empty after %v", tripped)
 }
 
 func (f fault) filled() string {
-	if f.FilledAfter == 0 {
-		return fmt.Sprintf("the webhook is not in its configuration %v after the fault", back)
-	}
-	return ""
+	return when(f.FilledAfter == 0, "the webhook is not in its configuration %v after the fault", back)
 }
 
 // within: a call that is somewhat late may be the machine's.
