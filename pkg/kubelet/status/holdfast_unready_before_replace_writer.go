@@ -132,7 +132,7 @@ func (m *manager) sendUnready(podUID types.UID, marks *podMarks, namespace, name
 	}
 	translated := m.podManager.TranslatePodUID(pod.UID)
 	if _, mirror := pod.Annotations[kubetypes.ConfigMirrorAnnotationKey]; mirror && translated == kubetypes.ResolvedPodUID(pod.UID) {
-		// Whose it is, is known as soon as the kubelet's list of pods has come.
+		// The static pod of this mirror pod is known once the kubelet's list of pods has come.
 		return true, fmt.Errorf("the kubelet does not know the mirror pod %q yet", pod.UID)
 	}
 	if len(translated) > 0 && translated != kubetypes.ResolvedPodUID(podUID) {
@@ -167,8 +167,8 @@ func (u *unreadyMarks) next(podUID types.UID, p *podMarks, version uint64, found
 	return true
 }
 
-// sent is took, of the writer of p, and keeps for the manager's own loop what was sent;
-// apiUID is "" if there was nobody to send it to.
+// sent notes that the API server has taken the version that the writer of p sent, and keeps for
+// the manager's own loop to whom it was sent; apiUID is "" if there was nobody to send it to.
 func (u *unreadyMarks) sent(p *podMarks, version uint64, apiUID types.UID) {
 	u.Lock()
 	defer u.Unlock()
