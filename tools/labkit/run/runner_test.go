@@ -67,11 +67,11 @@ var testLabs = map[string]func(context.Context, *labkit.Env) (labkit.Result, err
 	"t-swept": sweptLab, "t-fooled": fooledLab,
 }
 
-// told is what the one step of such a lab answers.
-type told struct{ Result labkit.Result }
+// stepResult is what the one step of such a lab answers.
+type stepResult struct{ Result labkit.Result }
 
 // oracle repeats it.
-var oracle = labkit.Oracle{Text: []string{"what was told"}, Judge: func(h *history.History) labkit.Result { return history.One[told](h).Result }}
+var oracle = labkit.Oracle{Text: []string{"what was told"}, Judge: func(h *history.History) labkit.Result { return history.One[stepResult](h).Result }}
 
 func init() {
 	for name, run := range testLabs {
@@ -80,7 +80,7 @@ func init() {
 			Steps: func(e *labkit.Env) []labkit.Step {
 				return []labkit.Step{{Text: "do it", Do: func(ctx context.Context) error {
 					res, err := run(ctx, e)
-					e.Record(told{res})
+					e.Record(stepResult{res})
 					return err
 				}}}
 			}})

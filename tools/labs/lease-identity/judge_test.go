@@ -15,7 +15,7 @@ import (
 // change one way.
 func made(v labkit.Variant, both bool, at int, change func(*together)) *history.History {
 	var all []any
-	for i, w := range ways {
+	for i, w := range successions {
 		o := together{Way: w.name, First: true, Second: both, Created: replicas}
 		if i == at && change != nil {
 			change(&o)
@@ -32,7 +32,7 @@ func TestJudge(t *testing.T) {
 	for _, v := range []labkit.Variant{labkit.Stock, labkit.GateOff} {
 		judgetest.Judge(t, l, made(v, true, 0, nil), labkit.Reproduced)
 	}
-	for i := range ways {
+	for i := range successions {
 		judgetest.Judge(t, l, made(labkit.Ours, false, i, func(o *together) { o.Second = true }), labkit.Reproduced)
 		judgetest.Judge(t, l, made(labkit.Ours, false, i, func(o *together) { o.Created++ }), labkit.Reproduced)
 		judgetest.Judge(t, l, made(labkit.Ours, false, i, func(o *together) { o.Created-- }), labkit.Inconclusive)

@@ -33,12 +33,12 @@ const (
 	second = 12 * time.Second
 )
 
-// way is an order of two controller managers.
-type way struct{ name, first, second string }
+// succession is two controller managers: the first leads, and the second is to lead after it.
+type succession struct{ name, first, second string }
 
 const tested, stock = "under test", "stock"
 
-var ways = []way{
+var successions = []succession{
 	{"two-alike", tested, tested},
 	{"to-stock", tested, stock},
 	{"from-stock", stock, tested},
@@ -88,10 +88,10 @@ type lab struct {
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	s := []labkit.Step{{Text: "start etcd and apiserver v1.9.11", Do: l.start}}
-	for _, w := range ways {
+	for _, w := range successions {
 		s = append(s, labkit.Step{
 			Text: fmt.Sprintf("%s: a controller manager (%s) leads, another one (%s) starts beside it; a ReplicaSet of %d; kill -9 the first", w.name, w.first, w.second, replicas),
-			Do:   func(ctx context.Context) error { return l.way(ctx, w) },
+			Do:   func(ctx context.Context) error { return l.succeed(ctx, w) },
 		})
 	}
 	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
@@ -102,7 +102,7 @@ func (l *lab) start(ctx context.Context) (err error) {
 	return err
 }
 
-func (l *lab) manager(ctx context.Context, w way, which, at string) (*kube.ControllerManager, error) {
+func (l *lab) manager(ctx context.Context, w succession, which, at string) (*kube.ControllerManager, error) {
 	p := l.e.Stock(base, "kube-controller-manager")
 	if which == tested {
 		p = l.e.UnderTest(base, "kube-controller-manager")
@@ -120,7 +120,7 @@ func waitLeads(ctx context.Context, m *kube.ControllerManager, bound time.Durati
 	return wait.Until(ctx, m.Spec.Name+" leads", bound, func(context.Context) (bool, error) { return leads(m) })
 }
 
-func (l *lab) way(ctx context.Context, w way) error {
+func (l *lab) succeed(ctx context.Context, w succession) error {
 	a, err := l.manager(ctx, w, w.first, "first")
 	if err != nil {
 		return err
@@ -166,7 +166,7 @@ func (l *lab) way(ctx context.Context, w way) error {
 
 // pods makes a ReplicaSet, and returns how many pods were made for it until it has what it
 // asks for and nothing changes for a while. No node is there, so they stay pending.
-func (l *lab) pods(ctx context.Context, w way) (int, error) {
+func (l *lab) pods(ctx context.Context, w succession) (int, error) {
 	labels := map[string]string{"app": w.name}
 	n := int32(replicas)
 	events, err := l.c.Client.Record(ctx, kube.Pods, "default")
@@ -209,7 +209,7 @@ func judge(h *history.History) labkit.Result {
 		after[o.Way] = true
 	}
 	var both, one []string
-	for _, w := range ways {
+	for _, w := range successions {
 		o, ok := seen[w.name]
 		switch {
 		case !ok || !after[w.name]:
@@ -224,7 +224,7 @@ func judge(h *history.History) labkit.Result {
 	}
 	switch {
 	case len(both) == 0:
-		return labkit.AbsentBecause("%d ways: one leads, and after it the other", len(ways))
+		return labkit.AbsentBecause("%d ways: one leads, and after it the other", len(successions))
 	case len(one) > 0 && h.Variant != string(labkit.Ours):
 		return labkit.InconclusiveBecause("both lead: %s; one leads: %s", strings.Join(both, ", "), strings.Join(one, ", "))
 	}

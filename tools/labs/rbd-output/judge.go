@@ -60,7 +60,7 @@ func judge(h *history.History) labkit.Result {
 		return labkit.InconclusiveBecause("the claim was not provisioned: %+v", was)
 	case is.When == "" || end.When == "":
 		return labkit.InconclusiveBecause("the claim's image was not looked at")
-	case !history.One[failed](h).Seen || !history.One[told](h).Seen:
+	case !history.One[failed](h).Seen || !history.One[waitEvent](h).Seen:
 		return labkit.InconclusiveBecause("an event was not seen")
 	case places < 7 || creates == 0:
 		return labkit.InconclusiveBecause("%d logs and lists were looked at for keys, with %d lines about rbd create", places, creates)

@@ -23,7 +23,7 @@ func good() []any {
 	all := []any{
 		calls{RBD: []string{"status", "lock list", "map"}}, calls{ReadOnly: true, RBD: []string{"status", "lock list", "map", "status"}},
 		image{provisioned, smaller, "64Mi", 1}, image{expanded, larger, "128Mi", 2}, failed{true}, image{When: removed},
-		told{true}, late(waits, "Pending"), late(runs, "Running", "10.90.0.11:0/1"), rbdlab.State{Image: "late", When: removed},
+		waitEvent{true}, late(waits, "Pending"), late(runs, "Running", "10.90.0.11:0/1"), rbdlab.State{Image: "late", When: removed},
 		rbdlab.Contents{Image: "late", When: removed, Files: map[string]string{rbdlab.DataFile: rbdlab.DataOf("late")}},
 	}
 	for _, in := range []string{"node1-kubelet", "/api/v1/events", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims", "/api/v1/pods", "/api/v1/nodes"} {

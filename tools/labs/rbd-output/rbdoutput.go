@@ -238,8 +238,8 @@ func (l *lab) remove(ctx context.Context) error {
 	return l.sizes(ctx, removed, func(i image) bool { return i.MiB == 0 && i.Capacity == "" })
 }
 
-// told is the event of a pod that waits for an attach.
-type told struct{ Seen bool }
+// waitEvent is the event of a pod that waits for an attach.
+type waitEvent struct{ Seen bool }
 
 const (
 	waits = "nothing attaches"
@@ -266,7 +266,7 @@ func (l *lab) attach(ctx context.Context) error {
 	if err := l.r.Event(ctx, "told", "waiting for volumes to attach", 4*time.Minute); err != nil {
 		return err
 	}
-	l.e.Record(told{true})
+	l.e.Record(waitEvent{true})
 	if err := l.r.Client.DeleteNow(ctx, kube.Pods, rbdlab.NS, "told"); err != nil {
 		return err
 	}

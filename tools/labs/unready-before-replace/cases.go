@@ -65,16 +65,16 @@ func (l *lab) create(ctx context.Context, round int, names ...string) (map[strin
 	return all, nil
 }
 
-// saw records whether something came within the bound. What had to come and did not
+// record records whether something came within the bound. What had to come and did not
 // is enough, and so is a kill before it.
-func (w *waiter) saw(ctx context.Context, what what, err error) error {
+func (w *waiter) record(ctx context.Context, state podState, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
 		w.e.Logf("%s: %v", w.name, err)
 	}
-	o := saw{Case: w.name, Round: w.round, What: what, In: err == nil, Killed: !w.web.At(w.id).IsZero()}
+	o := stateSeen{Case: w.name, Round: w.round, State: state, In: err == nil, Killed: !w.web.At(w.id).IsZero()}
 	w.e.Record(o)
 	if o.wrong() != "" {
 		return labkit.Enough
@@ -87,9 +87,9 @@ func (w *waiter) saw(ctx context.Context, what what, err error) error {
 const bound = 2 * time.Minute
 
 // until waits for a state of the pod and records whether it came.
-func (w *waiter) until(ctx context.Context, what what, ok func(*kube.Object) bool) error {
-	_, err := w.c.Client.WaitFor(ctx, kube.Pods, ns, w.name, bound, string(what), func(o *kube.Object) (bool, error) { return ok(o), nil })
-	return w.saw(ctx, what, err)
+func (w *waiter) until(ctx context.Context, state podState, ok func(*kube.Object) bool) error {
+	_, err := w.c.Client.WaitFor(ctx, kube.Pods, ns, w.name, bound, string(state), func(o *kube.Object) (bool, error) { return ok(o), nil })
+	return w.record(ctx, state, err)
 }
 
 func (w *waiter) notReady(ctx context.Context) error {
@@ -100,8 +100,11 @@ func (w *waiter) replaced(ctx context.Context) error {
 	return w.until(ctx, anew, func(o *kube.Object) bool { return kubeletlab.PodReady(o) && webset.ContainerID(o) != w.id })
 }
 
-// all are the pod's events, for readiness with the old container.
-func (w *waiter) all() { w.e.Record(story{w.name, w.round, w.id, w.since(w.name, time.Time{})}) }
+// recordEvents records all that the watcher saw of the pod since its image was changed: whether
+// it was ready again with its old container.
+func (w *waiter) recordEvents() {
+	w.e.Record(watchedPod{w.name, w.round, w.id, w.since(w.name, time.Time{})})
+}
 
 // during is what happens to pods between not ready and the kill: they are in their
 // drain, which is longer than the case.
@@ -142,7 +145,7 @@ func (l *lab) during(ctx context.Context, round int) error {
 	if err := ws[putBack].until(ctx, again, func(o *kube.Object) bool { return kubeletlab.PodReady(o) && webset.ContainerID(o) == ws[putBack].id }); err != nil {
 		return err
 	}
-	if err := ws[deleted].saw(ctx, gone, l.c.Client.WaitGone(ctx, kube.Pods, ns, deleted, bound)); err != nil {
+	if err := ws[deleted].record(ctx, gone, l.c.Client.WaitGone(ctx, kube.Pods, ns, deleted, bound)); err != nil {
 		return err
 	}
 	if err := ws[notLive].replaced(ctx); err != nil {
@@ -151,7 +154,7 @@ func (l *lab) during(ctx context.Context, round int) error {
 
 	// The drain of the others is over now.
 	for _, name := range []string{thirdImage, noImage} {
-		if err := ws[name].saw(ctx, waits, nil); err != nil {
+		if err := ws[name].record(ctx, waits, nil); err != nil {
 			return err
 		}
 		if err := l.annotate(ctx, name, drainAnnotation, "0"); err != nil {
@@ -173,7 +176,7 @@ func (l *lab) during(ctx context.Context, round int) error {
 		return err
 	}
 	for _, name := range []string{thirdImage, noImage, notLive} {
-		ws[name].all()
+		ws[name].recordEvents()
 	}
 	return l.remove(ctx, putBack, thirdImage, noImage, notLive, optedOut)
 }
@@ -217,7 +220,7 @@ func (l *lab) restarted(ctx context.Context, round int) error {
 		return err
 	}
 	// The new process has looked at it when it says that it holds it.
-	if err := w.saw(ctx, held, wait.Until(ctx, "the new kubelet has looked at the pod", bound, func(ctx context.Context) (bool, error) {
+	if err := w.record(ctx, held, wait.Until(ctx, "the new kubelet has looked at the pod", bound, func(ctx context.Context) (bool, error) {
 		held, err := kubeletlab.Metric(ctx, n, "holdfast_unready_before_replace_marked_total")
 		return held > 0, err
 	})); err != nil {
@@ -229,7 +232,7 @@ func (l *lab) restarted(ctx context.Context, round int) error {
 	if err := w.replaced(ctx); err != nil {
 		return err
 	}
-	w.all()
+	w.recordEvents()
 	return l.remove(ctx, restarted)
 }
 

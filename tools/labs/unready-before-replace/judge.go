@@ -76,26 +76,26 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-// k is what K says of a round.
-type k struct {
+// kResult is how many containers of a round broke K, the first rule of the oracle.
+type kResult struct {
 	broken  []string
 	late    int           // of broken: not ready soon after the kill, as far as the watch told
 	slowest time.Duration // from the change to the last "not ready" in the API
 	unseen  string        // a pod whose kill docker's stream does not have
 }
 
-func (k k) String() string {
+func (k kResult) String() string {
 	return fmt.Sprintf("K broken for %d of %d; the last pod not ready in the API after %v", len(k.broken), pods, k.slowest.Round(10*time.Millisecond))
 }
 
-func (r round) k() k {
-	var out k
+func (r round) checkK() kResult {
+	var out kResult
 	for _, p := range r.Pods {
 		if p.Killed.IsZero() {
 			out.unseen = p.Name
 			continue
 		}
-		why, off := r.of(p)
+		why, off := r.breaksK(p)
 		if why != "" {
 			out.broken = append(out.broken, why)
 		}
@@ -118,9 +118,9 @@ const lag = 300 * time.Millisecond
 // proves nothing: without the patch it is seconds, or never.
 const busy = 3 * time.Second
 
-// of is K for one container. why is "" if it holds. off is the first "not ready" in the API,
-// zero if there is none that counts.
-func (r round) of(p replaced) (why string, off time.Time) {
+// breaksK says how one container of the round broke K, "" if it did not. off is when the API
+// first had its pod not ready, zero if it never had, or had it ready again too early.
+func (r round) breaksK(p replaced) (why string, off time.Time) {
 	for _, ev := range p.Events {
 		switch {
 		case !ev.Ready && off.IsZero():
@@ -163,7 +163,7 @@ func judge(h *history.History) labkit.Result {
 		} else {
 			plain = append(plain, r)
 		}
-		facts = append(facts, fmt.Sprintf("%s: %v; %v", what, r.k(), r.Requests))
+		facts = append(facts, fmt.Sprintf("%s: %v; %v", what, r.checkK(), r.Requests))
 	}
 	for _, o := range history.Of[alone](h) {
 		facts = append(facts, fmt.Sprintf("a static pod changed while the API server did not answer: killed after %v (20 s of it, at least, for the API server)", o.KilledAfter.Round(100*time.Millisecond)))
@@ -172,8 +172,8 @@ func judge(h *history.History) labkit.Result {
 	res.Facts = facts
 	if n := len(plain); n > 0 {
 		last := plain[n-1]
-		res.Measure("containers killed while the API had them ready", float64(len(last.k().broken)), "")
-		res.Measure("last pod not ready in the API after", last.k().slowest.Seconds(), "s")
+		res.Measure("containers killed while the API had them ready", float64(len(last.checkK().broken)), "")
+		res.Measure("last pod not ready in the API after", last.checkK().slowest.Seconds(), "s")
 		res.Measure("requests that failed", float64(last.Requests.Failed-last.Requests.NoTarget), "")
 	}
 	for _, r := range drained {
@@ -192,7 +192,7 @@ func verdict(h *history.History, stock bool, plain, drained []round) labkit.Resu
 	}
 	// A round that cannot tell hides no other round's loss.
 	for _, r := range append(slices.Clone(plain), drained...) {
-		if k := r.k(); len(k.broken) > k.late {
+		if k := r.checkK(); len(k.broken) > k.late {
 			first = labkit.ReproducedBecause("containers were killed while the API had them ready; first: %s; %s", k.broken[0], res.Why)
 			break
 		}
@@ -209,7 +209,7 @@ func verdict(h *history.History, stock bool, plain, drained []round) labkit.Resu
 // answer is the first that a round gives, in their order.
 func answer(h *history.History, stock bool, plain, drained []round) labkit.Result {
 	for _, r := range append(slices.Clone(plain), drained...) {
-		k := r.k()
+		k := r.checkK()
 		switch {
 		case k.unseen != "" || len(r.Pods) != pods:
 			return labkit.InconclusiveBecause("%d of %d pods were changed; docker's stream has no kill of the old container of pod %q", len(r.Pods), pods, k.unseen)
@@ -251,5 +251,5 @@ func answer(h *history.History, stock bool, plain, drained []round) labkit.Resul
 		return labkit.InconclusiveBecause("%s", why)
 	}
 	return labkit.AbsentBecause("%d containers were killed after the API had them not ready, at %v at the latest; with drain-seconds %s %d requests, none failed",
-		pods, plain[n-1].k().slowest.Round(10*time.Millisecond), drain, drained[0].Requests.OK)
+		pods, plain[n-1].checkK().slowest.Round(10*time.Millisecond), drain, drained[0].Requests.OK)
 }

@@ -10,40 +10,41 @@ import (
 	"holdfast/tools/labkit/history"
 )
 
-// saw says of a pod in its drain whether something came within its bound, and whether
-// docker had a kill of its old container by then.
-type saw struct {
+// stateSeen says of a pod in its drain and a state of it whether it came within its
+// bound, and whether docker had a kill of its old container by then.
+type stateSeen struct {
 	Case   string
 	Round  int
-	What   what
+	State  podState
 	In     bool
 	Killed bool
 }
 
-type what string
+// podState is a state that the pod of a case comes to.
+type podState string
 
 const (
-	unready what = "is not ready"
-	waits   what = "still waits"
-	held    what = "is held by the next process of the kubelet"
-	again   what = "is ready again with its old container"
-	anew    what = "is ready with a new container"
-	gone    what = "is gone"
+	unready podState = "is not ready"
+	waits   podState = "still waits"
+	held    podState = "is held by the next process of the kubelet"
+	again   podState = "is ready again with its old container"
+	anew    podState = "is ready with a new container"
+	gone    podState = "is gone"
 )
 
 // wrong says what is wrong with it, "" if nothing is.
-func (s saw) wrong() string {
+func (s stateSeen) wrong() string {
 	switch {
 	case !s.In:
-		return fmt.Sprintf("%s: not seen that it %s", s.Case, s.What)
-	case s.Killed && slices.Contains([]what{unready, waits, held, again}, s.What):
-		return fmt.Sprintf("%s %s, and its container was killed before", s.Case, s.What)
+		return fmt.Sprintf("%s: not seen that it %s", s.Case, s.State)
+	case s.Killed && slices.Contains([]podState{unready, waits, held, again}, s.State):
+		return fmt.Sprintf("%s %s, and its container was killed before", s.Case, s.State)
 	}
 	return ""
 }
 
-// story is all that a watcher saw of the pod of a case.
-type story struct {
+// watchedPod is all that a watcher saw of the pod of a case.
+type watchedPod struct {
 	Case   string
 	Round  int
 	Was    string // its old container
@@ -52,7 +53,7 @@ type story struct {
 
 // wrong: the pod was ready with its old container, then not ready, and never ready with
 // it again.
-func (s story) wrong() string {
+func (s watchedPod) wrong() string {
 	was, off := false, false
 	for _, ev := range s.Events {
 		switch {
@@ -86,7 +87,7 @@ const (
 var duringCases = []string{putBack, thirdImage, noImage, deleted, notLive, optedOut}
 
 // cases are what must be seen of each, in each round of the cases; of toStock once.
-var cases = map[string][]what{
+var cases = map[string][]podState{
 	putBack:    {unready, again},
 	thirdImage: {unready, waits, anew},
 	noImage:    {unready, waits, anew},
@@ -97,17 +98,17 @@ var cases = map[string][]what{
 	toStock:    {unready, anew},
 }
 
-// told are the cases that have a story.
-var told = []string{thirdImage, noImage, notLive, restarted}
+// watchedCases are those of which all that the watcher saw is recorded, too.
+var watchedCases = []string{thirdImage, noImage, notLive, restarted}
 
 // wrongCase is the first case that went wrong.
 func wrongCase(h *history.History) string {
-	for _, o := range history.Of[saw](h) {
+	for _, o := range history.Of[stateSeen](h) {
 		if why := o.wrong(); why != "" {
 			return why
 		}
 	}
-	for _, o := range history.Of[story](h) {
+	for _, o := range history.Of[watchedPod](h) {
 		if why := o.wrong(); why != "" {
 			return why
 		}
@@ -125,32 +126,35 @@ func wrongCase(h *history.History) string {
 	return ""
 }
 
+// allEvents stands for a watchedPod among the states of its case.
+const allEvents podState = "all events"
+
 // missing says what was not seen of the cases, of which there are n rounds.
 func missing(h *history.History, n int) string {
 	type key struct {
 		name  string
 		round int
-		what  what
+		state podState
 	}
 	seen := map[key]int{}
-	for _, o := range history.Of[saw](h) {
-		seen[key{o.Case, o.Round, o.What}]++
+	for _, o := range history.Of[stateSeen](h) {
+		seen[key{o.Case, o.Round, o.State}]++
 	}
-	for _, o := range history.Of[story](h) {
-		seen[key{o.Case, o.Round, "story"}]++
+	for _, o := range history.Of[watchedPod](h) {
+		seen[key{o.Case, o.Round, allEvents}]++
 	}
-	for name, whats := range cases {
-		if slices.Contains(told, name) {
-			whats = append(slices.Clone(whats), "story")
+	for name, states := range cases {
+		if slices.Contains(watchedCases, name) {
+			states = append(slices.Clone(states), allEvents)
 		}
 		rounds := n
 		if name == toStock {
 			rounds = 1
 		}
 		for r := range rounds {
-			for _, w := range whats {
-				if seen[key{name, r, w}] != 1 {
-					return fmt.Sprintf("case %s, round %d, %q: seen %d times, want once", name, r+1, w, seen[key{name, r, w}])
+			for _, s := range states {
+				if seen[key{name, r, s}] != 1 {
+					return fmt.Sprintf("case %s, round %d, %q: seen %d times, want once", name, r+1, s, seen[key{name, r, s}])
 				}
 			}
 		}

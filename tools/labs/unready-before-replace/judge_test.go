@@ -56,10 +56,10 @@ func made(p labkit.Profile, change judgetest.Change) *history.History {
 				continue
 			}
 			for _, w := range cases[name] {
-				all = append(all, saw{name, r, w, true, w == anew || w == gone})
+				all = append(all, stateSeen{name, r, w, true, w == anew || w == gone})
 			}
-			if slices.Contains(told, name) {
-				all = append(all, story{name, r, "old", []podEvent{{at(-9), false, ""}, {at(-8), true, "old"}, {at(1), false, "old"}, {at(2), true, "new"}}})
+			if slices.Contains(watchedCases, name) {
+				all = append(all, watchedPod{name, r, "old", []podEvent{{at(-9), false, ""}, {at(-8), true, "old"}, {at(1), false, "old"}, {at(2), true, "new"}}})
 			}
 		}
 	}
@@ -92,13 +92,13 @@ func TestJudge(t *testing.T) {
 			r.Endpoints = append(r.Endpoints, version{at(6), nil}, version{at(7), r.Endpoints[1].Ready})
 		}),
 		"web-00 left Endpoints 0 times":      inRound("", func(r *round) { r.Endpoints = r.Endpoints[1:] }),
-		"not-live: not seen that":            inCase(notLive, unready, func(s *saw) { s.In = false }),
-		"put-back is ready again with":       inCase(putBack, again, func(s *saw) { s.Killed = true }),
-		"no-image still waits, and":          inCase(noImage, waits, func(s *saw) { s.Killed = true }),
-		"restarted is held by":               inCase(restarted, held, func(s *saw) { s.Killed = true }),
-		"to-stock: not seen that":            inCase(toStock, anew, func(s *saw) { s.In = false }),
-		"deleted: not seen that":             inCase(deleted, gone, func(s *saw) { s.In = false }),
-		"restarted was ready again":          inStory(restarted, podEvent{at(1.5), true, "old"}),
+		"not-live: not seen that":            inCase(notLive, unready, func(s *stateSeen) { s.In = false }),
+		"put-back is ready again with":       inCase(putBack, again, func(s *stateSeen) { s.Killed = true }),
+		"no-image still waits, and":          inCase(noImage, waits, func(s *stateSeen) { s.Killed = true }),
+		"restarted is held by":               inCase(restarted, held, func(s *stateSeen) { s.Killed = true }),
+		"to-stock: not seen that":            inCase(toStock, anew, func(s *stateSeen) { s.In = false }),
+		"deleted: not seen that":             inCase(deleted, gone, func(s *stateSeen) { s.In = false }),
+		"restarted was ready again":          inWatched(restarted, podEvent{at(1.5), true, "old"}),
 		"was not killed without":             judgetest.As(alone{}),
 		"it did not wait for the API server": judgetest.As(alone{9 * time.Second, true, 1}),
 		"the static pod is not ready":        judgetest.As(alone{33 * time.Second, false, 1}),
@@ -122,7 +122,7 @@ func TestJudge(t *testing.T) {
 	both := func(c judgetest.Change) judgetest.Change { return func(o any) any { return unseen(c(o)) } }
 	judgetest.Judged(t, l, labkit.Reproduced, short, map[string]judgetest.Change{
 		"19 of 20 pods were changed":   both(inRound(drain, func(r *round) { r.Pods[3].Killed = at(-3) })),
-		"put-back is ready again with": both(inCase(putBack, again, func(s *saw) { s.Killed = true })),
+		"put-back is ready again with": both(inCase(putBack, again, func(s *stateSeen) { s.Killed = true })),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, short, map[string]judgetest.Change{
 		"web-03 was not ready 500ms":           inRound("", func(r *round) { r.Pods[3].Killed = at(0.5) }), // or the watch was late
@@ -153,10 +153,10 @@ func inRound(drain string, f func(*round)) judgetest.Change {
 }
 
 // inCase changes what was seen first of a case, and takes away what comes after it.
-func inCase(name string, w what, f func(*saw)) judgetest.Change {
+func inCase(name string, state podState, f func(*stateSeen)) judgetest.Change {
 	wrong := false
 	return func(o any) any {
-		if s, ok := o.(saw); ok && s.Case == name && s.What == w {
+		if s, ok := o.(stateSeen); ok && s.Case == name && s.State == state {
 			wrong = true
 			f(&s)
 			return s
@@ -168,9 +168,9 @@ func inCase(name string, w what, f func(*saw)) judgetest.Change {
 	}
 }
 
-// inStory puts an event before the last.
-func inStory(name string, ev podEvent) judgetest.Change {
-	return judgetest.Where(func(s story) bool { return s.Case == name }, func(s *story) { s.Events = slices.Insert(s.Events, len(s.Events)-1, ev) })
+// inWatched puts an event before the last.
+func inWatched(name string, ev podEvent) judgetest.Change {
+	return judgetest.Where(func(s watchedPod) bool { return s.Case == name }, func(s *watchedPod) { s.Events = slices.Insert(s.Events, len(s.Events)-1, ev) })
 }
 
 func inFollowed(name string, f func(*followed)) judgetest.Change {

@@ -160,7 +160,7 @@ func (l *lab) replaceAll(ctx context.Context, drain string) error {
 		}
 	}
 	l.e.Record(r)
-	if k := r.k(); len(k.broken) > 0 {
+	if k := r.checkK(); len(k.broken) > 0 {
 		return labkit.Enough
 	}
 	return nil

@@ -34,9 +34,9 @@ func init() {
 		Steps: func(e *labkit.Env) []labkit.Step {
 			f := &failover{e: e}
 			steps := []labkit.Step{{Text: "start etcd and kube-apiserver of stock v1.9.11; make a namespace for each way, with a NetworkPolicy and a pod that a finalizer holds", Do: f.start}}
-			for _, w := range ways {
+			for _, w := range successions {
 				steps = append(steps, labkit.Step{Text: fmt.Sprintf("%s: delete the namespace under the first controller manager and look at the NetworkPolicy; stop it, start the second one and look again; take the finalizer away and wait until the namespace is gone", w.name),
-					Do: func(ctx context.Context) error { return f.way(ctx, w) }})
+					Do: func(ctx context.Context) error { return f.succeed(ctx, w) }})
 			}
 			return append(steps, labkit.Step{Text: "look whether etcd and kube-apiserver run", Always: true, Do: func(context.Context) error { return process.AllAlive(f.c.Etcd.Proc, f.c.APIServer.Proc) }})
 		},
@@ -50,14 +50,14 @@ func init() {
 // orderedGate is that of ordered-namespace-deletion.
 const orderedGate = "OrderedNamespaceDeletion"
 
-// A way is which controller managers lead one after the other.
-type way struct {
+// succession is two controller managers that lead one after the other.
+type succession struct {
 	name          string
 	first, second string // a key of managers
 	kept          [2]bool
 }
 
-var ways = []way{
+var successions = []succession{
 	{"ours to stock", "on", "stock", [2]bool{true, false}},
 	{"ours to gate off", "on", "off", [2]bool{true, false}},
 	{"ours to ours", "on", "on", [2]bool{true, true}},
@@ -88,7 +88,7 @@ type ended struct {
 
 var networkPolicies = kube.GVR{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
 
-func namespace(w way) string { return "ns-" + w.first + "-" + w.second }
+func namespace(w succession) string { return "ns-" + w.first + "-" + w.second }
 
 func (f *failover) start(ctx context.Context) error {
 	var err error
@@ -99,7 +99,7 @@ func (f *failover) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range ways {
+	for _, w := range successions {
 		if err := f.c.Client.Make(ctx, "", kube.Namespace(namespace(w))); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (f *failover) manager(ctx context.Context, which string) (*kube.ControllerM
 	return f.e.StartControllerManager(ctx, f.c.APIServer, kube.ControllerManagerConfig{Name: fmt.Sprintf("kube-controller-manager-%d", f.n), Program: p})
 }
 
-func (f *failover) way(ctx context.Context, w way) error {
+func (f *failover) succeed(ctx context.Context, w succession) error {
 	first, err := f.manager(ctx, w.first)
 	if err != nil {
 		return err
@@ -170,7 +170,7 @@ const quiet = 12 * time.Second
 
 // look waits until the controller manager leads and has begun with the namespace, and then
 // until the NetworkPolicy is gone, or has stayed for a while.
-func (f *failover) look(ctx context.Context, w way, second bool) error {
+func (f *failover) look(ctx context.Context, w succession, second bool) error {
 	manager, began := w.first, time.Now()
 	if second {
 		manager = w.second
@@ -225,7 +225,7 @@ func judgeFailover(h *history.History) labkit.Result {
 	for _, o := range history.Of[ended](h) {
 		gone[o.Way] = o.Seconds
 	}
-	for _, w := range ways {
+	for _, w := range successions {
 		l := looks[w.name]
 		if len(l) != 2 || l[0].Second || !l[1].Second {
 			return labkit.InconclusiveBecause("%s: %d of 2 looks", w.name, len(l))
@@ -242,7 +242,7 @@ func judgeFailover(h *history.History) labkit.Result {
 			return labkit.InconclusiveBecause("%s: the namespace was not seen to go", w.name)
 		}
 	}
-	return labkit.PassedBecause("%d ways: the NetworkPolicy stays while a controller manager with the gate on leads; each namespace goes", len(ways))
+	return labkit.PassedBecause("%d ways: the NetworkPolicy stays while a controller manager with the gate on leads; each namespace goes", len(successions))
 }
 
 // leaseRenewed is when the leader last renewed its lock.

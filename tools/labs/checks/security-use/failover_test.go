@@ -15,7 +15,7 @@ func TestJudgeFailover(t *testing.T) {
 	l := judgetest.Lab(t, "security-use-failover")
 	made := func(change func(i int, o *ledBy)) *history.History {
 		var all []any
-		for _, w := range ways {
+		for _, w := range successions {
 			for i, second := range []bool{false, true} {
 				o := ledBy{Way: w.name, Manager: w.first, Second: second, Policy: w.kept[i], Pod: true}
 				if second {
@@ -29,7 +29,7 @@ func TestJudgeFailover(t *testing.T) {
 		return history.Make(history.Begin{Lab: l.Name, Variant: "ours", Profile: "long"}, all...)
 	}
 	judgetest.Cut(t, l, made(func(int, *ledBy) {}))
-	for at := range 3 * len(ways) {
+	for at := range 3 * len(successions) {
 		if at%3 == 2 {
 			continue
 		}
