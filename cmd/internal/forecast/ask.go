@@ -19,7 +19,7 @@ import (
 )
 
 // The bounds of one answer, and how many nodes are asked at the same time. A node is asked by at
-// most five requests, one after the other, and a sixth to the API server where it does not answer.
+// most five requests, one after the other, and the API server by one for its pods.
 const (
 	inFlight     = 10
 	nodeTimeout  = 20 * time.Second
@@ -56,8 +56,6 @@ type answers struct {
 	kubelet version
 	known   bool // kubelet is
 	pods    []*pod
-	// ofAPI: the pods are what the API server has, for the kubelet did not tell.
-	ofAPI   bool
 	seen    map[key]seen
 	line    *kubeletflags.Line
 	summary *summary
@@ -130,18 +128,27 @@ func ask(ctx context.Context, a api, table *kubeletflags.Table, n *node) *answer
 		}
 		out.missing = append(out.missing, l.what+": "+why)
 	}
-	if out.pods == nil && ctx.Err() == nil {
-		selector := url.Values{"fieldSelector": {"spec.nodeName=" + n.Metadata.Name}}
-		b, err := a.Ask(ctx, http.MethodGet, "/api/v1/pods?"+selector.Encode(), "", maxPods, listTimeout)
-		if err == nil {
-			out.pods, err = decodePods(b)
-		}
-		if err != nil {
-			why, _ := reason(err, http.MethodGet)
-			out.missing = append(out.missing, "pods of the API server: "+why)
-		}
-		out.ofAPI = out.pods != nil
+	if ctx.Err() != nil {
+		return out
 	}
+	// From the API server's cache: all of its pods would be read from etcd for each node.
+	which := url.Values{"fieldSelector": {"spec.nodeName=" + n.Metadata.Name}, "resourceVersion": {"0"}}
+	b, err := a.Ask(ctx, http.MethodGet, "/api/v1/pods?"+which.Encode(), "", maxPods, listTimeout)
+	var ofAPI []*pod
+	if err == nil {
+		ofAPI, err = decodePods(b)
+	}
+	if err != nil {
+		why, _ := reason(err, http.MethodGet)
+		if strings.HasPrefix(why, "403") {
+			why = "403: the user needs the verb list on pods"
+		}
+		out.missing = append(out.missing, "pods of the API server: "+why)
+	}
+	if out.pods == nil && ofAPI != nil {
+		out.pods = ofAPI
+	}
+	whole(out.pods, ofAPI)
 	return out
 }
 

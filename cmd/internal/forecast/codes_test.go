@@ -76,6 +76,16 @@ func TestCodes(t *testing.T) {
 	set := func(argv ...string) func(*fakeNode) {
 		return func(n *fakeNode) { n.argv = append([]string{"/usr/bin/kubelet"}, argv...) }
 	}
+	// The API server does not tell its pods.
+	noPods := func(version string) func(t *testing.T) cluster {
+		return func(t *testing.T) cluster {
+			n := newNode("node1", version)
+			n.add(t, "web-0", version[1:4], app())
+			c := one(n)
+			c.extra["/api/v1/pods"] = "403"
+			return c
+		}
+	}
 	cases := []struct {
 		code, to string
 		cluster  func(t *testing.T) cluster
@@ -88,6 +98,8 @@ func TestCodes(t *testing.T) {
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.raw["pods"] = `{"kind":"PodList","items":[{"metadata":{"name":"` }), "? not the JSON"},
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.version = "nightly" }), "? version is not one"},
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) {}), ""},
+
+		{"HF002", "holdfast", noPods("v1.7.0"), "? 403: the user needs the verb list on pods"},
 
 		{"HF003", "back", with("v1.7.0", func(n *fakeNode) {}), "? no way back"},
 		{"HF003", "back", with(ours, func(n *fakeNode) {
@@ -202,6 +214,8 @@ func TestCodes(t *testing.T) {
 		{"HF206", "1.9", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) { spec(p)["affinity"] = required("none", "DoesNotExist") }), ""},
 		{"HF206", "1.9", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) { spec(p)["affinity"] = required("disk", "NotIn", "ssd") }), "STOP affinity"},
 
+		{"HF207", "holdfast", noPods("v1.7.0"), "? a 1.7 kubelet leaves out what it does not know"},
+		{"HF207", "holdfast", noPods("v1.9.0"), ""},
 		{"HF207", "holdfast", pod("v1.7.0", "", app, nil), "? the node tells no hash of it"},
 		{"HF207", "back", pod(ours, "1.9", app, func(n *fakeNode, p object) { n.refuse["stats/container"] = 403 }), "? Holdfast records those of several"},
 		{"HF207", "1.9", pod("v1.7.0", "1.7", app, nil), ""},

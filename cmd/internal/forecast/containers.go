@@ -70,6 +70,9 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 		} else if a.kubelet.holdfast {
 			said.why = "the node tells no hash of it, and Holdfast records those of several releases"
 		}
+		if said.is == kept && !p.whole && a.kubelet.minor < to.minor {
+			said.is, said.why = unknown, fmt.Sprintf("the API server has not told its spec, and a 1.%d kubelet leaves out what it does not know", a.kubelet.minor)
+		}
 		r.Answer, r.Why, r.RecordedBy = said.is, said.why, said.by
 		note := ""
 		if estimate {

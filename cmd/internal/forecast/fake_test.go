@@ -155,6 +155,28 @@ func (n *fakeNode) object() object {
 		"status": object{"conditions": n.conditions, "nodeInfo": object{"kubeletVersion": n.version}}}
 }
 
+// asItKnows are the pods as the kubelet decoded them: 1.7 does not know allowPrivilegeEscalation.
+func (n *fakeNode) asItKnows() []object {
+	if !strings.HasPrefix(n.version, "v1.7.") {
+		return n.pods
+	}
+	var out []object
+	b, _ := json.Marshal(n.pods)
+	_ = json.Unmarshal(b, &out)
+	for _, p := range out {
+		spec, _ := p["spec"].(object)
+		list, _ := spec["containers"].([]any)
+		for _, c := range list {
+			if c, _ := c.(object); c != nil {
+				if s, _ := c["securityContext"].(object); s != nil {
+					delete(s, "allowPrivilegeEscalation")
+				}
+			}
+		}
+	}
+	return out
+}
+
 func (n *fakeNode) answer(w http.ResponseWriter, r *http.Request, part string) {
 	if code := n.refuse[part]; code != 0 {
 		http.Error(w, secret, code)
@@ -167,7 +189,7 @@ func (n *fakeNode) answer(w http.ResponseWriter, r *http.Request, part string) {
 	send := func(v any) { _ = json.NewEncoder(w).Encode(v) }
 	switch part {
 	case "pods":
-		send(object{"kind": "PodList", "apiVersion": "v1", "metadata": object{}, "items": n.pods})
+		send(object{"kind": "PodList", "apiVersion": "v1", "metadata": object{}, "items": n.asItKnows()})
 	case "stats/container":
 		var q object
 		if r.Method != http.MethodPost || json.NewDecoder(r.Body).Decode(&q) != nil || q["subcontainers"] != true || q["num_stats"] != 1.0 {

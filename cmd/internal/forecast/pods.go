@@ -38,6 +38,9 @@ type pod struct {
 			}
 		}
 	}
+
+	// whole: Spec has all that the API server knows, see whole.
+	whole bool
 }
 
 type affinity struct {
@@ -71,6 +74,23 @@ const (
 	sourceAnnotation = "kubernetes.io/config.source"
 	mirrorAnnotation = "kubernetes.io/config.mirror"
 )
+
+// whole gives pods, as their kubelet tells them, the specs that the API server has: a kubelet leaves
+// out what its release does not know. A static pod's is the kubelet's own.
+func whole(pods, ofAPI []*pod) {
+	specs := map[string]*pod{}
+	for _, p := range ofAPI {
+		p.whole = true
+		specs[p.Metadata.UID] = p
+	}
+	for _, p := range pods {
+		if p.static() {
+			p.whole = true
+		} else if q := specs[p.Metadata.UID]; q != nil && q != p {
+			p.Spec, p.whole = q.Spec, true
+		}
+	}
+}
 
 // static tells whether the pod comes from a file or URL on the node.
 func (p *pod) static() bool {
