@@ -147,8 +147,8 @@ type Lab struct {
 	// Name is lower case with dashes, and dots in versions; by custom the fix, or
 	// fix-something.
 	Name string
-	// Folder is the lab's room below tools/labs/, with its page, data and code;
-	// empty: Name. Labs of one room are also run by its name (see Expand).
+	// Folder is the lab's own below tools/labs/, with its page, data and code;
+	// empty: Name. Labs of one folder are also run by its name (see Expand).
 	Folder string
 	// Summary is one line for the list of labs.
 	Summary string
@@ -201,9 +201,9 @@ var DefaultExpect = map[Variant]Verdict{Stock: Reproduced, Ours: Absent, GateOff
 // CheckExpect is what a variant of a check must answer unless the lab overrides it.
 var CheckExpect = map[Variant]Verdict{Stock: Passed, Ours: Passed, GateOff: Failed}
 
-// Check says whether the lab shows no incident: its room is below checks/, and it
+// Check says whether the lab shows no incident: its folder is below checks/, and it
 // answers Passed or Failed.
-func (l *Lab) Check() bool { return strings.HasPrefix(l.Home(), "checks/") }
+func (l *Lab) Check() bool { return strings.HasPrefix(l.Path(), "checks/") }
 
 // Answers are the verdicts that the lab may give.
 func (l *Lab) Answers() []Verdict {
@@ -320,32 +320,32 @@ func UseTable(t *fixes.Table) error {
 	return nil
 }
 
-// Home is the lab's room: a path below tools/labs/, e.g. checks/cluster-smoke.
-func (l *Lab) Home() string {
+// Path is the lab's folder: a path below tools/labs/, e.g. checks/cluster-smoke.
+func (l *Lab) Path() string {
 	if l.Folder != "" {
 		return l.Folder
 	}
 	return l.Name
 }
 
-// Expand replaces the name of a room, the last part of its path, by the names of
-// its labs. A lab of that very name goes before the room. A name that is neither
-// a lab's nor a room's stays, for Find to complain about.
+// Expand replaces the name of a folder, the last part of its path, by the names of
+// its labs. A lab of that very name goes before the folder. A name that is neither
+// a lab's nor a folder's stays, for Find to complain about.
 func Expand(names []string) []string {
 	var out []string
 	for _, n := range names {
-		var home []string
+		var inside []string
 		if registry[n] == nil {
 			for _, l := range Labs() {
-				if path.Base(l.Home()) == n {
-					home = append(home, l.Name)
+				if path.Base(l.Path()) == n {
+					inside = append(inside, l.Name)
 				}
 			}
 		}
-		if home == nil {
-			home = []string{n}
+		if inside == nil {
+			inside = []string{n}
 		}
-		out = append(out, home...)
+		out = append(out, inside...)
 	}
 	return out
 }

@@ -21,7 +21,7 @@ func lab(name string) Lab {
 		Oracle: Oracle{Text: []string{"nothing"}, Judge: func(*history.History) Result { return Result{} }}}
 }
 
-// TestExpand: a name is a lab's, else a room's, else left for Find.
+// TestExpand: a name is a lab's, else a folder's, else left for Find.
 func TestExpand(t *testing.T) {
 	saved := registry
 	defer func() { registry = saved }()

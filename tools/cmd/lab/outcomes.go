@@ -51,7 +51,7 @@ func outcomesCmd() *cobra.Command {
 	return c
 }
 
-// named are the labs of these names or rooms; without any all labs.
+// named are the labs of these names or folders; without any all labs.
 func named(names []string) ([]string, error) {
 	all := labkit.Expand(names)
 	for _, n := range all {

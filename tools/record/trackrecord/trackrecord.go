@@ -32,10 +32,10 @@ const noLab = "no lab yet"
 
 // Lab is what the table wants to know of a lab.
 type Lab struct {
-	Name  string
-	Home  string // its room below tools/labs/
-	Stock bool   // it runs stock
-	Suite bool   // make test runs it
+	Name   string
+	Folder string // below tools/labs/
+	Stock  bool   // it runs stock
+	Suite  bool   // make test runs it
 }
 
 // Find describes a registered lab.
@@ -44,7 +44,7 @@ func Find(name string) (Lab, bool) {
 	if err != nil {
 		return Lab{}, false
 	}
-	return Lab{Name: name, Home: l.Home(), Stock: slices.Contains(l.Runs(), labkit.Stock), Suite: len(l.Test) > 0}, true
+	return Lab{Name: name, Folder: l.Path(), Stock: slices.Contains(l.Runs(), labkit.Stock), Suite: len(l.Test) > 0}, true
 }
 
 // oldest begins the sentence below the table.
@@ -122,9 +122,9 @@ func Rows(table *fixes.Table, record *outcomes.Record, find func(string) (Lab, b
 	return b.String()
 }
 
-// labsOf are the labs of one room that show a form's incident on stock, and the
+// labsOf are the labs of one folder that show a form's incident on stock, and the
 // command that runs them: the one of the fix's name, which is the last of names, or else those
-// that make test runs, if there are such, in the room of the lab, or of the name, that is one of
+// that make test runs, if there are such, in the folder of the lab, or of the name, that is one of
 // names.
 func labsOf(f *fixes.Form, names []string, find func(string) (Lab, bool)) (labs []string, command string) {
 	var all []Lab
@@ -142,21 +142,21 @@ func labsOf(f *fixes.Form, names []string, find func(string) (Lab, bool)) (labs 
 	if len(all) == 0 {
 		return nil, ""
 	}
-	room := all[0].Home
+	folder := all[0].Folder
 	for _, n := range slices.Backward(names) {
-		if l, ok := find(n); ok && slices.ContainsFunc(all, func(o Lab) bool { return o.Home == l.Home }) {
-			room = l.Home
+		if l, ok := find(n); ok && slices.ContainsFunc(all, func(o Lab) bool { return o.Folder == l.Folder }) {
+			folder = l.Folder
 		}
-		if i := slices.IndexFunc(all, func(o Lab) bool { return path.Base(o.Home) == n }); i >= 0 {
-			room = all[i].Home
+		if i := slices.IndexFunc(all, func(o Lab) bool { return path.Base(o.Folder) == n }); i >= 0 {
+			folder = all[i].Folder
 		}
 	}
 	for _, l := range all {
-		if l.Home == room {
+		if l.Folder == folder {
 			labs = append(labs, l.Name)
 		}
 	}
-	command = path.Base(room)
+	command = path.Base(folder)
 	if len(labs) == 1 {
 		command = labs[0]
 	}

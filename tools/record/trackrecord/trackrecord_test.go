@@ -15,16 +15,16 @@ import (
 )
 
 var labs = map[string]Lab{
-	"a-one":  {Home: "a", Stock: true, Suite: true},
-	"a-two":  {Home: "a", Stock: true, Suite: true},
-	"a-wide": {Home: "a", Stock: true},
-	"naive":  {Home: "a", Suite: true},
-	"far":    {Home: "far", Stock: true, Suite: true},
-	"c":      {Home: "both", Stock: true},
-	"both":   {Home: "both", Stock: true, Suite: true},
-	"d":      {Home: "d", Stock: true, Suite: true},
-	"d-old":  {Home: "d", Stock: true},
-	"e-v3":   {Home: "e-v3", Stock: true, Suite: true},
+	"a-one":  {Folder: "a", Stock: true, Suite: true},
+	"a-two":  {Folder: "a", Stock: true, Suite: true},
+	"a-wide": {Folder: "a", Stock: true},
+	"naive":  {Folder: "a", Suite: true},
+	"far":    {Folder: "far", Stock: true, Suite: true},
+	"c":      {Folder: "both", Stock: true},
+	"both":   {Folder: "both", Stock: true, Suite: true},
+	"d":      {Folder: "d", Stock: true, Suite: true},
+	"d-old":  {Folder: "d", Stock: true},
+	"e-v3":   {Folder: "e-v3", Stock: true, Suite: true},
 }
 
 func find(name string) (Lab, bool) {
@@ -50,7 +50,7 @@ func TestRows(t *testing.T) {
 	other := testrepo.Form("v3", map[string]bool{"G": true}, map[string][]string{"far": nil, "e-v3": gate})
 	other.Page, other.Incident = "patches/e/v3/README.md", "it breaks otherwise"
 	table := &fixes.Table{Fixes: []*fixes.Fix{
-		fix("a", "two labs of a room", map[string][]string{"a-one": gate, "a-two": nil, "a-wide": gate, "naive": gate, "far": gate}),
+		fix("a", "two labs of a folder", map[string][]string{"a-one": gate, "a-two": nil, "a-wide": gate, "naive": gate, "far": gate}),
 		fix("c", "its own lab, not in make test, before a wider one", map[string][]string{"c": nil, "both": nil}),
 		fix("d", "beside a longer one", map[string][]string{"d": gate, "d-old": gate, "a-one": gate}),
 		fix("w", "only in the lab of another", map[string][]string{"d-old": nil}),
@@ -82,7 +82,7 @@ func TestRows(t *testing.T) {
 	put("both", base.Ours.Without("c"), "absent")
 	put("c", base.Ours.Without("c"), "reproduced")
 	got := Rows(table, record, find)
-	want := "| two labs of a room | [a](patches/a/README.md) | v1 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
+	want := "| two labs of a folder | [a](patches/a/README.md) | v1 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
 		"| its own lab, not in make test, before a wider one | [c](patches/c/README.md) | v1 | reproduced | inconclusive | absent, reproduced | no gate | `make lab LAB=c` |\n" +
 		"| beside a longer one | [d](patches/d/README.md) | v1 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
 		"| only in the lab of another | [w](patches/w/README.md) | v1 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +

@@ -39,15 +39,15 @@ func formOf(name string, overlay ...string) *fixes.Fix {
 	return &fixes.Fix{Name: name, Kind: fixes.Own, Forms: []*fixes.Form{{Base: "v1.9.11", Spec: fixes.Spec{Overlay: overlay}}}}
 }
 
-// smallHouse is a repository in which all is well: one fix of one base.
-func smallHouse(t *testing.T) *house {
+// smallRepo is a repository in which all is well: one fix of one base.
+func smallRepo(t *testing.T) *fixRepo {
 	t.Helper()
 	louder := formOf("much-louder", "pkg/greet/holdfast_much_louder*.go", "pkg/greet/loud/**", "cmd/holdfast_much_louder*.go")
 	louder.Incident, louder.Upstream = "nobody hears it", "patches/much-louder/upstream"
 	f := louder.Forms[0]
 	f.Gates = map[string]fixes.Gate{"Louder": {Default: true, About: "is loud."}, "Shy": {About: "is not."}}
 	f.Labs, f.Page = map[string][]string{"loud-1": {"Louder"}}, "patches/much-louder/README.md"
-	return &house{
+	return &fixRepo{
 		repo: files(
 			"patches/README.md", "x\n", "patches/much-louder/fix.json", "{}\n", "patches/much-louder/v1.9.11/0210.patch", "x\n",
 			"patches/much-louder/README.md", "# louder\n\nKubelet. Gate `Louder`, on\nby default.\n\n| gate | default |\n|---|---|\n| `Shy` | false |\n",
@@ -59,69 +59,71 @@ func smallHouse(t *testing.T) *house {
 			"bases/v1.9.11/overlay/cmd/holdfast_much_louder_test.go", "package main\n",
 			"patches/much-louder/upstream/README.md", "x\n", "patches/much-louder/upstream/0001-x.patch", "x\n",
 		),
-		table: &fixes.Table{Fixes: []*fixes.Fix{louder, {Name: "later", Kind: fixes.Planned, Incident: "something else"}}},
-		bases: map[string]*base.Base{"v1.9.11": {Name: "v1.9.11", Mode: base.ModeModule}, "v1.2.0": {Name: "v1.2.0", Mode: base.ModeGOPATH}},
-		homes: map[string]string{"loud-1": "checks/loud"},
+		table:   &fixes.Table{Fixes: []*fixes.Fix{louder, {Name: "later", Kind: fixes.Planned, Incident: "something else"}}},
+		bases:   map[string]*base.Base{"v1.9.11": {Name: "v1.9.11", Mode: base.ModeModule}, "v1.2.0": {Name: "v1.2.0", Mode: base.ModeGOPATH}},
+		folders: map[string]string{"loud-1": "checks/loud"},
 	}
 }
 
 func TestFindsWhatAFixLacks(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		change func(h *house, s *fixes.Fix, f *fixes.Form)
+		change func(h *fixRepo, s *fixes.Fix, f *fixes.Form)
 		want   []string
 	}{
-		{"nothing", func(*house, *fixes.Fix, *fixes.Form) {}, nil},
-		{"file of no fix", func(h *house, _ *fixes.Fix, _ *fixes.Form) { h.files["pkg/new.go"] = []byte("package x\n") }, []string{"pkg/new.go is in no fix"}},
-		{"own file of no fix", func(h *house, _ *fixes.Fix, _ *fixes.Form) {
+		{"nothing", func(*fixRepo, *fixes.Fix, *fixes.Form) {}, nil},
+		{"file of no fix", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) { h.files["pkg/new.go"] = []byte("package x\n") }, []string{"pkg/new.go is in no fix"}},
+		{"own file of no fix", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			h.files["bases/v1.2.0/overlay/pkg/greet/holdfast_much_louder.go"] = []byte("package x\n")
 		}, []string{"bases/v1.2.0/overlay/pkg/greet/holdfast_much_louder.go is in no fix"}},
-		{"file of two fixes", func(h *house, _ *fixes.Fix, _ *fixes.Form) {
+		{"file of two fixes", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			h.table.Fixes = append(h.table.Fixes, formOf("x", "pkg/greet/loud/any.go"))
 		}, []string{"pkg/greet/loud/any.go belongs to the fixes much-louder and x", "it has no \"incident\"", "there is no page patches/x/README.md"}},
-		{"pattern of nothing", func(_ *house, _ *fixes.Fix, f *fixes.Form) { f.Overlay = append(f.Overlay, "pkg/gone/*.go") }, []string{`"overlay" has pkg/gone/*.go, and base v1.9.11 has no such file`}},
-		{"name", func(h *house, _ *fixes.Fix, f *fixes.Form) {
+		{"pattern of nothing", func(_ *fixRepo, _ *fixes.Fix, f *fixes.Form) { f.Overlay = append(f.Overlay, "pkg/gone/*.go") }, []string{`"overlay" has pkg/gone/*.go, and base v1.9.11 has no such file`}},
+		{"name", func(h *fixRepo, _ *fixes.Fix, f *fixes.Form) {
 			h.files["pkg/greet/holdfast_much.go"] = []byte("package greet\n")
 			f.Overlay = append(f.Overlay, "pkg/greet/holdfast_much.go")
 		}, []string{"pkg/greet/holdfast_much.go belongs to the fix much-louder: name it holdfast_much_louder….go"}},
-		{"default", func(_ *house, _ *fixes.Fix, f *fixes.Form) { f.Gates["Louder"] = fixes.Gate{About: "is loud."} }, []string{"does not say that the gate `Louder` is off by default"}},
-		{"gate of the code", func(h *house, _ *fixes.Fix, f *fixes.Form) {
+		{"default", func(_ *fixRepo, _ *fixes.Fix, f *fixes.Form) { f.Gates["Louder"] = fixes.Gate{About: "is loud."} }, []string{"does not say that the gate `Louder` is off by default"}},
+		{"gate of the code", func(h *fixRepo, _ *fixes.Fix, f *fixes.Form) {
 			h.files["pkg/features/holdfast_much_louder.go"] = []byte("package features\nconst (\nLouder = \"Louder\"\n)\nvar m = map[string]bool{Louder: true}\n")
 			f.Overlay = append(f.Overlay, "pkg/features/holdfast_much_louder.go")
 		}, []string{"its overlay registers the gates map[Louder:true] in base v1.9.11, want map[]"}},
-		{"default in a table", func(h *house, _ *fixes.Fix, _ *fixes.Form) {
+		{"default in a table", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			p := "patches/much-louder/README.md"
 			h.files[p] = []byte(strings.Replace(string(h.files[p]), "| false |", "| true |", 1))
 		}, []string{"does not say that the gate `Shy` is off by default"}},
-		{"page", func(h *house, _ *fixes.Fix, _ *fixes.Form) { delete(h.files, "patches/much-louder/README.md") }, []string{"there is no page patches/much-louder/README.md", "Louder", "Shy"}},
-		{"stray file", func(h *house, _ *fixes.Fix, _ *fixes.Form) {
+		{"page", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) { delete(h.files, "patches/much-louder/README.md") }, []string{"there is no page patches/much-louder/README.md", "Louder", "Shy"}},
+		{"stray file", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			h.files["patches/much-louder/v1.9.11/series"] = []byte("x\n")
 		}, []string{"patches/much-louder/v1.9.11/series: a fix's folder has"}},
-		{"stray folder", func(h *house, _ *fixes.Fix, _ *fixes.Form) {
+		{"stray folder", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			h.files["patches/v1.9.11/carry/0001-x.patch"] = []byte("x\n")
 		}, []string{"patches/v1.9.11/carry/0001-x.patch: a fix's folder has"}},
-		{"upstream", func(h *house, s *fixes.Fix, _ *fixes.Form) { delete(h.files, "patches/much-louder/upstream/README.md") }, []string{"there is no patches/much-louder/upstream/README.md"}},
-		{"base", func(_ *house, s *fixes.Fix, f *fixes.Form) {
+		{"upstream", func(h *fixRepo, s *fixes.Fix, _ *fixes.Form) {
+			delete(h.files, "patches/much-louder/upstream/README.md")
+		}, []string{"there is no patches/much-louder/upstream/README.md"}},
+		{"base", func(_ *fixRepo, s *fixes.Fix, f *fixes.Form) {
 			o := *f
 			o.Base = "v1.3.0"
 			s.Forms = append(s.Forms, &o)
 		}, []string{"there is no base v1.3.0"}},
-		{"lab's page", func(h *house, _ *fixes.Fix, _ *fixes.Form) { delete(h.files, "tools/labs/checks/loud/README.md") }, []string{"lab loud-1: there is no tools/labs/checks/loud/README.md"}},
-		{"lab's code", func(h *house, _ *fixes.Fix, _ *fixes.Form) {
+		{"lab's page", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) { delete(h.files, "tools/labs/checks/loud/README.md") }, []string{"lab loud-1: there is no tools/labs/checks/loud/README.md"}},
+		{"lab's code", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			delete(h.files, "tools/labs/checks/loud/loud.go")
 			h.files["tools/labs/checks/loud/loud_test.go"] = []byte("package loud\n")
-		}, []string{"lab loud-1: its room tools/labs/checks/loud has no code"}},
-		{"room of no lab", func(h *house, _ *fixes.Fix, _ *fixes.Form) { h.files["tools/labs/lou/data/x.json"] = []byte("x\n") }, []string{"tools/labs/lou is the room of no lab"}},
-		{"check of no lab", func(h *house, _ *fixes.Fix, _ *fixes.Form) {
+		}, []string{"lab loud-1: its folder tools/labs/checks/loud has no code"}},
+		{"folder of no lab", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) { h.files["tools/labs/lou/data/x.json"] = []byte("x\n") }, []string{"tools/labs/lou is the folder of no lab"}},
+		{"check of no lab", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			h.files["tools/labs/checks/lou/README.md"] = []byte("x\n")
-		}, []string{"tools/labs/checks/lou is the room of no lab"}},
-		{"file of no check", func(h *house, _ *fixes.Fix, _ *fixes.Form) {
+		}, []string{"tools/labs/checks/lou is the folder of no lab"}},
+		{"file of no check", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			h.files["tools/labs/checks/README.md"] = []byte("x\n")
-		}, []string{"tools/labs/checks is the room of no lab"}},
-		{"incident", func(h *house, _ *fixes.Fix, _ *fixes.Form) { h.table.Find("later").Incident = "" }, []string{`patches/later/fix.json: it has no "incident"`}},
+		}, []string{"tools/labs/checks is the folder of no lab"}},
+		{"incident", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) { h.table.Find("later").Incident = "" }, []string{`patches/later/fix.json: it has no "incident"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := smallHouse(t)
+			h := smallRepo(t)
 			s := h.table.Find("much-louder")
 			tc.change(h, s, s.Forms[0])
 			var got []string

@@ -21,13 +21,13 @@ import (
 	_ "holdfast/tools/labs" // every lab registers itself
 )
 
-// house is what the rules about fixes look at.
-type house struct {
+// fixRepo is the repository with its table of fixes: what the rules about fixes look at.
+type fixRepo struct {
 	*repo
 	table *fixes.Table
 	bases map[string]*base.Base
-	// homes are the rooms below tools/labs/ of the registered labs, by their names.
-	homes map[string]string
+	// folders are those below tools/labs/ of the registered labs, by their names.
+	folders map[string]string
 }
 
 // TestFixes: the folders of the fixes and the repository say the same.
@@ -40,9 +40,9 @@ func TestFixes(t *testing.T) {
 	if err := labkit.UseTable(table); err != nil {
 		t.Error(err)
 	}
-	h := &house{repo: r, table: table, bases: map[string]*base.Base{}, homes: map[string]string{}}
+	h := &fixRepo{repo: r, table: table, bases: map[string]*base.Base{}, folders: map[string]string{}}
 	for _, l := range labkit.Labs() {
-		h.homes[l.Name] = l.Home()
+		h.folders[l.Name] = l.Path()
 	}
 	for _, b := range bases(t, r.root) {
 		h.bases[b.Name] = b
@@ -55,19 +55,19 @@ func TestFixes(t *testing.T) {
 	report(t, h.folderFaults())
 }
 
-// TestRooms: a lab's code is in the room that has its page. The function that
+// TestFolders: a lab's code is in the folder that has its page. The function that
 // makes its steps tells its package; the linker escapes dots in a path's last element.
-func TestRooms(t *testing.T) {
+func TestFolders(t *testing.T) {
 	for _, l := range labkit.Labs() {
 		name, err := url.PathUnescape(runtime.FuncForPC(reflect.ValueOf(l.Steps).Pointer()).Name())
-		if want := "holdfast/" + rooms + "/" + l.Home(); err != nil || !strings.HasPrefix(name, want+".") {
-			t.Errorf("lab %s: its code is %s, its room is %s (Lab.Folder): they are one folder", l.Name, name, want)
+		if want := "holdfast/" + labFolders + "/" + l.Path(); err != nil || !strings.HasPrefix(name, want+".") {
+			t.Errorf("lab %s: its code is %s, its folder is %s (Lab.Folder): they are one folder", l.Name, name, want)
 		}
 	}
 }
 
 // overlayFiles are the files of ours for a base, by their paths in the tree.
-func (h *house) overlayFiles(b string) map[string]string {
+func (h *fixRepo) overlayFiles(b string) map[string]string {
 	out := map[string]string{}
 	own := "bases/" + b + "/overlay/"
 	for _, p := range h.paths(func(string) bool { return true }) {
@@ -84,7 +84,7 @@ func (h *house) overlayFiles(b string) map[string]string {
 
 // overlayFaults: each file of ours is in one fix of a base, and each pattern
 // stands for a file.
-func (h *house) overlayFaults() []string {
+func (h *fixRepo) overlayFaults() []string {
 	var bad []string
 	said := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
@@ -123,7 +123,7 @@ var oldNames = []string{"pkg/features/features.go"}
 // nameFaults: a file of ours beside upstream's is named holdfast_<fix>.go, or
 // by the fix's first two words; without "holdfast_" if the base is older. A
 // package of our own is claimed as a whole folder, and has any names.
-func (h *house) nameFaults() []string {
+func (h *fixRepo) nameFaults() []string {
 	var bad []string
 	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
 		for tree, file := range h.overlayFiles(name) {
@@ -146,7 +146,7 @@ func (h *house) nameFaults() []string {
 }
 
 // formFaults: the gates that code of the overlay registers are those of fix.json without "about", the page says their defaults, and what the fix names is there.
-func (h *house) formFaults() []string {
+func (h *fixRepo) formFaults() []string {
 	var bad []string
 	for _, s := range h.table.Fixes {
 		say := func(format string, args ...any) { bad = append(bad, s.File()+": "+fmt.Sprintf(format, args...)) }
@@ -195,13 +195,13 @@ func (h *house) formFaults() []string {
 	return bad
 }
 
-// rooms has one folder a lab, or one for the labs of a fix.
-const rooms = "tools/labs"
+// labFolders has one folder a lab, or one for the labs of a fix.
+const labFolders = "tools/labs"
 
-// roomOf is the room below tools/labs/ that a file lies in; "" if it is not in one.
-func roomOf(p string) string {
+// folderOf is the folder below tools/labs/ that a file lies in; "" if it is not in one.
+func folderOf(p string) string {
 	parts := strings.Split(p, "/")
-	if !strings.HasPrefix(p, rooms+"/") || len(parts) < 4 || parts[2] == "internal" {
+	if !strings.HasPrefix(p, labFolders+"/") || len(parts) < 4 || parts[2] == "internal" {
 		return ""
 	}
 	if parts[2] == "checks" {
@@ -214,20 +214,20 @@ func roomOf(p string) string {
 // for each base patches and perhaps a page of its own.
 var ofFix = regexp.MustCompile(`^patches/(toolchain/)?[a-z0-9.-]+/(fix\.json|README\.md|upstream/[^/]+\.(patch|md)|v[0-9.]+/([0-9]{4}\.patch|README\.md))$`)
 
-// folderFaults: each lab's room is that of a lab and has its page and its code, and a fix's folder
+// folderFaults: each folder of labs is that of a lab and has its page and its code, and a fix's folder
 // has nothing else than what is known of a fix.
-func (h *house) folderFaults() []string {
+func (h *fixRepo) folderFaults() []string {
 	var bad []string
-	homes := map[string]bool{}
-	for lab, home := range h.homes {
-		homes[home] = true
-		if h.files[path.Join(rooms, home, "README.md")] == nil {
-			bad = append(bad, fmt.Sprintf("lab %s: there is no %s/%s/README.md", lab, rooms, home))
+	registered := map[string]bool{}
+	for lab, folder := range h.folders {
+		registered[folder] = true
+		if h.files[path.Join(labFolders, folder, "README.md")] == nil {
+			bad = append(bad, fmt.Sprintf("lab %s: there is no %s/%s/README.md", lab, labFolders, folder))
 		}
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(h.files)), func(p string) bool {
-			return path.Dir(p) == path.Join(rooms, home) && strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, "_test.go")
+			return path.Dir(p) == path.Join(labFolders, folder) && strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, "_test.go")
 		}) {
-			bad = append(bad, fmt.Sprintf("lab %s: its room %s/%s has no code", lab, rooms, home))
+			bad = append(bad, fmt.Sprintf("lab %s: its folder %s/%s has no code", lab, labFolders, folder))
 		}
 	}
 	said := map[string]bool{}
@@ -235,9 +235,9 @@ func (h *house) folderFaults() []string {
 		switch {
 		case strings.HasPrefix(p, fixes.Dir+"/") && p != policy && !ofFix.MatchString(p):
 			bad = append(bad, fmt.Sprintf("%s: a fix's folder has fix.json, README.md, upstream/ and BASE/NNNN.patch", p))
-		case roomOf(p) != "" && !homes[roomOf(p)] && !said[roomOf(p)]:
-			said[roomOf(p)] = true
-			bad = append(bad, fmt.Sprintf("%s/%s is the room of no lab: lab without a name lists them", rooms, roomOf(p)))
+		case folderOf(p) != "" && !registered[folderOf(p)] && !said[folderOf(p)]:
+			said[folderOf(p)] = true
+			bad = append(bad, fmt.Sprintf("%s/%s is the folder of no lab: lab without a name lists them", labFolders, folderOf(p)))
 		}
 	}
 	return bad

@@ -17,7 +17,7 @@ import (
 var metricRE = regexp.MustCompile(`\bName:\s+"([a-zA-Z0-9_:]+)"`)
 
 // metricFaults: a metric that a fix's overlay registers is named holdfast_<fix>_….
-func (h *house) metricFaults() []string {
+func (h *fixRepo) metricFaults() []string {
 	var bad []string
 	for _, name := range slices.Sorted(maps.Keys(h.bases)) {
 		files := h.overlayFiles(name)
@@ -49,7 +49,7 @@ var (
 // ladderFaults: each step of the ladder in patches/README.md has an example that
 // is there: a file or folder of the overlay, or a fix's folder. Examples in one row
 // are of one fix.
-func (h *house) ladderFaults() []string {
+func (h *fixRepo) ladderFaults() []string {
 	_, rest, ok := strings.Cut(string(h.files[policy]), ladderHeading)
 	if !ok {
 		return []string{fmt.Sprintf("%s has no heading %q", policy, strings.TrimSpace(ladderHeading))}
@@ -87,7 +87,7 @@ func (h *house) ladderFaults() []string {
 
 // fixOfExample is the fix of a folder patches/FIX, or of a path in the overlay of a base; nil for
 // none.
-func (h *house) fixOfExample(example string) *fixes.Fix {
+func (h *fixRepo) fixOfExample(example string) *fixes.Fix {
 	if name, ok := strings.CutPrefix(example, fixes.Dir+"/"); ok {
 		return h.table.Find(name)
 	}
@@ -117,26 +117,26 @@ func TestFindsNames(t *testing.T) {
 	good := "`pkg/greet/loud`, called by `patches/much-louder`"
 	for _, tc := range []struct {
 		name   string
-		change func(h *house)
+		change func(h *fixRepo)
 		want   []string
 	}{
-		{"nothing", func(*house) {}, nil},
-		{"no ladder", func(h *house) { h.files[policy] = []byte("# x\n") }, []string{"has no heading"}},
-		{"short", func(h *house) { h.files[policy] = ladder(good, good) }, []string{"the ladder has 2 steps"}},
-		{"patch", func(h *house) { h.files[policy] = ladder(good, good, good, "`patches/louder`") }, []string{"patches/louder is neither the folder"}},
-		{"file", func(h *house) { h.files[policy] = ladder(good, good, good, "`pkg/greet/lou`") }, []string{"pkg/greet/lou is neither"}},
-		{"none", func(h *house) { h.files[policy] = ladder(good, good, good, "see there") }, []string{`the step "a step" has no example`}},
-		{"two fixes", func(h *house) {
+		{"nothing", func(*fixRepo) {}, nil},
+		{"no ladder", func(h *fixRepo) { h.files[policy] = []byte("# x\n") }, []string{"has no heading"}},
+		{"short", func(h *fixRepo) { h.files[policy] = ladder(good, good) }, []string{"the ladder has 2 steps"}},
+		{"patch", func(h *fixRepo) { h.files[policy] = ladder(good, good, good, "`patches/louder`") }, []string{"patches/louder is neither the folder"}},
+		{"file", func(h *fixRepo) { h.files[policy] = ladder(good, good, good, "`pkg/greet/lou`") }, []string{"pkg/greet/lou is neither"}},
+		{"none", func(h *fixRepo) { h.files[policy] = ladder(good, good, good, "see there") }, []string{`the step "a step" has no example`}},
+		{"two fixes", func(h *fixRepo) {
 			h.files["pkg/other/x.go"] = []byte("package other\n")
 			h.table.Fixes = append(h.table.Fixes, formOf("other", "pkg/other/**"))
 			h.files[policy] = ladder(good, good, good, "`pkg/other/x.go`, called by `patches/much-louder`")
 		}, []string{"patches/much-louder is of the fix much-louder, the one before it of other"}},
-		{"metric", func(h *house) {
+		{"metric", func(h *fixRepo) {
 			h.files["pkg/greet/loud/any.go"] = []byte("package loud\nvar m = prometheus.NewCounter(prometheus.CounterOpts{\nName:  \"holdfast_loud_total\"})\nvar n = prometheus.CounterOpts{Name: \"holdfast_much_louder_total\"}\n")
 		}, []string{"pkg/greet/loud/any.go registers the metric holdfast_loud_total of the fix much-louder: name it holdfast_much_louder_…"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			h := smallHouse(t)
+			h := smallRepo(t)
 			h.files[policy] = ladder(good, "`pkg/greet/holdfast_much_louder.go`", "`patches/much-louder`", good)
 			tc.change(h)
 			found(t, append(h.metricFaults(), h.ladderFaults()...), tc.want...)
