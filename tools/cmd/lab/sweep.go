@@ -25,10 +25,10 @@ func sweepCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sweep [NAME...]", Short: "Run labs while a component is killed at a random point: verdicts right or inconclusive, never wrong",
 		Long: `Run labs while a component is killed (kill -9) at a random point and comes back by itself. Without
-a name these are the labs of make test. Each lab runs first without a kill, in each variant: so the
-sweep knows its components and how long it takes. Then it runs once for each seed.
+a name these are the labs of make test. Each lab runs first without a kill, in each variant, which
+shows its components and how long it takes. Then it runs once for each seed.
 
-Each history is judged again. At the end, also of a sweep that is cut off, a table has each run.
+Each history is judged again. At the end, also of kill tests that are cut off, a table has each run.
 Exit status 1: a verdict is wrong, more than 1 in 20 are inconclusive, or a saved history gives
 another verdict.`,
 		Example: `  lab sweep hash-collision reflector-monotonic-rv
@@ -80,7 +80,7 @@ another verdict.`,
 				return err
 			}
 			if faults := sweeps.Faults(rows.All()); len(faults) > 0 {
-				return exit.Preconditionf("the sweep did not pass:\n  %s", strings.Join(faults, "\n  "))
+				return exit.Preconditionf("the kill tests did not pass:\n  %s", strings.Join(faults, "\n  "))
 			}
 			return nil
 		},

@@ -88,7 +88,7 @@ func Cut(t *testing.T, l *labkit.Lab, h *history.History, spare ...string) {
 	}
 }
 
-// unmoved has the lab judge the history with the lines of a sweep in it, which no oracle heeds.
+// unmoved has the lab judge the history with the lines of a kill test in it, which no oracle heeds.
 func unmoved(t *testing.T, l *labkit.Lab, h *history.History, told labkit.Result) {
 	t.Helper()
 	marks := history.Make(h.Begin, sweep.Marks()...).Lines
@@ -97,7 +97,7 @@ func unmoved(t *testing.T, l *labkit.Lab, h *history.History, told labkit.Result
 	for _, at := range []int{0, len(body) / 2, len(body)} {
 		with := slices.Concat(body[:at], marks, body[at:])
 		if res := l.Judge(again(t, h, with)); res.Verdict != told.Verdict || res.Why != told.Why {
-			t.Errorf("%s: with the lines of a sweep: %s because %s; was %s because %s", l.Name, res.Verdict, res.Why, told.Verdict, told.Why)
+			t.Errorf("%s: with the lines of a kill test: %s because %s; was %s because %s", l.Name, res.Verdict, res.Why, told.Verdict, told.Why)
 		}
 	}
 }

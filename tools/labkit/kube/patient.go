@@ -23,8 +23,9 @@ const (
 	patientPause = 100 * time.Millisecond
 )
 
-// patient repeats requests while a sweep has a component down: reads, and those that had no
-// effect, or have the same one only once. Without a sweep, disturbed is never true and every answer is passed on.
+// patient repeats requests while a kill test has a component down: reads, and those that had no
+// effect, or have the same one only once. Without a kill test, disturbed is never true and every
+// answer is passed on.
 type patient struct {
 	next      http.RoundTripper
 	disturbed func() bool

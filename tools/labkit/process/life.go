@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// backTries is how often a process that a sweep killed is started until it is healthy.
+	// backTries is how often a process that a kill test killed is started until it is healthy.
 	backTries = 5
 	// backPause is the pause before another try.
 	backPause = time.Second
-	// downBound bounds the wait of a signal for a process that a sweep has down.
+	// downBound bounds the wait of a signal for a process that a kill test has down.
 	downBound = 30 * time.Second
 	// settle is how long after its health others may still feel that a process was away.
 	settle = 3 * time.Second
@@ -30,7 +30,7 @@ type life struct {
 	pid     int           // 0 while it is down; of an ended process its last
 	stopped bool          // the lab has it end: it stays away
 	frozen  bool          // by SIGSTOP
-	tries   int           // starts that it has left after a sweep's kill; 0: it does not come back
+	tries   int           // starts that it has left after a kill test's kill; 0: it does not come back
 	pause   time.Duration // before the next of these
 	down    chan struct{} // closed when it has started again; nil while it runs
 	halt    chan struct{} // closed when stopped is set
@@ -41,7 +41,7 @@ func ends(sig syscall.Signal) bool {
 	return sig == syscall.SIGTERM || sig == syscall.SIGKILL || sig == syscall.SIGINT || sig == syscall.SIGQUIT
 }
 
-// claim is the PID that gets sig, 0 if none does. From then on a sweep leaves alone what
+// claim is the PID that gets sig, 0 if none does. From then on a kill test leaves alone what
 // ends or is frozen.
 func (p *Proc) claim(sig syscall.Signal) (int, error) {
 	bound := time.After(downBound)
@@ -76,7 +76,7 @@ func (p *Proc) end() {
 	}
 }
 
-// Interrupt is kill -9 by a sweep: after pause the process starts again by itself, as
+// Interrupt is kill -9 by a kill test: after pause the process starts again by itself, as
 // under a supervisor like systemd. It is left alone, and the answer is false, if it does not
 // run, or if the lab stops it or has it frozen. Back must be called after true.
 func (p *Proc) Interrupt(pause time.Duration) (bool, error) {
@@ -136,7 +136,7 @@ func (p *Proc) reap(cmd *exec.Cmd) {
 	close(p.done)
 }
 
-// again starts a process that a sweep killed; nil if it stays away, with how it ended.
+// again starts a process that a kill test killed; nil if it stays away, with how it ended.
 func (p *Proc) again(pid int, ended error) (*exec.Cmd, error) {
 	for {
 		p.mu.Lock()
@@ -178,7 +178,7 @@ func (p *Proc) again(pid int, ended error) (*exec.Cmd, error) {
 	}
 }
 
-// disturb counts the processes that a sweep has down.
+// disturb counts the processes that a kill test has down.
 func (s *Supervisor) disturb(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +186,8 @@ func (s *Supervisor) disturb(n int) {
 	s.calm = time.Now().Add(settle)
 }
 
-// Disturbed says whether a sweep has a process down, or had until a moment ago. Without a
-// sweep it is never so.
+// Disturbed says whether a kill test has a process down, or had until a moment ago. Without a
+// kill test it is never so.
 func (s *Supervisor) Disturbed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

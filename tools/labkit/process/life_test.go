@@ -39,7 +39,7 @@ func interrupt(t *testing.T, p *process.Proc, pause time.Duration) {
 	}
 }
 
-// TestInterrupt: what a sweep kills is back as the same Proc, with another PID and the same log.
+// TestInterrupt: what a kill test kills is back as the same Proc, with another PID and the same log.
 func TestInterrupt(t *testing.T) {
 	s := newSup(t)
 	p := component(t, s, "sleep")
@@ -72,7 +72,7 @@ func TestInterrupt(t *testing.T) {
 	if !s.Disturbed() {
 		t.Error("what others feel is over at once")
 	}
-	// A kill of the lab's is the end, a further one of a sweep's is not.
+	// A kill of the lab's is the end, a further one of a kill test's is not.
 	interrupt(t, p, pause)
 	if err := p.Back(context.Background()); err != nil {
 		t.Fatal(err)

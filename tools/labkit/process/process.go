@@ -45,9 +45,9 @@ type Process struct {
 	// KeepGroup leaves other members of the process group alone at Stop.
 	KeepGroup bool
 	// Component is what it is of a cluster: etcd, kubelet and so on; "" for what is the
-	// lab's own. A sweep kills components only.
+	// lab's own. A kill test kills components only.
 	Component string
-	// Before is called before each start, also of one that a sweep killed. It may be nil.
+	// Before is called before each start, also of one that a kill test killed. It may be nil.
 	Before func() error
 }
 
@@ -59,7 +59,7 @@ type Place interface {
 	PIDNamespace() string
 }
 
-// Proc is a started Process. One that a sweep killed is the same Proc when it is back.
+// Proc is a started Process. One that a kill test killed is the same Proc when it is back.
 type Proc struct {
 	Spec    Process
 	Pid     int // of the first start; see PID
@@ -72,7 +72,7 @@ type Proc struct {
 	life
 }
 
-// PID is that of the process now; 0 while a sweep has it down.
+// PID is that of the process now; 0 while a kill test has it down.
 func (p *Proc) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *Proc) Err() error {
 	return p.err
 }
 
-// Signal sends sig to the process alone. Nothing happens if it has ended. If a sweep has it
+// Signal sends sig to the process alone. Nothing happens if it has ended. If a kill test has it
 // down, it gets sig when it is back; but of one that must end it is the end.
 func (p *Proc) Signal(sig syscall.Signal) error {
 	pid, err := p.claim(sig)

@@ -31,7 +31,7 @@ type request struct {
 	Keep               bool
 	Timeout            time.Duration
 	Bins               *labkit.Binaries
-	// Sweep is not nil if the run is one of a sweep, with or without a kill.
+	// Sweep is not nil if the run is a kill test, with or without a kill.
 	Sweep *sweepPlan `json:",omitempty"`
 }
 

@@ -17,7 +17,7 @@ import (
 	"holdfast/tools/labkit/sweep"
 )
 
-// Swept is what a run of a sweep answered.
+// Swept is what a kill test answered.
 type Swept struct {
 	Outcome Outcome
 	Report  sweep.Report
@@ -26,7 +26,7 @@ type Swept struct {
 	Judged, Again labkit.Verdict
 }
 
-// Sweep runs one variant of a lab in a sweep, which does these kills; without any it only
+// Sweep runs one variant of a lab as a kill test, which does these kills; without any it only
 // looks for how long the run is and which components it has. The history is judged again
 // before it is removed. The checkout's table is in use. The outcome is not kept as one of
 // the lab.

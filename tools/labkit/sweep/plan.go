@@ -17,7 +17,7 @@ import (
 type Seen struct {
 	Component string `json:"component"` // etcd, kubelet, …
 	Process   string `json:"process"`   // its name in the run
-	// From is when it started, in seconds since the sweep began; 0 if it was there.
+	// From is when it started, in seconds since the kill test began; 0 if it was there.
 	From float64 `json:"from"`
 }
 
@@ -25,7 +25,7 @@ type Seen struct {
 type Kill struct {
 	Component string `json:"component"`
 	Process   string `json:"process"`
-	// At is when, in seconds since the sweep began; Pause the seconds until it starts
+	// At is when, in seconds since the kill test began; Pause the seconds until it starts
 	// again.
 	At    float64 `json:"at"`
 	Pause float64 `json:"pause"`

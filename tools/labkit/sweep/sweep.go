@@ -31,7 +31,7 @@ const (
 // sweepKilled and sweepBack are lines of the history. No oracle asks for them.
 type sweepKilled struct {
 	Component, Process string
-	At                 float64 // seconds since the sweep began
+	At                 float64 // seconds since the kill test began
 }
 
 type sweepBack struct {
@@ -48,13 +48,13 @@ func Marks() []any {
 // Done is a kill of a plan that was done.
 type Done struct {
 	Kill
-	// Killed is when, Back when it was healthy again, in seconds since the sweep began; 0
+	// Killed is when, Back when it was healthy again, in seconds since the kill test began; 0
 	// if it was not.
 	Killed float64 `json:"killed"`
 	Back   float64 `json:"back,omitempty"`
 }
 
-// Report is what a sweep saw and did.
+// Report is what a kill test saw and did.
 type Report struct {
 	Seen []Seen `json:"seen"`
 	// Window is how many seconds the steps took in which it may kill.
@@ -77,7 +77,7 @@ type Sweep struct {
 	done   []Done
 }
 
-// New is a sweep of what s starts.
+// New is a kill test of what s starts.
 func New(plan []Kill, s *process.Supervisor, j *journal.Journal) *Sweep {
 	return &Sweep{plan: plan, sup: s, j: j}
 }
@@ -102,7 +102,7 @@ func (s *Sweep) Begin(ctx context.Context) {
 	}()
 }
 
-// now is in seconds since the sweep began.
+// now is in seconds since the kill test began.
 func (s *Sweep) now() float64 { return round(time.Since(s.began).Seconds()) }
 
 // kill waits for the time and, if the lab has the component stopped then, until it runs.
@@ -165,8 +165,8 @@ const measurements = 4
 
 // Undisturbed runs a measurement that the end of one of these components spoils, of any if none is
 // named: the difference of two counts of a process, say. It begins when all are there. If one was
-// killed meanwhile, it is run again, four times in all. f must record nothing. Without a sweep it
-// is f.
+// killed meanwhile, it is run again, four times in all. f must record nothing. Without a kill test
+// it is f.
 func (s *Sweep) Undisturbed(ctx context.Context, f func() error, components ...string) error {
 	if s == nil {
 		return f()

@@ -235,8 +235,8 @@ func (l *lab) first(ctx context.Context) (err error) {
 }
 
 // incident does what the incident takes, records the deletions of Endpoints of live Services,
-// and returns the controller manager's metrics after it. A controller manager that a sweep killed
-// meanwhile has listed all Services anew, and counts from 0; an API server has lost the watches.
+// and returns the controller manager's metrics after it. A controller manager that a kill test
+// killed meanwhile has listed all Services anew, and counts from 0; an API server has lost the watches.
 // So it is done again then, if nothing was deleted.
 func (l *lab) incident(ctx context.Context, phase string) (page metrics.Page, err error) {
 	o, again := incidentSeen{}, false

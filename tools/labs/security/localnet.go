@@ -141,7 +141,7 @@ func lookLocalnet(ctx context.Context, l *lab) error {
 	return l.waysOut(ctx)
 }
 
-// rulesAdded is how often the kubelet says that it added the rule. One that a sweep killed found
+// rulesAdded is how often the kubelet says that it added the rule. One that a kill test killed found
 // the rule when it came back: then all rules of its chain go, and the kubelet adds them within a
 // minute.
 func (l *lab) rulesAdded(ctx context.Context) (float64, error) {

@@ -67,7 +67,7 @@ func startNamespaces(ctx context.Context, l *lab) error {
 
 func lookNamespaces(ctx context.Context, l *lab) error {
 	o, again := deletion{}, false
-	// A controller manager that a sweep killed counts from 0.
+	// A controller manager that a kill test killed counts from 0.
 	if err := l.e.Sweep.Undisturbed(ctx, func() (err error) {
 		if o.Pod.After(o.Policy) {
 			return nil // is enough

@@ -96,7 +96,7 @@ func (m *malformed) feedManager(ctx context.Context) error {
 	starts := 1
 	return m.feed(ctx, "kube-controller-manager", "/api/v1/namespaces/kube-system/endpoints/kube-controller-manager", "Endpoints",
 		func() (*process.Proc, string, error) {
-			// With a sweep that kills the API server it ends while it starts its controllers, as stock's does.
+			// With a kill test that kills the API server it ends while it starts its controllers, as stock's does.
 			if !m.c.ControllerManager.Alive() {
 				starts++
 				if err := m.startManager(ctx, fmt.Sprintf("kube-controller-manager-%d", starts)); err != nil {

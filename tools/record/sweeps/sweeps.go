@@ -20,7 +20,7 @@ import (
 // Each as what is to be killed: each kind of component in a run of its own.
 const Each = "each"
 
-// ID names a run of a sweep.
+// ID names a kill test.
 type ID struct {
 	Lab     string
 	Variant labkit.Variant
@@ -31,7 +31,7 @@ type ID struct {
 	Kills int
 }
 
-// Row is a run: without a kill (ID.Kills is 0), or of a sweep.
+// Row is a run: without a kill (ID.Kills is 0), or a kill test.
 type Row struct {
 	ID
 	Commit  string
@@ -89,7 +89,7 @@ func (r *Row) line() string {
 	return l
 }
 
-// Rows are those of one sweep. They may be used by several goroutines.
+// Rows are those of one `lab sweep`. They may be used by several goroutines.
 type Rows struct {
 	mu   sync.Mutex
 	rows map[ID]*Row

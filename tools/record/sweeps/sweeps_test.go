@@ -104,7 +104,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestWrong: each way in which a sweep does not pass is told.
+// TestWrong: each way in which a kill test does not pass is told.
 func TestWrong(t *testing.T) {
 	r := newRig(t)
 	r.o.Labs = []string{"alpha"}
@@ -161,7 +161,7 @@ func TestPlainWrong(t *testing.T) {
 	}
 }
 
-// TestRunError: a lab that cannot be run ends the sweep.
+// TestRunError: a lab that cannot be run ends the kill test.
 func TestRunError(t *testing.T) {
 	r := newRig(t)
 	r.o.Lab = func(context.Context, string, labkit.Variant, []sweep.Kill, run.Options) (*run.Swept, error) {

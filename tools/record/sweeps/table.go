@@ -33,7 +33,7 @@ func counted(rows []*Row) count {
 	return c
 }
 
-// Faults are why a sweep did not pass: one line each.
+// Faults are why a kill test did not pass: one line each.
 func Faults(rows []*Row) []string {
 	var bad []string
 	for _, r := range rows {
