@@ -172,7 +172,10 @@ func reason(err error, method string) (text string, down bool) {
 		return fmt.Sprintf("403: the user needs the verb %s on nodes/proxy", verb), false
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return fmt.Sprintf("%d: the kubelet does not have it (--enable-debugging-handlers=false?)", status.Code), false
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusInternalServerError:
+	case http.StatusInternalServerError:
+		// Until its cadvisor has looked once, a kubelet answers stats/container so.
+		return "500: the kubelet, or the API server, answers with an error, as in the first seconds after a start", false
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return fmt.Sprintf("%d: the API server does not reach the kubelet", status.Code), true
 	}
 	return strconv.Itoa(status.Code), false

@@ -99,6 +99,8 @@ func TestCodes(t *testing.T) {
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.version = "nightly" }), "? version is not one"},
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) {}), ""},
 
+		// A kubelet 1.7.0 in the first second of its run.
+		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.refuse["stats/container"] = 500 }), "? recorded hashes (stats/container): 500: the kubelet"},
 		{"HF002", "holdfast", noPods("v1.7.0"), "? 403: the user needs the verb list on pods"},
 
 		{"HF003", "back", with("v1.7.0", func(n *fakeNode) {}), "? no way back"},
