@@ -165,3 +165,14 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
+
+// A kubelet's line is shown whole, so that it can be copied, and a much longer text is cut.
+func TestLongText(t *testing.T) {
+	line := strings.Repeat("--flag=value ", 170) + "--last"
+	if got := strings.Join(wrap(line, 80), " "); got != line {
+		t.Errorf("%d of %d bytes are shown: ...%s", len(got), len(line), got[len(got)-20:])
+	}
+	if got := Clean(strings.Repeat("x", 1<<20)); len(got) != maxText || !strings.HasSuffix(got, "...") {
+		t.Errorf("%d bytes of 1 MiB are shown", len(got))
+	}
+}

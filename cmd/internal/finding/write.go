@@ -200,8 +200,9 @@ func (p *printer) paint(cell string) string {
 	return "\x1b[" + colour + "m" + cell + "\x1b[0m"
 }
 
-// maxText bounds what one cell may show: whoever writes a command line decides how long it is.
-const maxText = 600
+// maxText bounds what one cell may show, in bytes: whoever writes a command line decides how long it
+// is. A kubelet's of 2 KiB must be shown whole, or nobody can copy it.
+const maxText = 4096
 
 // Clean makes text of others harmless on a terminal: printable ASCII, one line, bounded.
 func Clean(s string) string {
