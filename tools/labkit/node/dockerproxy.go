@@ -12,21 +12,15 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"path/filepath"
 )
-
-// maxSocket is how long the path of a Unix socket may be (unix(7), sun_path).
-const maxSocket = 107
 
 // ProxyDocker stands before dockerd on a socket of its own and tells saw of each call and of the
 // status of its answer, of several at a time. endpoint is what a kubelet's --docker-endpoint
-// wants. cAdvisor, within the kubelet, does not follow that flag.
+// wants. cAdvisor, within the kubelet, does not follow that flag. A reboot of the node ends it.
 func (n *Node) ProxyDocker(saw func(r *http.Request, status int)) (endpoint string, err error) {
-	socket := filepath.Join(n.Dir, "docker-calls.sock")
-	if len(socket) > maxSocket {
-		return "", fmt.Errorf("the path of the socket %s has %d bytes, and at most %d will do: use a checkout in a folder with a shorter path", socket, len(socket), maxSocket)
-	}
-	l, err := net.Listen("unix", socket)
+	// In the node's /run, as the path of a Unix socket has 107 bytes at most (unix(7), sun_path).
+	const socket = "/run/docker-calls.sock"
+	l, err := net.Listen("unix", fmt.Sprintf("/proc/%d/root%s", n.holder.Pid, socket))
 	if err != nil {
 		return "", err
 	}
