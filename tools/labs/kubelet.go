@@ -16,6 +16,7 @@ import (
 	_ "holdfast/tools/labs/checks/security-use"
 	_ "holdfast/tools/labs/checks/upgrade-runbook"
 	_ "holdfast/tools/labs/container-hash-compat"
+	_ "holdfast/tools/labs/docker-name-conflict"
 	_ "holdfast/tools/labs/hostport-host-ip"
 	_ "holdfast/tools/labs/kmem-off"
 	_ "holdfast/tools/labs/node-upgrade"
