@@ -19,6 +19,7 @@ import (
 	_ "holdfast/tools/labs/docker-name-conflict"
 	_ "holdfast/tools/labs/hostport-host-ip"
 	_ "holdfast/tools/labs/kmem-off"
+	_ "holdfast/tools/labs/node-ready-across-restart"
 	_ "holdfast/tools/labs/node-upgrade"
 	_ "holdfast/tools/labs/orphaned-volume-dirs"
 	_ "holdfast/tools/labs/predecessor"
