@@ -10,6 +10,7 @@ import (
 	_ "holdfast/tools/labs/checks/cost-at-rest"
 	_ "holdfast/tools/labs/checks/cost-at-scale"
 	_ "holdfast/tools/labs/checks/dropin-cluster"
+	_ "holdfast/tools/labs/checks/node-swap"
 	_ "holdfast/tools/labs/checks/rbd-contract"
 	_ "holdfast/tools/labs/checks/rbd-kill"
 	_ "holdfast/tools/labs/checks/rolling-updates"

@@ -71,7 +71,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the kubelet under test; stop the kubelet", Do: l.start},
 		{Text: "create three pods, and containers with the names that it will ask for: two that never ran, and one that runs", Do: l.take},
 		{Text: fmt.Sprintf("start the kubelet; wait until each pod runs, or docker has refused its name %d times", stuck), Do: l.run},
-		{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
 

@@ -71,7 +71,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		s = append(s, labkit.Step{Text: fmt.Sprintf("start %d: %s, start the kubelet under test, and record its first %d statuses", i+1, how, looked),
 			Do: func(ctx context.Context) error { return l.again(ctx, i+1, kill) }})
 	}
-	return append(s, labkit.Step{Text: "look whether all components run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }})
+	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 func (l *lab) start(ctx context.Context) error {

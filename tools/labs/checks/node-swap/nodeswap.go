@@ -1,0 +1,366 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeswap is the lab node-swap: kubectl-holdfast forecasts, swaps and verifies the kubelet
+// of a node whose unit systemd runs. See tools/labs/checks/node-swap/README.md.
+package nodeswap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"holdfast/tools/build/exit"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+const (
+	base = "v1.9.11"
+	old  = "v1.7.0"
+	ns   = "default"
+)
+
+func init() {
+	labkit.Register(labkit.Lab{
+		Name:     "node-swap",
+		Folder:   "checks/node-swap",
+		Summary:  "kubectl-holdfast forecasts, checks, swaps and verifies a kubelet 1.7.0 that systemd runs, and goes back",
+		Packages: []string{node.SystemdPackage},
+		Test:     []labkit.Variant{labkit.Ours},
+		Variants: []labkit.Variant{labkit.Ours},
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.StockBinary(base, "kube-controller-manager"),
+			labkit.StockBinary(old, "kubelet"),
+			labkit.BinaryUnderTest(base, "kubelet"),
+		},
+		Steps: steps,
+		Oracle: labkit.Oracle{Text: []string{
+			"each container is kept or recreated as forecast had told, by docker's ID, both ways; verify says the same",
+			"a flag that Holdfast refuses stops the swap with the same kubelet process; a kubelet that ends at once is undone, and no container changes",
+		}, Judge: judge},
+		Timeout: func(labkit.Profile) time.Duration { return 12 * time.Minute },
+	})
+}
+
+type lab struct {
+	e    *labkit.Env
+	c    *node.Cluster
+	node *node.Node
+	// program is the kubelet's file, keep the folder of node swap.
+	program, keep, kubeconfig string
+}
+
+func steps(e *labkit.Env) []labkit.Step {
+	l := &lab{e: e}
+	return []labkit.Step{
+		{Text: "start the control plane v1.9.11 and a node whose kubelet v1.7.0 is a unit of systemd", Do: l.start},
+		{Text: fmt.Sprintf("create %d pods", len(kinds)), Do: l.create},
+		{Text: "put a flag that Holdfast refuses into the unit; node swap must stop with nothing touched", Do: l.refuse},
+		{Text: "node swap to a kubelet that ends at once; the old one must run again, with all containers", Do: l.ends},
+		{Text: "forecast --to holdfast, node check, node swap, verify", Do: func(ctx context.Context) error {
+			return l.swap(ctx, "holdfast", [][]string{{"check", "--new", l.new()}, {"swap", "--new", l.new(), "--settle", settle}})
+		}},
+		{Text: "forecast --to back, node back, verify", Do: func(ctx context.Context) error {
+			return l.swap(ctx, "back", [][]string{{"back", "--settle", settle}})
+		}},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
+	}
+}
+
+func (l *lab) start(ctx context.Context) error {
+	if _, err := os.Stat(l.holdfast()); err != nil {
+		return exit.Preconditionf("%v: run make kubectl-holdfast", err)
+	}
+	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(old, "kubelet"), CgroupDriver: node.Systemd,
+		Unit: []string{"--kubeconfig=" + node.UnitKubeconfig, "--require-kubeconfig=true", "--authorization-mode=Webhook"}})
+	if err != nil {
+		return err
+	}
+	l.c, l.node = c, c.Nodes[0]
+	l.program, l.keep = filepath.Join(l.node.Dir, "bin", "kubelet"), filepath.Join(l.node.Dir, "holdfast")
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", l.node.Kubelet.Pid))
+	if err != nil {
+		return err
+	}
+	line := strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
+	i := 0
+	for i < len(line) && !strings.HasPrefix(line[i], "--") {
+		i++
+	}
+	if err := l.node.StopKubelet(); err != nil {
+		return err
+	}
+	l.node.Kubelet = nil // from here on it is systemd's
+	pki, err := l.e.GetPKI()
+	if err != nil {
+		return err
+	}
+	if l.kubeconfig, err = pki.Kubeconfig("node-swap", c.APIServer.URL, "node-swap", "system:masters"); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(l.program), 0o755); err != nil {
+		return err
+	}
+	if err := copyFile(l.e.Stock(old, "kubelet").Path, l.program); err != nil {
+		return err
+	}
+	l.e.OnStop("kubelet.service", func(ctx context.Context) error { return l.node.Run(ctx, "systemctl", "stop", "kubelet") })
+	if err := l.unit(ctx, line[i:]); err != nil {
+		return err
+	}
+	if err := l.node.Run(ctx, "systemctl", "start", "kubelet"); err != nil {
+		return err
+	}
+	return l.healthy(ctx)
+}
+
+// unit writes the kubelet's unit in kubeadm's form: a drop-in with variables.
+func (l *lab) unit(ctx context.Context, args []string) error {
+	escaped := make([]string, len(args))
+	for i, a := range args {
+		escaped[i] = strings.ReplaceAll(a, "%", "%%")
+	}
+	text := "[Unit]\nDescription=kubelet of the lab\nDefaultDependencies=no\n\n[Service]\nExecStart=" + l.program + "\nRestart=always\nRestartSec=10\nStartLimitInterval=0\n" +
+		"StandardOutput=append:" + l.e.Path("node1-unit.log") + "\nStandardError=inherit\n"
+	dropIn := "[Service]\nEnvironment=\"KUBELET_LAB_ARGS=" + strings.Join(escaped, " ") + "\"\nEnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=" +
+		l.program + " $KUBELET_LAB_ARGS $KUBELET_EXTRA_ARGS\n"
+	for file, text := range map[string]string{"kubelet.service": text, "kubelet.service.d/10-kubeadm.conf": dropIn} {
+		if err := l.write(ctx, "/etc/systemd/system/"+file, text); err != nil {
+			return err
+		}
+	}
+	return l.node.Run(ctx, "systemctl", "daemon-reload")
+}
+
+// write writes a file of the node's own.
+func (l *lab) write(ctx context.Context, file, text string) error {
+	return l.node.Run(ctx, "sh", "-c", `mkdir -p "$(dirname "$1")" && printf %s "$2" >"$1"`, "sh", file, text)
+}
+
+func copyFile(from, to string) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o755)
+}
+
+func (l *lab) healthy(ctx context.Context) error {
+	return wait.Until(ctx, "the unit's kubelet answers", 30*time.Second, func(ctx context.Context) (bool, error) {
+		_, err := kubeletlab.Metric(ctx, l.node, "kubelet_running_pod_count")
+		return err == nil, err
+	})
+}
+
+// holdfast is the program that operators run.
+func (l *lab) holdfast() string { return filepath.Join(l.e.Root, "_output", "bin", "kubectl-holdfast") }
+
+func (l *lab) create(ctx context.Context) error {
+	for _, k := range kinds {
+		if _, err := l.c.Client.CreateYAML(ctx, ns, k.yaml(l.node.Name)); err != nil {
+			return err
+		}
+	}
+	return l.ready(ctx)
+}
+
+func (l *lab) ready(ctx context.Context) error {
+	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", 3*time.Minute, "all ready", func(pods []kube.Object) (bool, error) {
+		n := 0
+		for i := range pods {
+			if kubeletlab.PodReady(&pods[i]) {
+				n++
+			}
+		}
+		if n != len(kinds) {
+			return false, fmt.Errorf("%d of %d pods are ready", n, len(kinds))
+		}
+		return true, nil
+	})
+	return err
+}
+
+// settle is how long node swap looks before it compares; the lab itself waits for the end.
+const settle = "30s"
+
+// new is the kubelet under test.
+func (l *lab) new() string { return l.e.UnderTest(base, "kubelet").Path }
+
+// answered is what a run of the program gave.
+type answered struct {
+	status int
+	codes  []string
+	plan   []told
+}
+
+// ask runs the program on the node, and reads its -o json.
+func (l *lab) ask(ctx context.Context, args ...string) (answered, error) {
+	args = append(args, "-o", "json")
+	if args[0] == "node" {
+		args = append(args, "--keep-in", l.keep)
+	} else {
+		args = append(args, "--kubeconfig", l.kubeconfig)
+	}
+	out, err := l.node.Output(ctx, l.holdfast(), args...)
+	l.e.Logf("kubectl-holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
+	var a answered
+	var status *exec.ExitError
+	if errors.As(err, &status) {
+		a.status = status.ExitCode()
+	} else if err != nil {
+		return a, err
+	}
+	plan := ""
+	for line := range strings.Lines(out) {
+		var o struct {
+			Kind, Code, Pod, Container, Answer string
+			ID                                 string `json:"containerID"`
+		}
+		if json.Unmarshal([]byte(line), &o) != nil {
+			continue // of standard error
+		}
+		plan += line
+		switch o.Kind {
+		case "container":
+			a.plan = append(a.plan, told{o.Pod, o.Container, o.ID, o.Answer})
+		case "finding":
+			a.codes = append(a.codes, o.Code)
+		}
+	}
+	return a, os.WriteFile(l.plan(), []byte(plan), 0o644)
+}
+
+// plan is the file of the last answer.
+func (l *lab) plan() string { return l.e.Path("answer.json") }
+
+// pid is the unit's process, 0 if there is none.
+func (l *lab) pid(ctx context.Context) (int, error) {
+	out, err := l.node.Output(ctx, "systemctl", "show", "-p", "MainPID", "--value", "kubelet")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(out))
+}
+
+// stop tries a swap that must leave the old kubelet.
+func (l *lab) stop(ctx context.Context, what, file string) error {
+	o := stopped{What: what}
+	var err error
+	if o.Before, err = kubeletlab.WaitStable(ctx, l.node, 3*time.Second, time.Minute); err != nil {
+		return err
+	}
+	if o.PID[0], err = l.pid(ctx); err != nil {
+		return err
+	}
+	a, err := l.ask(ctx, "node", "swap", "--new", file, "--settle", settle)
+	if err != nil {
+		return err
+	}
+	o.Status, o.Codes = a.status, a.codes
+	if o.PID[1], err = l.pid(ctx); err != nil {
+		return err
+	}
+	version, err := l.node.Output(ctx, l.program, "--version")
+	if err != nil {
+		return err
+	}
+	o.Kubelet = strings.TrimPrefix(strings.TrimSpace(version), "Kubernetes ")
+	if o.After, err = l.settled(ctx); err != nil {
+		return err
+	}
+	l.e.Record(o)
+	return nil
+}
+
+// settled waits until the kubelet has synced all pods, and nothing changes any more.
+func (l *lab) settled(ctx context.Context) (kubeletlab.Snapshot, error) {
+	if err := kubeletlab.WaitSynced(ctx, l.node, len(kinds), 2*time.Minute); err != nil {
+		return nil, err
+	}
+	if err := l.ready(ctx); err != nil {
+		return nil, err
+	}
+	// What is killed has 2 s.
+	return kubeletlab.WaitStable(ctx, l.node, 10*time.Second, 2*time.Minute)
+}
+
+// extra is the environment file of the unit.
+const extra = "/etc/default/kubelet"
+
+func (l *lab) refuse(ctx context.Context) error {
+	if err := l.write(ctx, extra, "KUBELET_EXTRA_ARGS=--api-servers="+l.c.APIServer.URL+"\n"); err != nil {
+		return err
+	}
+	if err := l.stop(ctx, refusedFlag, l.new()); err != nil {
+		return err
+	}
+	return l.node.Run(ctx, "rm", extra)
+}
+
+func (l *lab) ends(ctx context.Context) error {
+	file := l.e.Path("kubelet-that-ends")
+	text := "#!/bin/sh\nfor a; do case $a in --version|--help) exec " + l.new() + " \"$@\";; esac; done\nexit 1\n"
+	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+		return err
+	}
+	return l.stop(ctx, endsAtOnce, file)
+}
+
+// swap forecasts, does what commands say, and verifies.
+func (l *lab) swap(ctx context.Context, to string, commands [][]string) error {
+	o := swapped{To: to, Status: map[string]int{}}
+	var err error
+	if o.Before, err = kubeletlab.WaitStable(ctx, l.node, 3*time.Second, time.Minute); err != nil {
+		return err
+	}
+	forecast := []string{"forecast", "--node", l.node.Name, "--to", to}
+	a, err := l.ask(ctx, append(forecast, "--fail-on", "new")...)
+	if err != nil {
+		return err
+	}
+	o.Status["forecast --fail-on new"] = a.status
+	if a, err = l.ask(ctx, forecast...); err != nil {
+		return err
+	}
+	o.Status["forecast"], o.Forecast = a.status, a.plan
+	plan, err := os.ReadFile(l.plan())
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if a, err = l.ask(ctx, append([]string{"node"}, c...)...); err != nil {
+			return err
+		}
+		o.Status[c[0]] = a.status
+	}
+	if o.After, err = l.settled(ctx); err != nil {
+		return err
+	}
+	file := l.e.Path("plan-" + to)
+	if err := os.WriteFile(file, plan, 0o644); err != nil {
+		return err
+	}
+	if a, err = l.ask(ctx, "verify", "--plan", file); err != nil {
+		return err
+	}
+	o.Status["verify"], o.Verify = a.status, a.codes
+	node, err := l.c.Client.Get(ctx, kube.Nodes, "", l.node.Name)
+	if err != nil {
+		return err
+	}
+	o.Kubelet = kube.String(node, "status", "nodeInfo", "kubeletVersion")
+	l.e.Record(o)
+	return nil
+}
