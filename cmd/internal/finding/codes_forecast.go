@@ -26,7 +26,7 @@ var forecastCodes = []Code{
 	{
 		Code: "HF102", Level: Stop, Title: "the target would run standalone and kill every pod", By: []string{"forecast", "node check"},
 		About: []string{
-			"A kubelet that is told of no API server runs standalone: it knows only its static pods and **kills every other pod of the node** within seconds of its start. 1.8 and later find the API server only by `--kubeconfig`. `--api-servers` is refused, and a command line from which it is merely taken out is such a command line.",
+			"A kubelet that is told of no API server runs standalone: it knows only its static pods and **kills every other pod of the node** within seconds of its start. 1.8 and later find the API server by `--kubeconfig` or `--require-kubeconfig`. `--api-servers` is refused, and a command line from which it is merely taken out is such a command line.",
 			"1.7 is the other way round: with `--kubeconfig` alone it runs standalone, and needs `--require-kubeconfig` or `--api-servers`. Give the unit `--kubeconfig=FILE --require-kubeconfig=true` before the swap: all releases from 1.7 to 1.9 take both.",
 		},
 	},
