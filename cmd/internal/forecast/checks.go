@@ -151,7 +151,7 @@ func (c *checker) commandLine(f *forecast, a *answers, to target) {
 	if refused := c.table.Refused(to.row, a.line); len(refused) > 0 {
 		f.add("HF101", f.node, fmt.Sprintf("%s refuses %s%s", to, names(refused), to.as()), "take it out of the unit before the swap")
 	}
-	if kubeletflags.Standalone(to.minor, a.line) && !kubeletflags.Standalone(a.kubelet.minor, a.line) {
+	if a.line.Standalone(to.minor) && !a.line.Standalone(a.kubelet.minor) {
 		remedy := "add --kubeconfig=FILE --require-kubeconfig=true to the unit"
 		f.add("HF102", f.node, fmt.Sprintf("%s would run standalone with these flags, without those that it refuses, and kill every pod", to), remedy)
 	}
@@ -297,10 +297,9 @@ func (t term) holds(labels map[string]string) bool {
 	return len(t.MatchExpressions) > 0
 }
 
-// deletes: a kubelet of this release deletes files through the mounts of subPaths that a later one
-// made, see patches/subpath-rollback.
+// deletes: see kubeletflags.DeletesSubPaths.
 func (v version) deletes() bool {
-	return !v.holdfast && (v.minor < 7 || v.between(7, 0, 13) || v.between(8, 0, 8) || v.between(9, 0, 3))
+	return !v.holdfast && kubeletflags.DeletesSubPaths(v.minor, v.patch)
 }
 
 // otherFolders: a kubelet of this release gives the folders of subPaths on a claim other names

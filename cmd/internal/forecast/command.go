@@ -74,21 +74,12 @@ or told; else 0. 2 is wrong usage. The codes: docs/user/codes.md`,
 			if err != nil {
 				return err
 			}
-			file, err := kubeapi.File(o.kubeconfig)
+			a, err := o.connect(cmd)
 			if err != nil {
-				return exit.Failedf("%w", err)
+				return err
 			}
-			a, err := kubeapi.Load(file, o.context)
-			if err != nil {
-				return exit.Failedf("the kubeconfig: %w", err)
-			}
-			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
-			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd)
 			defer stop()
-			fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
 			return o.run(ctx, a, to, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -96,11 +87,39 @@ or told; else 0. 2 is wrong usage. The codes: docs/user/codes.md`,
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "nodes by their labels")
 	cmd.Flags().BoolVar(&o.all, "all", false, "all nodes")
 	cmd.Flags().StringVar(&o.to, "to", "", "the new kubelet: holdfast, 1.7, 1.8, 1.9, a patch release of them, or back")
+	o.flags(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"holdfast", "1.7", "1.8", "1.9", "back"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// flags are those that forecast and verify have in common.
+func (o *options) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
 	finding.Flags(cmd, &o.format, &o.failOn)
-	_ = cmd.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"holdfast", "1.7", "1.8", "1.9", "back"}, cobra.ShellCompDirectiveNoFileComp))
-	return cmd
+}
+
+// connect reads the kubeconfig and says which API server will be asked.
+func (o *options) connect(cmd *cobra.Command) (*kubeapi.Client, error) {
+	file, err := kubeapi.File(o.kubeconfig)
+	if err != nil {
+		return nil, exit.Failedf("%w", err)
+	}
+	a, err := kubeapi.Load(file, o.context)
+	if err != nil {
+		return nil, exit.Failedf("the kubeconfig: %w", err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
+	return a, nil
+}
+
+// interruptible is the command's context until Ctrl-C: what is known by then is printed.
+func interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 }
 
 func (o *options) check() (*target, error) {

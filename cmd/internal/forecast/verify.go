@@ -10,16 +10,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/finding"
-	"holdfast/cmd/internal/kubeapi"
 	"holdfast/cmd/internal/kubeletflags"
 	"holdfast/cmd/internal/manifest"
 )
@@ -61,28 +57,17 @@ something could not be asked; else 0. 2 is wrong usage.`,
 			if err != nil {
 				return exit.Failedf("%s: %w", plan, err)
 			}
-			file, err := kubeapi.File(o.kubeconfig)
+			a, err := o.connect(cmd)
 			if err != nil {
-				return exit.Failedf("%w", err)
+				return err
 			}
-			a, err := kubeapi.Load(file, o.context)
-			if err != nil {
-				return exit.Failedf("the kubeconfig: %w", err)
-			}
-			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
-			ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+			ctx, stop := interruptible(cmd)
 			defer stop()
-			fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
 			return o.verify(ctx, a, rows, cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVar(&plan, "plan", "", "what forecast -o json had printed before the swap, - for standard input")
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
-	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
-	finding.Flags(cmd, &o.format, &o.failOn)
+	o.flags(cmd)
 	return cmd
 }
 

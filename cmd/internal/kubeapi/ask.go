@@ -31,24 +31,11 @@ func (e *StatusError) Error() string { return e.text }
 func (c *Client) Ask(ctx context.Context, method, path, body string, limit int64, timeout time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
+	res, err := c.do(ctx, method, path, body, "application/json, text/plain, */*")
 	if err != nil {
 		return nil, err
 	}
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	req.Header.Set("Accept", "application/json, text/plain, */*")
-	c.login(req)
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, c.hint)
-	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return nil, &StatusError{res.StatusCode, fmt.Sprintf("%s %s: %s: %s%s", method, path, res.Status, strings.TrimSpace(string(b)), c.hint)}
-	}
 	b, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	switch {
 	case err != nil:
@@ -57,6 +44,29 @@ func (c *Client) Ask(ctx context.Context, method, path, body string, limit int64
 		return nil, fmt.Errorf("%s %s: the answer has more than %d bytes", method, path, limit)
 	}
 	return b, nil
+}
+
+// do sends a request, and returns an answer that is 200.
+func (c *Client) do(ctx context.Context, method, path, body, accept string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, c.hint)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("Accept", accept)
+	c.login(req)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w%s", err, c.hint)
+	}
+	if res.StatusCode != http.StatusOK {
+		defer res.Body.Close()
+		b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
+		return nil, &StatusError{res.StatusCode, fmt.Sprintf("%s %s: %s: %s%s", method, path, res.Status, strings.TrimSpace(string(b)), c.hint)}
+	}
+	return res, nil
 }
 
 func (c *Client) login(req *http.Request) {

@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -201,30 +200,13 @@ func content(dir, file, data string) ([]byte, error) {
 
 // Get decodes what the server has at path ("/api/v1/nodes") into v.
 func (c *Client) Get(ctx context.Context, path string, v any) error {
-	if err := c.get(ctx, path, v); err != nil {
-		return fmt.Errorf("%w%s", err, c.hint)
-	}
-	return nil
-}
-
-func (c *Client) get(ctx context.Context, path string, v any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.server+path, nil)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Accept", "application/json")
-	c.login(req)
-	res, err := c.http.Do(req)
+	res, err := c.do(ctx, http.MethodGet, path, "", "application/json")
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
-		return fmt.Errorf("GET %s: %s: %s", path, res.Status, strings.TrimSpace(string(b)))
-	}
 	if err := json.NewDecoder(res.Body).Decode(v); err != nil {
-		return fmt.Errorf("GET %s: %w", path, err)
+		return fmt.Errorf("GET %s: %w%s", path, err, c.hint)
 	}
 	return nil
 }

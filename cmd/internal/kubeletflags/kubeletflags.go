@@ -212,18 +212,32 @@ func (t *Table) Refused(release string, l *Line) []string {
 
 // Standalone tells whether a release of this minor number would run without an API server: it kills
 // each pod that it was not told of. Flags that the release refuses are taken to be out of the line.
+func (l *Line) Standalone(minor int) bool {
+	servers, _ := l.Last("api-servers")
+	config, _ := l.Last("kubeconfig")
+	return Standalone(minor, l.Bool("require-kubeconfig", false), servers, config)
+}
+
+// Standalone is the same for the values of --require-kubeconfig, --api-servers and --kubeconfig, ""
+// for one that is not there.
 //
 // 1.7 needs --require-kubeconfig or --api-servers: --kubeconfig alone counts for nothing
 // (cmd/kubelet/app/server.go, initKubeletConfigSync). From 1.8 on either --kubeconfig or
 // --require-kubeconfig will do. The lab kubelet-units-standalone shows each.
-func Standalone(minor int, l *Line) bool {
-	if l.Bool("require-kubeconfig", false) {
+func Standalone(minor int, requireKubeconfig bool, apiServers, kubeconfig string) bool {
+	switch {
+	case requireKubeconfig:
 		return false
+	case minor <= 7:
+		return apiServers == ""
 	}
-	if minor <= 7 {
-		v, ok := l.Last("api-servers")
-		return !ok || v == ""
-	}
-	v, ok := l.Last("kubeconfig")
-	return !ok || v == ""
+	return kubeconfig == ""
+}
+
+// DeletesSubPaths tells whether a kubelet of upstream's release 1.minor.patch deletes files through
+// the mounts of subPaths that a later one made, when it removes a pod: those without the fix of
+// CVE-2017-1002101 (kubernetes/kubernetes#61045 to #61047). See patches/subpath-rollback.
+func DeletesSubPaths(minor, patch int) bool {
+	fixed, ok := map[int]int{7: 14, 8: 9, 9: 4}[minor]
+	return minor < 7 || ok && patch < fixed
 }

@@ -63,7 +63,7 @@ func TestRefusedAndStandalone(t *testing.T) {
 		"--kubeconfig x --require_kubeconfig=1": {false, false},
 	} {
 		l := table.Parse(append([]string{"kubelet"}, strings.Fields(line)...))
-		if got := [2]bool{Standalone(7, l), Standalone(9, l)}; got != want {
+		if got := [2]bool{l.Standalone(7), l.Standalone(9)}; got != want {
 			t.Errorf("%q: %v, want %v", line, got, want)
 		}
 	}
@@ -96,6 +96,6 @@ func FuzzParse(f *testing.F) {
 		if len(table.Refused(Ours, l)) > len(l.Names)+len(l.Gates()) {
 			t.Errorf("%q: more refused than there is", s)
 		}
-		_ = Standalone(7, l)
+		_ = l.Standalone(7)
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/cmd/internal/kubeletflags"
 )
 
 // flags are a kubelet's command line without the program.
@@ -113,15 +115,7 @@ func (f flags) withoutGates(gates []string) flags {
 // every pod of its node. --api-servers does not count: 1.8 and later refuse it, and a line that
 // only names those is standalone once it is taken out.
 func (f flags) standalone(v version) bool {
-	if f.is("require-kubeconfig", false) {
-		return false
-	}
-	if v.minor <= 7 {
-		api, _ := f.value("api-servers")
-		return api == ""
-	}
-	config, _ := f.value("kubeconfig")
-	return config == ""
+	return kubeletflags.Standalone(v.minor, f.is("require-kubeconfig", false), f.or("api-servers", ""), f.or("kubeconfig", ""))
 }
 
 // rootDir is the kubelet's root directory with all links resolved, so that it can be compared
@@ -227,15 +221,9 @@ func parseVersion(out string) (version, error) {
 	return v, nil
 }
 
-// deletes tells whether a kubelet of the release deletes files through mounts below
-// volume-subpaths, when it removes a pod: those without the fix of CVE-2017-1002101
-// (kubernetes/kubernetes#61045 to #61047).
+// deletes: see kubeletflags.DeletesSubPaths.
 func (v version) deletes() bool {
-	if v.holdfast || v.major > 1 {
-		return false
-	}
-	fixed, ok := map[int]int{7: 14, 8: 9, 9: 4}[v.minor]
-	return v.minor < 7 || ok && v.patch < fixed
+	return !v.holdfast && v.major <= 1 && kubeletflags.DeletesSubPaths(v.minor, v.patch)
 }
 
 // answer is what a kubelet says to a command line.

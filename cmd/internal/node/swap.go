@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/predecessor"
 )
 
 // stopTimeout bounds a stop; the old kubelet is started if it takes longer. The node's pods leave
@@ -297,8 +297,6 @@ func (m *machine) restore(ctx context.Context, why string) error {
 	return m.phase(restored)
 }
 
-var predecessor = regexp.MustCompile(`(?m)^holdfast_predecessor_info\{release="([^"]*)",source="[^"]*"\} 1$`)
-
 // judgePredecessor asks Holdfast which kubelet it takes for the one before it.
 func (m *machine) judgePredecessor(ctx context.Context) []finding.Finding {
 	const remedy = "kubectl-holdfast predecessor --root-dir DIR shows what is recorded; write the override if it is wrong"
@@ -313,11 +311,11 @@ func (m *machine) judgePredecessor(ctx context.Context) []finding.Finding {
 	if err != nil {
 		return found("%s: %v", url, err)
 	}
-	g := predecessor.FindSubmatch(b)
-	if g == nil {
+	p, err := predecessor.FromMetrics("", b)
+	if err != nil {
 		return found("holdfast_predecessor_info is missing in /metrics")
 	}
-	said := string(g[1])
+	said := p.Release
 	m.say("the kubelet before it is, by holdfast_predecessor_info, %s", said)
 	if k := m.st.Original; k != nil {
 		// The kubelet may know only "1.7".
