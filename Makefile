@@ -63,9 +63,9 @@ test: tools kubectl-holdfast endpoints-rules ## run what CI runs, whole every ti
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-parts test-labs
 
 # Side by side: labs wait most of their time, and what compiles beside them gives way.
-test-parts: tool
+test-parts: tool ## the half of make test that compiles
 	@nice -n 19 $(H) test
-test-labs: tools
+test-labs: tools ## the half that runs labs, of what lab build has built
 	@$(L) suite
 
 test-all: tools kubectl-holdfast endpoints-rules ## also run every lab in every variant, integration suites, hash oracle, flags; writes tools/labs/outcomes.json (long)
@@ -74,9 +74,9 @@ test-all: tools kubectl-holdfast endpoints-rules ## also run every lab in every 
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-all-parts test-all-labs
 	@$(MAKE) --no-print-directory security
 
-test-all-parts: tool
+test-all-parts: tool ## the half of make test-all that compiles
 	@nice -n 19 $(H) test --all
-test-all-labs: tools
+test-all-labs: tools ## the half that runs all labs
 	@$(L) all
 
 check: tools install-test-packages source ## run the repository's rules and our own unit tests only

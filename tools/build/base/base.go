@@ -192,22 +192,32 @@ func load(root, name string, table func() (*fixes.Table, error)) (*Base, error) 
 // labs' own commit leaves out, and package outcomes reads.
 const RecordFile = "tools/labs/outcomes.json"
 
-// Default is the name of the base whose base.json says that it is the default.
-func Default(root string) (string, error) {
+// LoadDefault reads the base whose base.json says that it is the default.
+func LoadDefault(root string) (*Base, error) {
 	all, err := All(root)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var found []string
-	for _, b := range all {
-		if b.Default {
-			found = append(found, b.Name)
+	var b *Base
+	for _, one := range all {
+		if one.Default {
+			found, b = append(found, one.Name), one
 		}
 	}
 	if len(found) != 1 {
-		return "", exit.Preconditionf("bases/*/base.json: %q say \"default\": true; exactly one of them must", found)
+		return nil, exit.Preconditionf("bases/*/base.json: %q say \"default\": true; exactly one of them must", found)
 	}
-	return found[0], nil
+	return b, nil
+}
+
+// Default is the name of that base.
+func Default(root string) (string, error) {
+	b, err := LoadDefault(root)
+	if err != nil {
+		return "", err
+	}
+	return b.Name, nil
 }
 
 func (b *Base) validate(name string) error {

@@ -31,13 +31,10 @@ func (c *common) load() (*base.Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := c.base
 	if !c.cmd.PersistentFlags().Changed("base") {
-		if name, err = base.Default(root); err != nil {
-			return nil, err
-		}
+		return base.LoadDefault(root)
 	}
-	return base.Load(root, name)
+	return base.Load(root, c.base)
 }
 
 // loadVariant is load with what --variant and --minus say, which the base has.

@@ -178,11 +178,7 @@ func buildCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			name, err := base.Default(root)
-			if err != nil {
-				return err
-			}
-			b, err := base.Load(root, name)
+			b, err := base.LoadDefault(root)
 			if err != nil {
 				return err
 			}

@@ -168,11 +168,7 @@ func (m *measurement) oneLine(file string) error {
 // binaries prints the sizes of the product's binaries and how many modules they
 // link. Replaced modules count as one.
 func (m *measurement) binaries() error {
-	name, err := base.Default(m.dir)
-	if err != nil {
-		return err
-	}
-	b, err := base.Load(m.dir, name)
+	b, err := base.LoadDefault(m.dir)
 	if err != nil {
 		return err
 	}

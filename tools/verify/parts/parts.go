@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,7 +103,7 @@ const rulesPackage = "./verify/rules"
 // toolPackages are the packages of the tools but the repository's rules, which
 // are a part of their own.
 func toolPackages(ctx context.Context, dir string) ([]string, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "./...")
+	cmd := builder.Command(ctx, "go", "list", "./...")
 	cmd.Dir, cmd.Env = dir, builder.GoEnv()
 	out, err := cmd.Output()
 	if err != nil {
@@ -281,7 +280,7 @@ func packagesOf(ctx context.Context, b *base.Base, set string, only []string) (b
 
 // goRun runs one go command in dir and shows what it says when it fails.
 func goRun(ctx context.Context, dir string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := builder.Command(ctx, "go", args...)
 	// Without cgo, as goTest.
 	cmd.Dir, cmd.Env = dir, append(builder.GoEnv(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -293,7 +292,7 @@ func goRun(ctx context.Context, dir string, args ...string) error {
 // goTest runs our own tests in dir, with more in the environment, and counts
 // them; what failed tests print is shown.
 func goTest(ctx context.Context, more []string, dir string, packages ...string) (Count, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-trimpath", "-ldflags=-w", "-timeout=20m"}, packages...)...)
+	cmd := builder.Command(ctx, "go", append([]string{"test", "-json", "-trimpath", "-ldflags=-w", "-timeout=20m"}, packages...)...)
 	env, end, err := builder.TempDir(dir, strings.Join(packages, " "), builder.GoEnv())
 	if err != nil {
 		return Count{}, err

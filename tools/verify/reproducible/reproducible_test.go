@@ -265,11 +265,7 @@ func binaries(b *base.Base) []string {
 // product is the base that plain make builds.
 func product(t *testing.T, root string) *base.Base {
 	t.Helper()
-	name, err := base.Default(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := base.Load(root, name)
+	b, err := base.LoadDefault(root)
 	if err != nil {
 		t.Fatal(err)
 	}

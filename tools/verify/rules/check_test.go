@@ -422,8 +422,7 @@ func makefileFaults(makefile string) []string {
 		}
 	}
 	for _, t := range all {
-		// The halves of a target that run side by side are not for people.
-		if !help[t] && !strings.HasPrefix(t, "test-") {
+		if !help[t] {
 			bad = append(bad, fmt.Sprintf("Makefile: target %s has no help text (## …)", t))
 		}
 		if !phony[t] {

@@ -108,19 +108,15 @@ func (e *Entry) ID() string {
 
 // Load reads the vulnerabilities of the default base below root.
 func Load(root string) (*Table, *base.Base, error) {
-	name, err := base.Default(root)
+	b, err := base.LoadDefault(root)
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := base.Load(root, name)
+	raw, err := os.ReadFile(filepath.Join(root, File(b.Name)))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, exit.Preconditionf("the vulnerabilities of base %s: %v", b.Name, err)
 	}
-	raw, err := os.ReadFile(filepath.Join(root, File(name)))
-	if err != nil {
-		return nil, nil, exit.Preconditionf("the vulnerabilities of base %s: %v", name, err)
-	}
-	t, err := New(raw, b.Fixes, name)
+	t, err := New(raw, b.Fixes, b.Name)
 	if err != nil {
 		return nil, nil, err
 	}
