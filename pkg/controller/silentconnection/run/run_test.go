@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package silentconnection_test
+package run
 
 import (
 	"encoding/pem"
