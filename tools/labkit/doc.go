@@ -57,8 +57,9 @@
 //		"holdfast/tools/labkit/node"
 //	)
 //
-//	func init() {
-//		labkit.Register(labkit.Lab{
+//	// Labs are those of this folder.
+//	func Labs() []labkit.Lab {
+//		return []labkit.Lab{{
 //			Name:    "replica-gone",
 //			Summary: "a deleted pod comes back under another name",
 //			Needs: []labkit.Binary{
@@ -67,7 +68,7 @@
 //			},
 //			Steps:  steps,
 //			Oracle: labkit.Oracle{Text: []string{"the API shows a new pod within 30 s"}, Judge: judge},
-//		})
+//		}}
 //	}
 //
 //	type lab struct {
@@ -141,8 +142,8 @@
 //   - Page (README.md), data and code of a lab lie in one folder,
 //     tools/labs/<name>/, or tools/labs/checks/<name>/ if it shows no incident;
 //     <name> is the lab's, or that of the fix whose labs share the folder.
-//     Lab.Folder says so where it is not the lab's name. tools/labs/labs.go or
-//     kubelet.go imports the package.
+//     Lab.Folder says so where it is not the lab's name. tools/labs/labs.go
+//     lists the package.
 //   - Name the lab in fix.json: among the labs of the fix that it shows, with
 //     the gates that ours-gate-off switches off, or in "checks" if it shows no
 //     incident.

@@ -8,7 +8,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -148,7 +147,7 @@ type Lab struct {
 	// fix-something.
 	Name string
 	// Folder is the lab's own below tools/labs/, with its page, data and code;
-	// empty: Name. Labs of one folder are also run by its name (see Expand).
+	// empty: Name. Labs of one folder are also run by its name (see Labs.Named).
 	Folder string
 	// Summary is one line for the list of labs.
 	Summary string
@@ -180,7 +179,7 @@ type Lab struct {
 	// kernel below KernelDir.
 	Kernel bool
 
-	// What the fixes say of the lab (see UseTable): the feature gates that the
+	// What the fixes say of the lab (see NewLabs): the feature gates that the
 	// variant ours-gate-off sets to false, without which it is not run, and the
 	// fixes that the lab shows.
 	gates, fixes []string
@@ -192,8 +191,11 @@ func (l *Lab) Gates() []string { return slices.Clone(l.gates) }
 // Fixes are those that the lab shows.
 func (l *Lab) Fixes() []string { return slices.Clone(l.fixes) }
 
-// Use says what the fixes say of the lab, instead of UseTable.
-func (l *Lab) Use(gates, fixes []string) { l.gates, l.fixes = gates, fixes }
+// With is the lab of which the fixes say this: see Gates and Fixes.
+func (l Lab) With(gates, fixes []string) *Lab {
+	l.gates, l.fixes = gates, fixes
+	return &l
+}
 
 // DefaultExpect is what a variant must answer unless the lab overrides it.
 var DefaultExpect = map[Variant]Verdict{Stock: Reproduced, Ours: Absent, GateOff: Reproduced}
@@ -287,37 +289,75 @@ func (l *Lab) validate() error {
 	return nil
 }
 
-var registry = map[string]*Lab{}
+// Labs are labs by name, with what the fixes say of them.
+type Labs []*Lab
 
-// Register adds a lab; call it from init. It panics on a malformed lab or a
-// second one of the same name, so that the mistake shows at the first run.
-func Register(l Lab) {
-	if err := l.validate(); err != nil {
-		panic("labkit: " + err.Error())
-	}
-	if registry[l.Name] != nil {
-		panic("labkit: lab " + l.Name + " registered twice")
-	}
-	registry[l.Name] = &l
-}
-
-// UseTable tells the registered labs what the fixes say of them. Each lab is one of a fix, or a
+// NewLabs sorts labs and tells them what the fixes say of them. Each lab is one of a fix, or a
 // check, and a fix names no lab that there is not.
-func UseTable(t *fixes.Table) error {
+func NewLabs(all []Lab, t *fixes.Table) (Labs, error) {
+	var ls Labs
 	known := t.Labs()
-	for _, l := range Labs() {
+	for _, l := range all {
+		if err := l.validate(); err != nil {
+			return nil, err
+		}
 		gates, ok := known[l.Name]
 		if !ok && !l.Check() {
-			return exit.Preconditionf("no fix has the lab %s: add it to \"labs\" in the %s of the one that it shows, or move it below tools/labs/checks/ if it shows no incident", l.Name, fixes.File)
+			return nil, exit.Preconditionf("no fix has the lab %s: add it to \"labs\" in the %s of the one that it shows, or move it below tools/labs/checks/ if it shows no incident", l.Name, fixes.File)
 		}
-		l.gates, l.fixes = gates, t.LabFixes(l.Name)
+		ls = append(ls, l.With(gates, t.LabFixes(l.Name)))
+	}
+	slices.SortFunc(ls, func(a, b *Lab) int { return strings.Compare(a.Name, b.Name) })
+	for i, l := range ls {
+		if i > 0 && l.Name == ls[i-1].Name {
+			return nil, fmt.Errorf("there are two labs %s", l.Name)
+		}
 	}
 	for name := range known {
-		if registry[name] == nil {
-			return exit.Preconditionf("%s names the lab %s, which there is not", t.Find(t.LabFixes(name)[0]).File(), name)
+		if ls.Find(name) == nil {
+			return nil, exit.Preconditionf("%s names the lab %s, which there is not", t.Find(t.LabFixes(name)[0]).File(), name)
+		}
+	}
+	return ls, nil
+}
+
+// Find is the lab of that name; nil if there is none.
+func (ls Labs) Find(name string) *Lab {
+	for _, l := range ls {
+		if l.Name == name {
+			return l
 		}
 	}
 	return nil
+}
+
+// Named are the labs of these names. A name is a lab's, or else that of a folder, the last part of
+// its path, and stands for the labs in it. The error is one of usage, and lists the names.
+func (ls Labs) Named(names []string) ([]*Lab, error) {
+	var out []*Lab
+	for _, n := range names {
+		of := slices.DeleteFunc(slices.Clone(ls), func(l *Lab) bool { return path.Base(l.Path()) != n })
+		if l := ls.Find(n); l != nil {
+			of = Labs{l}
+		}
+		if len(of) == 0 {
+			var there []string
+			for _, l := range ls {
+				there = append(there, l.Name)
+			}
+			return nil, exit.Usagef("no lab %q; there are: %s", n, strings.Join(there, ", "))
+		}
+		out = append(out, of...)
+	}
+	return out, nil
+}
+
+// NamedOrAll is Named, and all labs without a name.
+func (ls Labs) NamedOrAll(names []string) ([]*Lab, error) {
+	if len(names) == 0 {
+		return ls, nil
+	}
+	return ls.Named(names)
 }
 
 // Path is the lab's folder: a path below tools/labs/, e.g. checks/cluster-smoke.
@@ -326,48 +366,4 @@ func (l *Lab) Path() string {
 		return l.Folder
 	}
 	return l.Name
-}
-
-// Expand replaces the name of a folder, the last part of its path, by the names of
-// its labs. A lab of that very name goes before the folder. A name that is neither
-// a lab's nor a folder's stays, for Find to complain about.
-func Expand(names []string) []string {
-	var out []string
-	for _, n := range names {
-		var inside []string
-		if registry[n] == nil {
-			for _, l := range Labs() {
-				if path.Base(l.Path()) == n {
-					inside = append(inside, l.Name)
-				}
-			}
-		}
-		if inside == nil {
-			inside = []string{n}
-		}
-		out = append(out, inside...)
-	}
-	return out
-}
-
-// Labs lists the registered labs by name.
-func Labs() []*Lab {
-	var ls []*Lab
-	for _, l := range registry {
-		ls = append(ls, l)
-	}
-	sort.Slice(ls, func(i, j int) bool { return ls[i].Name < ls[j].Name })
-	return ls
-}
-
-// Find returns the lab of that name, or an error that lists the names.
-func Find(name string) (*Lab, error) {
-	if l := registry[name]; l != nil {
-		return l, nil
-	}
-	var names []string
-	for _, l := range Labs() {
-		names = append(names, l.Name)
-	}
-	return nil, fmt.Errorf("no lab %q; there are: %s", name, strings.Join(names, ", "))
 }

@@ -21,50 +21,55 @@ func lab(name string) Lab {
 		Oracle: Oracle{Text: []string{"nothing"}, Judge: func(*history.History) Result { return Result{} }}}
 }
 
-// TestExpand: a name is a lab's, else a folder's, else left for Find.
-func TestExpand(t *testing.T) {
-	saved := registry
-	defer func() { registry = saved }()
-	registry = map[string]*Lab{}
+// TestNamed: a name is a lab's, else a folder's.
+func TestNamed(t *testing.T) {
+	var ls Labs
 	for _, l := range []Lab{{Name: "rv"}, {Name: "rv-old", Folder: "rv"}, {Name: "hash-a", Folder: "hash"}, {Name: "hash-b", Folder: "hash"}, {Name: "hash-v1.2.0"}, {Name: "fine", Folder: "checks/all"}} {
-		whole := lab(l.Name)
-		whole.Folder = l.Folder
-		Register(whole)
+		ls = append(ls, &l)
 	}
 	for _, c := range []struct{ in, want []string }{
 		{[]string{"rv"}, []string{"rv"}},
 		{[]string{"hash"}, []string{"hash-a", "hash-b"}},
 		{[]string{"all", "hash-v1.2.0"}, []string{"fine", "hash-v1.2.0"}},
-		{[]string{"rv-old", "nosuch"}, []string{"rv-old", "nosuch"}},
 	} {
-		if got := Expand(c.in); !slices.Equal(got, c.want) {
-			t.Errorf("Expand(%q) = %q, want %q", c.in, got, c.want)
+		var got []string
+		labs, err := ls.Named(c.in)
+		for _, l := range labs {
+			got = append(got, l.Name)
 		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("Named(%q) = %q, %v; want %q", c.in, got, err, c.want)
+		}
+	}
+	if _, err := ls.Named([]string{"rv-old", "nosuch"}); exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), `no lab "nosuch"; there are: rv, rv-old, hash-a`) {
+		t.Error(err)
 	}
 }
 
-func TestUseTable(t *testing.T) {
-	saved := registry
-	defer func() { registry = saved }()
-	registry = map[string]*Lab{}
-	for _, n := range []string{"a", "b"} {
-		Register(lab(n))
-	}
-	registry["b"].Folder = "checks/b"
-	use := func(labs map[string][]string) error {
-		return UseTable(&fixes.Table{Fixes: []*fixes.Fix{{Name: "x", Kind: fixes.Own,
+func TestNewLabs(t *testing.T) {
+	b := lab("b")
+	b.Folder = "checks/b"
+	of := func(labs map[string][]string, all ...Lab) (Labs, error) {
+		return NewLabs(all, &fixes.Table{Fixes: []*fixes.Fix{{Name: "x", Kind: fixes.Own,
 			Forms: []*fixes.Form{testrepo.Form("v1.9.11", map[string]bool{"G": true, "H": false}, labs)}}}})
 	}
-	if err := use(map[string][]string{"a": {"H", "G"}}); err != nil {
-		t.Fatal(err)
+	ls, err := of(map[string][]string{"a": {"H", "G"}}, b, lab("a"))
+	if err != nil || len(ls) != 2 || ls[0].Name != "a" {
+		t.Fatal(ls, err)
 	}
-	if a := registry["a"]; strings.Join(a.Gates(), " ") != "G H" || len(a.Runs()) != 3 || len(registry["b"].Runs()) != 2 {
+	if a := ls.Find("a"); strings.Join(a.Gates(), " ") != "G H" || len(a.Runs()) != 3 || len(ls.Find("b").Runs()) != 2 || ls.Find("c") != nil {
 		t.Errorf("%+v", a)
 	}
-	if err := use(nil); exit.Code(err) != 1 || !strings.Contains(err.Error(), "no fix has the lab a") {
+	if _, err := of(nil, lab("a"), b); exit.Code(err) != 1 || !strings.Contains(err.Error(), "no fix has the lab a") {
 		t.Error(err)
 	}
-	if err := use(map[string][]string{"a": nil, "c": nil}); exit.Code(err) != 1 || !strings.Contains(err.Error(), "patches/x/fix.json names the lab c") {
+	if _, err := of(map[string][]string{"a": nil, "c": nil}, lab("a"), b); exit.Code(err) != 1 || !strings.Contains(err.Error(), "patches/x/fix.json names the lab c") {
+		t.Error(err)
+	}
+	if _, err := of(map[string][]string{"a": nil}, lab("a"), b, b); err == nil || !strings.Contains(err.Error(), "there are two labs b") {
+		t.Error(err)
+	}
+	if _, err := of(nil, lab("B")); err == nil || !strings.Contains(err.Error(), "Name must be") {
 		t.Error(err)
 	}
 }

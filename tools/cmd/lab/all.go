@@ -42,27 +42,18 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
   lab all --rest`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
-			root, err := base.FindRoot(rootFlag(c))
+			root, table, known, err := checkout(c)
 			if err = errors.Join(err, notMapped()); err != nil {
 				return err
 			}
 			if o.AtOnce < 1 {
 				return exit.Usagef("--at-once %d: it is 1 or more", o.AtOnce)
 			}
-			table, err := fixes.Load(root)
+			chosen, err := known.NamedOrAll(names)
 			if err != nil {
 				return err
 			}
-			if err := labkit.UseTable(table); err != nil {
-				return err
-			}
-			if names, err = named(names); err != nil {
-				return err
-			}
-			rows, err := proof.Rows(table)
-			if err != nil {
-				return err
-			}
+			rows := proof.Rows(table, known)
 			record, err := outcomes.Load(root)
 			if err != nil {
 				return err
@@ -70,15 +61,15 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
 			ctx, cancel := signalled()
 			defer cancel()
 			commit := run.Commit(root)
-			cells := slices.DeleteFunc(proof.Cells(rows), func(cell proof.Cell) bool {
-				had := record.Find(cell.Lab, cell.Variant)
-				return !slices.Contains(names, cell.Lab) || rest && had != nil && had.Commit == commit
+			cells := slices.DeleteFunc(proof.Cells(rows, known), func(cell proof.Cell) bool {
+				had := record.Find(cell.Lab.Name, cell.Variant)
+				return !slices.Contains(chosen, cell.Lab) || rest && had != nil && had.Commit == commit
 			})
 			o.Root, o.Out = root, c.OutOrStdout()
 			o.Build = func(ctx context.Context, needs []labkit.Binary) error { return build(ctx, c, needs, nil) }
 			o.Clean = func(v labkit.Variant) error { return cleanVariant(root, v) }
 			fmt.Fprintf(o.Out, "labs: %d runs\n", len(cells))
-			var labs []string
+			var labs []*labkit.Lab
 			for _, cell := range cells {
 				labs = append(labs, cell.Lab)
 			}
@@ -87,7 +78,7 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
 			}
 			answers, err := proof.Run(ctx, cells, o)
 			printCounts(o.Out, answers)
-			return errors.Join(err, take(root, table, rows, record, answers))
+			return errors.Join(err, take(root, table, known, record, answers))
 		},
 	}
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of the labs")
@@ -98,7 +89,7 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
 
 // take puts answers into the record, drops those of runs that there are no more, and writes the
 // record and its pages. Answers that it cannot take are its error.
-func take(root string, table *fixes.Table, rows []proof.Row, record *outcomes.Record, answers []run.Outcome) error {
+func take(root string, table *fixes.Table, all labkit.Labs, record *outcomes.Record, answers []run.Outcome) error {
 	var left []string
 	for _, a := range answers {
 		name := fmt.Sprintf("lab %s (%s)", a.Lab, a.Variant)
@@ -116,12 +107,14 @@ func take(root string, table *fixes.Table, rows []proof.Row, record *outcomes.Re
 			record.Put(o)
 		}
 	}
-	cells := proof.Cells(rows)
-	record.Keep(func(lab string, v base.Variant) bool { return slices.Contains(cells, proof.Cell{Lab: lab, Variant: v}) })
+	cells := proof.Cells(proof.Rows(table, all), all)
+	record.Keep(func(lab string, v base.Variant) bool {
+		return slices.Contains(cells, proof.Cell{Lab: all.Find(lab), Variant: v})
+	})
 	if err := record.Save(root); err != nil {
 		return err
 	}
-	if err := writePages(root, table, rows, record); err != nil {
+	if err := writePages(root, table, all, record); err != nil {
 		return err
 	}
 	if len(left) > 0 {
@@ -131,18 +124,18 @@ func take(root string, table *fixes.Table, rows []proof.Row, record *outcomes.Re
 }
 
 // writePages writes what is made of the record.
-func writePages(root string, table *fixes.Table, rows []proof.Row, record *outcomes.Record) error {
+func writePages(root string, table *fixes.Table, all labkit.Labs, record *outcomes.Record) error {
 	file := filepath.Join(root, trackrecord.Page)
 	page, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	updated, err := trackrecord.Update(string(page), table, record, trackrecord.Find)
+	updated, err := trackrecord.Update(string(page), table, record, all)
 	if err == nil {
 		err = os.WriteFile(file, []byte(updated), 0o644)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(root, proof.MarkdownFile), []byte(proof.Markdown(rows, record)), 0o644)
+		err = os.WriteFile(filepath.Join(root, proof.MarkdownFile), []byte(proof.Markdown(proof.Rows(table, all), record)), 0o644)
 	}
 	return err
 }

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -28,10 +27,10 @@ var changedKubelets = []struct {
 var changedBuilds = map[string]func(context.Context, string) error{"mutant": dropin.BuildMutant, "queued": dropin.BuildQueued}
 
 // changedFor says which of changedBuilds must run for these labs.
-func changedFor(labs []string, profile labkit.Profile) []string {
+func changedFor(labs []*labkit.Lab, profile labkit.Profile) []string {
 	var builds []string
 	for _, k := range changedKubelets {
-		if slices.Contains(labs, k.lab) && (profile == labkit.Long || !k.longOnly) {
+		if labkit.Labs(labs).Find(k.lab) != nil && (profile == labkit.Long || !k.longOnly) {
 			builds = append(builds, k.build)
 		}
 	}
@@ -39,7 +38,7 @@ func changedFor(labs []string, profile labkit.Profile) []string {
 }
 
 // buildChanged brings the changed kubelets that these labs run up to date.
-func buildChanged(ctx context.Context, c *cobra.Command, labs []string, profile labkit.Profile) error {
+func buildChanged(ctx context.Context, c *cobra.Command, labs []*labkit.Lab, profile labkit.Profile) error {
 	root, err := base.FindRoot(rootFlag(c))
 	if err != nil {
 		return err

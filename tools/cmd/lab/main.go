@@ -26,7 +26,7 @@ import (
 	"holdfast/tools/build/flagtable"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
-	_ "holdfast/tools/labs" // every lab registers itself
+	"holdfast/tools/labs"
 )
 
 func main() { os.Exit(Main(os.Args[1:])) }
@@ -59,22 +59,24 @@ func labCmd() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			o.Out, o.Root = c.OutOrStdout(), rootFlag(c)
-			if err := useTable(c); err != nil {
+			_, _, known, err := checkout(c)
+			if err != nil {
 				return err
 			}
-			if all {
-				for _, l := range labkit.Labs() {
-					args = append(args, l.Name)
-				}
-			}
-			if len(args) == 0 {
+			if len(args) == 0 && !all {
 				w := tabwriter.NewWriter(o.Out, 0, 0, 2, ' ', 0)
-				for _, l := range labkit.Labs() {
+				for _, l := range known {
 					fmt.Fprintf(w, "%s\t%s\n", l.Name, l.Summary)
 				}
 				return w.Flush()
 			}
-			args = labkit.Expand(args)
+			chosen, err := known.Named(args)
+			if err != nil {
+				return err
+			}
+			if all {
+				chosen = known
+			}
 			o.Profile = labkit.Profile(profile)
 			for _, s := range variants {
 				v, err := base.ParseVariant(s)
@@ -83,7 +85,7 @@ func labCmd() *cobra.Command {
 				}
 				o.Only = append(o.Only, v)
 			}
-			needs, err := run.NeedsOf(args, o.Profile, o.Only)
+			needs, err := run.NeedsOf(chosen, o.Profile, o.Only)
 			if err != nil {
 				return exit.Usagef("%v", err)
 			}
@@ -92,10 +94,10 @@ func labCmd() *cobra.Command {
 			if err := build(ctx, c, needs, o.Bins); err != nil {
 				return err
 			}
-			if err := buildChanged(ctx, c, args, o.Profile); err != nil {
+			if err := buildChanged(ctx, c, chosen, o.Profile); err != nil {
 				return err
 			}
-			_, err = run.Labs(ctx, args, o)
+			_, err = run.Labs(ctx, chosen, o)
 			return err
 		},
 	}
@@ -113,17 +115,16 @@ func labCmd() *cobra.Command {
 	return c
 }
 
-// useTable tells the labs what the fixes say of them.
-func useTable(c *cobra.Command) error {
-	root, err := base.FindRoot(rootFlag(c))
-	if err != nil {
-		return err
+// checkout is that of the command: its root, its fixes, and the labs with what these say of them.
+func checkout(c *cobra.Command) (root string, table *fixes.Table, all labkit.Labs, err error) {
+	if root, err = base.FindRoot(rootFlag(c)); err != nil {
+		return "", nil, nil, err
 	}
-	table, err := fixes.Load(root)
-	if err != nil {
-		return err
+	if table, err = fixes.Load(root); err != nil {
+		return "", nil, nil, err
 	}
-	return labkit.UseTable(table)
+	all, err = labkit.NewLabs(labs.All(), table)
+	return root, table, all, err
 }
 
 // build brings binaries up to date. Those that rules (see labkit.NewBinaries) take from elsewhere
@@ -171,10 +172,7 @@ func buildCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "build", Short: "Build the product, stock's and Holdfast's, and every binary that the labs of make test run", Args: exit.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := useTable(c); err != nil {
-				return err
-			}
-			root, err := base.FindRoot(rootFlag(c))
+			root, _, known, err := checkout(c)
 			if err != nil {
 				return err
 			}
@@ -188,25 +186,25 @@ func buildCmd() *cobra.Command {
 					needs = append(needs, labkit.Binary{Base: b.Name, Variant: v, Name: name})
 				}
 			}
-			runs := run.TestRuns()
+			runs := run.TestRuns(known)
 			if all {
 				flagtable.Asked(func(release string, v base.Variant, binary string) {
 					needs = append(needs, labkit.Binary{Base: release, Variant: v, Name: binary})
 				})
 				runs = nil
-				for _, l := range labkit.Labs() {
+				for _, l := range known {
 					if !l.OnRequest {
-						runs = append(runs, run.Chosen{Lab: l.Name, Variants: l.Runs()})
+						runs = append(runs, run.Chosen{Lab: l, Variants: l.Runs()})
 					}
 				}
 			}
-			labs, err := run.NeedsOfChosen(runs, labkit.Short)
+			ofLabs, err := run.NeedsOfChosen(runs, labkit.Short)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := signalled()
 			defer cancel()
-			return build(ctx, c, append(needs, labs...), nil)
+			return build(ctx, c, append(needs, ofLabs...), nil)
 		},
 	}
 	c.Flags().BoolVar(&all, "all", false, "those of make test-all, but for the builds without a fix")
@@ -225,10 +223,11 @@ func rejudgeCmd() *cobra.Command {
 			if len(args) != 1 {
 				return exit.Usagef("rejudge: want one directory, got %d arguments", len(args))
 			}
-			if err := useTable(c); err != nil {
+			_, _, known, err := checkout(c)
+			if err != nil {
 				return err
 			}
-			_, err := run.Rejudge(c.OutOrStdout(), args[0])
+			_, err = run.Rejudge(c.OutOrStdout(), known, args[0])
 			return err
 		},
 	}
@@ -239,13 +238,14 @@ func suiteCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "suite", Short: "Run the labs of make test side by side; lab build builds what they run", Args: exit.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := errors.Join(notMapped(), useTable(c)); err != nil {
+			_, _, known, err := checkout(c)
+			if err := errors.Join(notMapped(), err); err != nil {
 				return err
 			}
 			o.Out, o.Root = c.OutOrStdout(), rootFlag(c)
 			ctx, cancel := signalled()
 			defer cancel()
-			runs := run.TestRuns()
+			runs := run.TestRuns(known)
 			run.PrintTestRuns(o.Out, runs)
 			all, err := run.Suite(ctx, runs, o)
 			printCounts(o.Out, all)
@@ -281,7 +281,7 @@ func printCounts(w io.Writer, all []run.Outcome) {
 func innerCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: run.InnerCommand + " REQUEST", Hidden: true, Args: cobra.ExactArgs(1), SilenceUsage: true,
-		RunE: func(_ *cobra.Command, args []string) error { return run.Inner(args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error { return run.Inner(args[0], labs.All()) },
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"holdfast/tools/build/base"
 	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
@@ -23,7 +22,7 @@ func outcomesCmd() *cobra.Command {
 		Example: `  lab outcomes
   lab outcomes hash-collision --format markdown`,
 		RunE: func(c *cobra.Command, names []string) error {
-			root, err := base.FindRoot(rootFlag(c))
+			root, _, known, err := checkout(c)
 			if err != nil {
 				return err
 			}
@@ -33,13 +32,11 @@ func outcomesCmd() *cobra.Command {
 			if p := labkit.Profile(profile); p != labkit.Short && p != labkit.Long {
 				return exit.Usagef("--profile %q: it is short or long", profile)
 			}
-			if err := useTable(c); err != nil {
+			chosen, err := known.NamedOrAll(names)
+			if err != nil {
 				return err
 			}
-			if names, err = named(names); err != nil {
-				return err
-			}
-			last, err := run.LastOutcomes(root, names, labkit.Profile(profile))
+			last, err := run.LastOutcomes(root, chosen, labkit.Profile(profile))
 			if err != nil {
 				return err
 			}
@@ -49,20 +46,4 @@ func outcomesCmd() *cobra.Command {
 	c.Flags().StringVar(&profile, "profile", "short", "short or long")
 	c.Flags().StringVar(&format, "format", "text", strings.Join(run.Formats, ", "))
 	return c
-}
-
-// named are the labs of these names or folders; without any all labs.
-func named(names []string) ([]string, error) {
-	all := labkit.Expand(names)
-	for _, n := range all {
-		if _, err := labkit.Find(n); err != nil {
-			return nil, exit.Usagef("%v", err)
-		}
-	}
-	if len(names) == 0 {
-		for _, l := range labkit.Labs() {
-			all = append(all, l.Name)
-		}
-	}
-	return all, nil
 }

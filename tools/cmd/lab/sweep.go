@@ -36,7 +36,7 @@ another verdict.`,
   lab sweep endpoints-rules --variant ours --kill kube-apiserver`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, names []string) error {
-			root, err := base.FindRoot(rootFlag(c))
+			root, _, known, err := checkout(c)
 			if err != nil {
 				return err
 			}
@@ -58,15 +58,12 @@ another verdict.`,
 				}
 				o.Only = append(o.Only, v)
 			}
-			if err := useTable(c); err != nil {
+			if o.Labs, err = known.Named(names); err != nil {
 				return err
 			}
-			if o.Labs = labkit.Expand(names); len(names) == 0 {
-				o.Labs = run.TestNames()
-			}
-			for _, n := range o.Labs {
-				if _, err := labkit.Find(n); err != nil {
-					return exit.Usagef("%v", err)
+			if len(names) == 0 {
+				for _, c := range run.TestRuns(known) {
+					o.Labs = append(o.Labs, c.Lab)
 				}
 			}
 			ctx, cancel := signalled()
@@ -97,16 +94,12 @@ another verdict.`,
 
 func runSweep(ctx context.Context, c *cobra.Command, rows *sweeps.Rows, o sweeps.Options) error {
 	var needs []labkit.Binary
-	for _, name := range o.Labs {
-		l, err := labkit.Find(name)
-		if err != nil {
-			return err
-		}
+	for _, l := range o.Labs {
 		only := slices.DeleteFunc(l.Runs(), func(v labkit.Variant) bool { return len(o.Only) > 0 && !slices.Contains(o.Only, v) })
 		if len(only) == 0 {
 			continue
 		}
-		of, err := run.NeedsOf([]string{name}, o.Profile, only)
+		of, err := run.NeedsOf([]*labkit.Lab{l}, o.Profile, only)
 		if err != nil {
 			return err
 		}

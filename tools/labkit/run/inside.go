@@ -32,8 +32,8 @@ import (
 // its only argument goes to Inner.
 const InnerCommand = "lab-run-in-machine"
 
-// Inner runs the variant that file describes and writes result.json.
-func Inner(file string) error {
+// Inner runs the variant that file describes, of one of these labs, and writes result.json.
+func Inner(file string, all []labkit.Lab) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func Inner(file string) error {
 	if err := json.Unmarshal(b, &req); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	l, err := req.lab()
+	l, err := req.lab(all)
 	if err != nil {
 		return err
 	}
@@ -71,17 +71,16 @@ func Inner(file string) error {
 	return os.WriteFile(filepath.Join(req.Dir, "result.json"), b, 0o644)
 }
 
-// lab is the one to run: a registered one, or the one that keeps a cluster up.
-func (r request) lab() (*labkit.Lab, error) {
+// lab is the one to run: one of all, or the one that keeps a cluster up.
+func (r request) lab(all []labkit.Lab) (*labkit.Lab, error) {
 	if r.Up != nil {
 		return r.Up.lab(), nil
 	}
-	l, err := labkit.Find(r.Lab)
-	if err != nil {
-		return nil, err
+	i := slices.IndexFunc(all, func(l labkit.Lab) bool { return l.Name == r.Lab })
+	if i < 0 {
+		return nil, fmt.Errorf("this program has no lab %q", r.Lab)
 	}
-	l.Use(r.Gates, r.Fixes)
-	return l, nil
+	return all[i].With(r.Gates, r.Fixes), nil
 }
 
 // runVariant is Lab.Drive with everything around it. judged is the verdict before that.

@@ -14,7 +14,7 @@ import (
 // that does nothing.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == InnerCommand {
-		if err := Inner(os.Args[2]); err != nil {
+		if err := Inner(os.Args[2], allTestLabs()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

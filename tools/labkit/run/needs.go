@@ -15,7 +15,7 @@ import (
 func NeedsOfChosen(all []Chosen, p labkit.Profile) ([]labkit.Binary, error) {
 	var out []labkit.Binary
 	for _, c := range all {
-		needs, err := NeedsOf([]string{c.Lab}, p, c.Variants)
+		needs, err := NeedsOf([]*labkit.Lab{c.Lab}, p, c.Variants)
 		if err != nil {
 			return nil, err
 		}
@@ -25,23 +25,19 @@ func NeedsOfChosen(all []Chosen, p labkit.Profile) ([]labkit.Binary, error) {
 	return slices.Compact(out), nil
 }
 
-// NeedsOf lists the binaries that the named labs run in a profile and the given variants
+// NeedsOf lists the binaries that labs run in a profile and the given variants
 // (nil: all of a lab's), each once, sorted. A variant that a lab cannot be run in
 // is an error.
-func NeedsOf(names []string, p labkit.Profile, only []labkit.Variant) ([]labkit.Binary, error) {
+func NeedsOf(labs []*labkit.Lab, p labkit.Profile, only []labkit.Variant) ([]labkit.Binary, error) {
 	seen := map[labkit.Binary]bool{}
-	for _, name := range names {
-		l, err := labkit.Find(name)
-		if err != nil {
-			return nil, err
-		}
+	for _, l := range labs {
 		vs := only
 		if len(vs) == 0 {
 			vs = l.Runs()
 		}
 		for _, v := range vs {
 			if l.Expected(v) == "" {
-				return nil, fmt.Errorf("lab %s has no variant %q: it has %s and \"%s -FIX\"", name, v, words(l.Runs()), labkit.Ours)
+				return nil, fmt.Errorf("lab %s has no variant %q: it has %s and \"%s -FIX\"", l.Name, v, words(l.Runs()), labkit.Ours)
 			}
 			for _, b := range l.NeedsIn(p) {
 				seen[b.For(v)] = true

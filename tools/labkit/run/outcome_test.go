@@ -31,11 +31,11 @@ func TestOutcomesAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := LastOutcomes(root, []string{"none", "a"}, labkit.Short)
+	got, err := LastOutcomes(root, []*labkit.Lab{{Name: "none"}, {Name: "a"}}, labkit.Short)
 	if err != nil || !reflect.DeepEqual(got, []Outcome{stock, again}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := LastOutcomes(root, []string{"a"}, labkit.Long); err != nil || len(got) != 0 {
+	if got, err := LastOutcomes(root, []*labkit.Lab{{Name: "a"}}, labkit.Long); err != nil || len(got) != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	text := func(outcomes []Outcome, format string) string {

@@ -13,14 +13,13 @@ import (
 	"holdfast/tools/labkit"
 )
 
-// LastOutcomes reads the kept outcomes of the named labs in a profile, in the
-// order of the names. A lab that has not been run in it has none.
-func LastOutcomes(root string, names []string, p labkit.Profile) ([]Outcome, error) {
+// LastOutcomes reads the kept outcomes of labs in a profile, in their order. A lab that has not been run in it has none.
+func LastOutcomes(root string, labs []*labkit.Lab, p labkit.Profile) ([]Outcome, error) {
 	var all []Outcome
-	for _, n := range names {
-		outcomes, err := ReadOutcomes(OutcomesFile(root, n, p))
+	for _, l := range labs {
+		outcomes, err := ReadOutcomes(OutcomesFile(root, l.Name, p))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", OutcomesFile(root, n, p), err)
+			return nil, fmt.Errorf("%s: %w", OutcomesFile(root, l.Name, p), err)
 		}
 		all = append(all, outcomes...)
 	}

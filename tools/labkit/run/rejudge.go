@@ -14,9 +14,9 @@ import (
 	"holdfast/tools/labkit/history"
 )
 
-// Rejudge has labs judge again the histories that runs left below dir, and prints the
+// Rejudge has labs, of all, judge again the histories that runs left below dir, and prints the
 // verdicts. The error is a *Failed if one is not as expected.
-func Rejudge(w io.Writer, dir string) ([]Outcome, error) {
+func Rejudge(w io.Writer, all labkit.Labs, dir string) ([]Outcome, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == "docker" {
@@ -44,9 +44,9 @@ func Rejudge(w io.Writer, dir string) ([]Outcome, error) {
 		if h.Lab == "" {
 			return nil, exit.Preconditionf("%s: %v", file, h.Whole())
 		}
-		l, err := labkit.Find(h.Lab)
-		if err != nil {
-			return nil, exit.Preconditionf("%s: %v", file, err)
+		l := all.Find(h.Lab)
+		if l == nil {
+			return nil, exit.Preconditionf("%s: there is no lab %q", file, h.Lab)
 		}
 		v := labkit.Variant(h.Variant)
 		if l.Expected(v) == "" {

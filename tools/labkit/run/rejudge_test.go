@@ -19,18 +19,17 @@ import (
 
 type measured struct{ Lost int }
 
-func init() {
-	labkit.Register(labkit.Lab{Name: "t-steps", Summary: "test", Variants: []labkit.Variant{labkit.Ours},
-		Steps: func(e *labkit.Env) []labkit.Step {
-			return []labkit.Step{{Text: "measure", Do: func(context.Context) error { e.Record(measured{2}); return nil }}}
-		},
-		Oracle: labkit.Oracle{Text: []string{"2 are lost at most"}, Judge: func(h *history.History) labkit.Result {
-			if n := history.One[measured](h).Lost; n > 2 {
-				return labkit.ReproducedBecause("%d are lost", n)
-			}
-			return labkit.AbsentBecause("few are lost")
-		}}})
-}
+// steppedLab measures, and judges what it measured.
+var steppedLab = labkit.Lab{Name: "t-steps", Summary: "test", Variants: []labkit.Variant{labkit.Ours},
+	Steps: func(e *labkit.Env) []labkit.Step {
+		return []labkit.Step{{Text: "measure", Do: func(context.Context) error { e.Record(measured{2}); return nil }}}
+	},
+	Oracle: labkit.Oracle{Text: []string{"2 are lost at most"}, Judge: func(h *history.History) labkit.Result {
+		if n := history.One[measured](h).Lost; n > 2 {
+			return labkit.ReproducedBecause("%d are lost", n)
+		}
+		return labkit.AbsentBecause("few are lost")
+	}}}
 
 // TestRejudge: what a run left is judged again, and what was tampered with differently.
 func TestRejudge(t *testing.T) {
@@ -38,16 +37,13 @@ func TestRejudge(t *testing.T) {
 		t.Skip("a machine's namespaces need root")
 	}
 	root, out := t.TempDir(), &bytes.Buffer{}
-	l, err := labkit.Find("t-steps")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testLab(t, "t-steps")
 	outs, err := runLab(context.Background(), l, l.Runs(), root, &labkit.Binaries{}, Options{Profile: labkit.Short, Keep: true, Out: out})
 	if err != nil || len(outs) != 1 || !outs[0].AsExpected() || !strings.Contains(out.String(), "1. measure\n    2. oracle: 2 are lost at most") {
 		t.Fatalf("%+v %v\n%s", outs, err, out)
 	}
 	dir := filepath.Join(root, outs[0].Artefacts)
-	again, err := Rejudge(out, filepath.Dir(dir))
+	again, err := Rejudge(out, labkit.Labs{l}, filepath.Dir(dir))
 	if err != nil || len(again) != 1 || again[0].Verdict != labkit.Absent || again[0].Variant != labkit.Ours {
 		t.Errorf("%+v %v", again, err)
 	}
@@ -63,12 +59,12 @@ func TestRejudge(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		again, err := Rejudge(out, dir)
+		again, err := Rejudge(out, labkit.Labs{l}, dir)
 		if f := (*Failed)(nil); !errors.As(err, &f) || len(again) != 1 || again[0].Verdict != verdict {
 			t.Errorf("want %s: %+v %v", verdict, again, err)
 		}
 	}
-	if _, err := Rejudge(out, t.TempDir()); exit.Code(err) != 1 || !strings.Contains(err.Error(), "has no history.jsonl") {
+	if _, err := Rejudge(out, labkit.Labs{l}, t.TempDir()); exit.Code(err) != 1 || !strings.Contains(err.Error(), "has no history.jsonl") {
 		t.Error(err)
 	}
 }

@@ -22,7 +22,6 @@ import (
 
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/exit"
-	"holdfast/tools/build/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
@@ -64,29 +63,11 @@ func (f *Failed) Error() string {
 // Labs runs each lab in all its variants and prints plan, steps and
 // verdicts. The error is a *Failed, a usage error of package exit, or a failed
 // precondition. The outcomes so far are returned in any case, and kept.
-func Labs(ctx context.Context, names []string, o Options) ([]Outcome, error) {
-	root, err := openCheckout(o.Root)
+func Labs(ctx context.Context, labs []*labkit.Lab, o Options) ([]Outcome, error) {
+	root, err := base.FindRoot(o.Root)
 	if err != nil {
 		return nil, err
 	}
-	return runLabs(ctx, root, names, o)
-}
-
-// openCheckout returns the root of the checkout at or above dir, whose fixes
-// are in use from then on.
-func openCheckout(dir string) (root string, err error) {
-	if root, err = base.FindRoot(dir); err != nil {
-		return "", err
-	}
-	table, err := fixes.Load(root)
-	if err != nil {
-		return "", err
-	}
-	return root, labkit.UseTable(table)
-}
-
-// runLabs is Labs for a checkout whose table is in use.
-func runLabs(ctx context.Context, root string, names []string, o Options) ([]Outcome, error) {
 	if o.Out == nil {
 		o.Out = os.Stdout
 	}
@@ -104,11 +85,7 @@ func runLabs(ctx context.Context, root string, names []string, o Options) ([]Out
 	var jobs []job
 	var needs []labkit.Binary
 	var pkgs []string
-	for _, name := range names {
-		l, err := labkit.Find(name)
-		if err != nil {
-			return nil, exit.Usagef("%v", err)
-		}
+	for _, l := range labs {
 		vs := l.Runs()
 		if len(o.Only) > 0 {
 			vs = nil

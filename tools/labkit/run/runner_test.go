@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"holdfast/tools/build/exit"
-	"holdfast/tools/build/fixes"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
 )
@@ -73,9 +72,11 @@ type stepResult struct{ Result labkit.Result }
 // oracle repeats it.
 var oracle = labkit.Oracle{Text: []string{"what was told"}, Judge: func(h *history.History) labkit.Result { return history.One[stepResult](h).Result }}
 
-func init() {
+// allTestLabs are the labs of this package's tests.
+func allTestLabs() []labkit.Lab {
+	all := []labkit.Lab{steppedLab}
 	for name, run := range testLabs {
-		labkit.Register(labkit.Lab{Name: name, Summary: "test", Oracle: oracle,
+		all = append(all, labkit.Lab{Name: name, Summary: "test", Oracle: oracle,
 			Variants: []labkit.Variant{labkit.Ours}, Timeout: func(labkit.Profile) time.Duration { return 2 * time.Second },
 			Steps: func(e *labkit.Env) []labkit.Step {
 				return []labkit.Step{{Text: "do it", Do: func(ctx context.Context) error {
@@ -85,7 +86,11 @@ func init() {
 				}}}
 			}})
 	}
+	return all
 }
+
+// testLab is one of them.
+func testLab(t *testing.T, name string) *labkit.Lab { return judgetest.Lab(t, allTestLabs(), name) }
 
 func TestMachine(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -115,10 +120,7 @@ func TestMachine(t *testing.T) {
 			t.Parallel() // machines do not see each other
 			var out bytes.Buffer
 			root := t.TempDir()
-			l, err := labkit.Find(tt.lab)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := testLab(t, tt.lab)
 			outs, err := runLab(context.Background(), l, l.Runs(), root, &labkit.Binaries{}, Options{Profile: labkit.Short, Seed: 3, Out: &out})
 			if err != nil {
 				t.Fatal(err)
@@ -166,7 +168,7 @@ func TestMachineInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	l, _ := labkit.Find("t-slow")
+	l := testLab(t, "t-slow")
 	outs, err := runLab(ctx, l, l.Runs(), t.TempDir(), &labkit.Binaries{}, Options{Profile: labkit.Short, Timeout: 2 * time.Minute, Out: &callOn{text: "1 of 1: do it", call: cancel}})
 	if err != nil || len(outs) != 1 || outs[0].Why != "interrupted" {
 		t.Errorf("got %+v, %v", outs, err)
@@ -178,7 +180,7 @@ func TestSeed(t *testing.T) {
 		t.Skip("a machine's namespaces need root")
 	}
 	facts := func(seed uint64) string {
-		l, _ := labkit.Find("t-fine")
+		l := testLab(t, "t-fine")
 		outs, err := runLab(context.Background(), l, l.Runs(), t.TempDir(), &labkit.Binaries{}, Options{Profile: labkit.Short, Seed: seed, Out: &bytes.Buffer{}})
 		if err != nil || len(outs[0].Facts) != 1 {
 			t.Fatalf("%v %+v", err, outs)
@@ -194,53 +196,33 @@ func TestSeed(t *testing.T) {
 }
 
 func TestLabsErrors(t *testing.T) {
-	labkit.Register(labkit.Lab{Name: "needy", Summary: "wants binaries", Steps: func(*labkit.Env) []labkit.Step { return nil }, Oracle: oracle,
-		Needs: []labkit.Binary{labkit.StockBinary("v1.9.11", "kube-apiserver"), labkit.BinaryUnderTest("v1.9.11", "kubelet")}})
+	needy := labkit.Lab{Name: "needy", Summary: "wants binaries", Steps: func(*labkit.Env) []labkit.Step { return nil }, Oracle: oracle,
+		Needs: []labkit.Binary{labkit.StockBinary("v1.9.11", "kube-apiserver"), labkit.BinaryUnderTest("v1.9.11", "kubelet")}}.With([]string{"G"}, nil)
 	root := t.TempDir()
 	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module holdfast\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	folder := filepath.Join(root, fixes.Dir, "need")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, fixes.File), []byte(`{"kind": "fix", "bases": {"v1.9.11": {"gates": {"G": {"default": true}}, "labs": {"needy": ["G"]`+others("needy")+`}}}}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("HOLDFAST_BIN_DIR", "")
 	t.Setenv("HOLDFAST_BIN_MAP", "")
 	for _, tt := range []struct {
-		names []string
-		o     Options
-		code  int
-		want  string
+		o    Options
+		code int
+		want string
 	}{
-		{[]string{"nope"}, Options{Profile: labkit.Short, Root: root}, 2, `no lab "nope"; there are: needy`},
-		{[]string{"needy"}, Options{Profile: "medium", Root: root}, 2, "--profile"},
-		{[]string{"needy"}, Options{Profile: labkit.Short, Root: root, Only: []labkit.Variant{"theirs"}}, 2, "--variant"},
-		{[]string{"needy"}, Options{Profile: labkit.Short, Root: root, Bins: []string{"v1.9.11=/x"}}, 2, "--bin"},
-		{[]string{"needy"}, Options{Profile: labkit.Short, Root: root}, 1, "_output/bin/v1.9.11/ours/kubelet"},
+		{Options{Profile: "medium", Root: root}, 2, "--profile"},
+		{Options{Profile: labkit.Short, Root: root, Only: []labkit.Variant{"theirs"}}, 2, "--variant"},
+		{Options{Profile: labkit.Short, Root: root, Bins: []string{"v1.9.11=/x"}}, 2, "--bin"},
+		{Options{Profile: labkit.Short, Root: root}, 1, "_output/bin/v1.9.11/ours/kubelet"},
 	} {
 		if tt.code == 1 && os.Geteuid() != 0 {
 			tt.want = "needs root"
 		}
 		tt.o.Out = &bytes.Buffer{}
-		_, err := Labs(context.Background(), tt.names, tt.o)
+		_, err := Labs(context.Background(), []*labkit.Lab{needy}, tt.o)
 		if err == nil || exit.Code(err) != tt.code || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%v %+v: status %d, %v; want status %d and %q", tt.names, tt.o, exit.Code(err), err, tt.code, tt.want)
+			t.Errorf("%+v: status %d, %v; want status %d and %q", tt.o, exit.Code(err), err, tt.code, tt.want)
 		}
 	}
-}
-
-// others lists the registered labs but one, as JSON strings.
-func others(but string) string {
-	var out []string
-	for _, l := range labkit.Labs() {
-		if l.Name != but {
-			out = append(out, fmt.Sprintf(", %q: []", l.Name))
-		}
-	}
-	return strings.Join(out, "")
 }
 
 // TestFailed: what is not as expected is named, and told apart from what could

@@ -21,30 +21,21 @@ import (
 // retries is how often a lab that could not tell is run again, alone.
 const retries = 2
 
-// TestNames lists the labs of make test.
-func TestNames() []string {
-	var names []string
-	for _, c := range TestRuns() {
-		names = append(names, c.Lab)
-	}
-	return names
-}
-
 // Chosen is a lab and the variants in which it is to run.
 type Chosen struct {
-	Lab      string
+	Lab      *labkit.Lab
 	Variants []labkit.Variant
 }
 
-// TestRuns lists the labs of make test with the variants in which it runs them.
-func TestRuns() []Chosen {
-	var all []Chosen
-	for _, l := range labkit.Labs() {
+// TestRuns lists the labs of make test, of all, with the variants in which it runs them.
+func TestRuns(all labkit.Labs) []Chosen {
+	var set []Chosen
+	for _, l := range all {
 		if len(l.Test) > 0 {
-			all = append(all, Chosen{l.Name, l.Test})
+			set = append(set, Chosen{l, l.Test})
 		}
 	}
-	return all
+	return set
 }
 
 // PrintTestRuns says what is in the fixed short set of make test.
@@ -55,7 +46,7 @@ func PrintTestRuns(w io.Writer, all []Chosen) {
 	}
 	fmt.Fprintf(w, "labs: the fixed short set has %d runs of %d labs; make test-all runs all labs\n", runs, len(all))
 	for _, c := range all {
-		fmt.Fprintf(w, "labs: %s (%s)\n", c.Lab, words(c.Variants))
+		fmt.Fprintf(w, "labs: %s (%s)\n", c.Lab.Name, words(c.Variants))
 	}
 }
 
@@ -68,19 +59,11 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
 	if o.Out == nil {
 		o.Out = os.Stdout
 	}
-	root, err := openCheckout(o.Root)
-	if err != nil {
-		return nil, err
-	}
 	packages := slices.Clone(DebianPackages)
-	bounds := map[string]time.Duration{} // of all runs of a lab
+	bounds := map[*labkit.Lab]time.Duration{} // of all runs of a lab
 	for _, c := range chosen {
-		l, err := labkit.Find(c.Lab)
-		if err != nil {
-			return nil, err
-		}
-		packages = append(packages, l.Packages...)
-		bounds[c.Lab] = l.Bound(o.Profile) * time.Duration(len(c.Variants))
+		packages = append(packages, c.Lab.Packages...)
+		bounds[c.Lab] = c.Lab.Bound(o.Profile) * time.Duration(len(c.Variants))
 	}
 	// A long lab that begins late runs alone at the end.
 	order := slices.Clone(chosen)
@@ -90,15 +73,15 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
 		return nil, err
 	}
 	var mu sync.Mutex
-	outcomes := map[string][]Outcome{}
-	broken := map[string]error{} // labs that could not be run
+	outcomes := map[*labkit.Lab][]Outcome{}
+	broken := map[*labkit.Lab]error{} // labs that could not be run
 	// one runs a lab, or only those variants of it.
-	one := func(name string, only []labkit.Variant) {
+	one := func(l *labkit.Lab, only []labkit.Variant) {
 		start := time.Now()
 		var out bytes.Buffer
 		own := o
 		own.Out, own.Only = &out, only
-		got, err := runLabs(ctx, root, []string{name}, own)
+		got, err := Labs(ctx, []*labkit.Lab{l}, own)
 		mu.Lock()
 		defer mu.Unlock()
 		_, _ = o.Out.Write(out.Bytes())
@@ -106,33 +89,33 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
 		for _, out := range got {
 			cpu += out.CPUSeconds
 		}
-		fmt.Fprintf(o.Out, "lab %s took %.0f s, %.0f s of the processors\n\n", name, time.Since(start).Seconds(), cpu)
-		outcomes[name] = repeated(outcomes[name], got)
-		delete(broken, name)
+		fmt.Fprintf(o.Out, "lab %s took %.0f s, %.0f s of the processors\n\n", l.Name, time.Since(start).Seconds(), cpu)
+		outcomes[l] = repeated(outcomes[l], got)
+		delete(broken, l)
 		if f := (*Failed)(nil); err != nil && !errors.As(err, &f) {
-			broken[name] = err
-			fmt.Fprintf(o.Out, "lab %s: %v\n", name, err)
+			broken[l] = err
+			fmt.Fprintf(o.Out, "lab %s: %v\n", l.Name, err)
 		}
 	}
 	var g sync.WaitGroup
-	l := newLanes()
+	lanes := newLanes()
 	for _, c := range order {
-		l.enter(ctx)
+		lanes.enter(ctx)
 		g.Go(func() {
-			defer l.leave()
+			defer lanes.leave()
 			one(c.Lab, c.Variants)
 		})
 	}
 	g.Wait()
 	for range retries {
 		for _, c := range chosen {
-			name, only := c.Lab, again(outcomes[c.Lab])
+			l, only := c.Lab, again(outcomes[c.Lab])
 			if ctx.Err() != nil || len(only) == 0 {
 				continue
 			}
-			fmt.Fprintf(o.Out, "lab %s (%s) was inconclusive: again, alone\n", name, words(only))
-			if one(name, only); len(again(outcomes[name])) == 0 {
-				fmt.Fprintf(o.Out, "flaky: lab %s (%s) answered only when it ran again, alone\n", name, words(only))
+			fmt.Fprintf(o.Out, "lab %s (%s) was inconclusive: again, alone\n", l.Name, words(only))
+			if one(l, only); len(again(outcomes[l])) == 0 {
+				fmt.Fprintf(o.Out, "flaky: lab %s (%s) answered only when it ran again, alone\n", l.Name, words(only))
 			}
 		}
 	}
@@ -142,10 +125,10 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
 	for _, c := range chosen {
 		all = append(all, outcomes[c.Lab]...)
 		for _, out := range outcomes[c.Lab] {
-			failed.add(c.Lab, out)
+			failed.add(c.Lab.Name, out)
 		}
 		if err := broken[c.Lab]; err != nil {
-			errs = append(errs, fmt.Errorf("lab %s: %w", c.Lab, err))
+			errs = append(errs, fmt.Errorf("lab %s: %w", c.Lab.Name, err))
 		}
 	}
 	if len(failed.Labs) > 0 {

@@ -28,18 +28,14 @@ type Swept struct {
 
 // Sweep runs one variant of a lab as a kill test, which does these kills; without any it only
 // looks for how long the run is and which components it has. The history is judged again
-// before it is removed. The checkout's table is in use. The outcome is not kept as one of
+// before it is removed. The outcome is not kept as one of
 // the lab.
-func Sweep(ctx context.Context, root, name string, v labkit.Variant, kills []sweep.Kill, o Options) (*Swept, error) {
-	l, err := labkit.Find(name)
-	if err != nil {
-		return nil, exit.Usagef("%v", err)
-	}
+func Sweep(ctx context.Context, root string, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o Options) (*Swept, error) {
 	bins, err := labkit.NewBinaries(root, o.Bins)
 	if err != nil {
 		return nil, exit.Usagef("%v", err)
 	}
-	needs, err := NeedsOf([]string{name}, o.Profile, []labkit.Variant{v})
+	needs, err := NeedsOf([]*labkit.Lab{l}, o.Profile, []labkit.Variant{v})
 	if err != nil {
 		return nil, exit.Usagef("%v", err)
 	}
@@ -55,17 +51,17 @@ func Sweep(ctx context.Context, root, name string, v labkit.Variant, kills []swe
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(o.Out, "sweep of lab %s (%s), profile %s, seed %d", name, v, o.Profile, o.Seed)
+	fmt.Fprintf(o.Out, "sweep of lab %s (%s), profile %s, seed %d", l.Name, v, o.Profile, o.Seed)
 	for _, k := range kills {
 		fmt.Fprintf(o.Out, "; kill -9 of %s", k)
 	}
 	fmt.Fprintln(o.Out)
-	dir := filepath.Join(root, "_output", "lab", name, fmt.Sprintf("%s-sweep-seed%d-%s", time.Now().UTC().Format("20060102-150405"), o.Seed, id))
+	dir := filepath.Join(root, "_output", "lab", l.Name, fmt.Sprintf("%s-sweep-seed%d-%s", time.Now().UTC().Format("20060102-150405"), o.Seed, id))
 	timeout := o.Timeout
 	if timeout == 0 {
 		timeout = l.Bound(o.Profile)
 	}
-	req := request{Lab: name, Gates: l.Gates(), Fixes: l.Fixes(), ID: id, Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
+	req := request{Lab: l.Name, Gates: l.Gates(), Fixes: l.Fixes(), ID: id, Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 		Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins, Sweep: &sweepPlan{kills}}
 	out, res := runVariantOf(ctx, l, req, commitOf(root, len(bins.Rules) > 0), o.Out)
 	if ctx.Err() != nil {

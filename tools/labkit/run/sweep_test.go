@@ -49,17 +49,13 @@ func fooledLab(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 // runSwept is what Sweep does once the preconditions are met.
 func runSwept(t *testing.T, name string, kills ...sweep.Kill) (Outcome, response) {
 	t.Helper()
-	l, err := labkit.Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
 	id, err := newID()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	root := t.TempDir()
-	return runVariantOf(context.Background(), l, request{Lab: name, ID: id, Dir: filepath.Join(root, "run"), Root: root, Variant: labkit.Ours, Profile: labkit.Short, Seed: 1,
+	return runVariantOf(context.Background(), testLab(t, name), request{Lab: name, ID: id, Dir: filepath.Join(root, "run"), Root: root, Variant: labkit.Ours, Profile: labkit.Short, Seed: 1,
 		Timeout: 10 * time.Second, Bins: &labkit.Binaries{}, Sweep: &sweepPlan{kills}}, "", &out)
 }
 

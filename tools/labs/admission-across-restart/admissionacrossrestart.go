@@ -36,8 +36,9 @@ const (
 	away = 15 * time.Second
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "admission-across-restart",
 		Summary: "a kubelet that starts rejects pods that run: labels, reserved resources, disk pressure",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -50,7 +51,7 @@ func init() {
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-	})
+	}}
 }
 
 type lab struct {

@@ -35,7 +35,7 @@ func made(v labkit.Variant, at int, change func(*tried)) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "admission-across-restart")
+	l := judgetest.Lab(t, Labs(), "admission-across-restart")
 	judgetest.Cut(t, l, made(labkit.Ours, 0, nil))
 	judgetest.Judge(t, l, made(labkit.Ours, 0, nil), labkit.Absent)
 	judgetest.Judge(t, l, made(labkit.Stock, 0, nil), labkit.Reproduced)

@@ -35,8 +35,9 @@ const (
 	podNet = "10.92.0.0/16"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "checkpoint-compat",
 		Summary: "host ports of pods that a 1.7 kubelet started are not given back by a 1.9 kubelet",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -49,7 +50,7 @@ func init() {
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
 		Packages: []string{"containernetworking-plugins"},
-	})
+	}}
 }
 
 type lab struct {

@@ -20,7 +20,7 @@ func good() []any {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "checkpoint-compat")
+	l := judgetest.Lab(t, Labs(), "checkpoint-compat")
 	of := func(v labkit.Variant, i int, o any) *history.History {
 		all := good()
 		all[i] = o

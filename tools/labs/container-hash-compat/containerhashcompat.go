@@ -24,8 +24,9 @@ import (
 
 const base = "v1.9.11"
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "container-hash-compat",
 		Summary: "a kubelet upgrade recreates every container of the node",
 		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
@@ -42,7 +43,7 @@ func init() {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 15*time.Minute, 40*time.Minute)
 		},
-	})
+	}}
 }
 
 // step is a swap of the kubelet.

@@ -45,7 +45,7 @@ func profile(v labkit.Variant, p labkit.Profile, at int, change func(*swapped)) 
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "container-hash-compat")
+	l := judgetest.Lab(t, Labs(), "container-hash-compat")
 	judgetest.Cut(t, l, chainOf(labkit.Ours, 0, nil))
 	judgetest.Cut(t, l, chainOf(labkit.Stock, 0, nil))
 	const plain = ns + "/plain/main"

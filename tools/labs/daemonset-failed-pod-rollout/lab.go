@@ -32,8 +32,9 @@ const (
 	bound = 20 * time.Second
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "daemonset-failed-pod-rollout",
 		Folder:  "daemonset-failed-pod-rollout",
 		Summary: "a DaemonSet on 3 nodes, one refuses its pod again and again: are the others updated, and does a broken template stop after one",
@@ -53,7 +54,7 @@ func init() {
 			}
 		},
 		Oracle: labkit.Oracle{Text: []string{"both other nodes are updated, and the broken template takes one of them"}, Judge: judge},
-	})
+	}}
 }
 
 type lab struct {

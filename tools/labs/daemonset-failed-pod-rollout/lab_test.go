@@ -16,7 +16,7 @@ func of(u updated, d tookDown) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "daemonset-failed-pod-rollout")
+	l := judgetest.Lab(t, Labs(), "daemonset-failed-pod-rollout")
 	good, took := updated{Failed: 3, Nodes: 2}, tookDown{Made: 3, Most: 1, Last: 1}
 	judgetest.Cut(t, l, of(good, took))
 	for _, c := range []struct {

@@ -36,8 +36,9 @@ const (
 	bound = 20 * time.Second
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "dead-node-pods-retry",
 		Summary: "pods of a dead node stay ready because one request failed",
 		Steps:   steps,
@@ -48,7 +49,7 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 		},
-	})
+	}}
 }
 
 type lab struct {

@@ -25,7 +25,7 @@ func in(when string, f func(*died)) judgetest.Change {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "dead-node-pods-retry")
+	l := judgetest.Lab(t, Labs(), "dead-node-pods-retry")
 	judgetest.Cut(t, l, made(nil))
 	judgetest.Judged(t, l, labkit.Reproduced, made, map[string]judgetest.Change{
 		"one request failed: 1 addresses": in(oneRequest, func(o *died) { o.Left = 1 }),

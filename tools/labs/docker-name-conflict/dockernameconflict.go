@@ -29,8 +29,9 @@ const (
 	stuck = 3
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "docker-name-conflict",
 		Summary: "a dead container has the name of a pod's next one, and the pod never starts",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -39,7 +40,7 @@ func init() {
 		Timeout: func(labkit.Profile) time.Duration { return 8 * time.Minute },
 		Needs: []labkit.Binary{labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.BinaryUnderTest(base, "kubelet")},
-	})
+	}}
 }
 
 // taken is a pod whose name for a container is taken.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "docker-name-conflict")
+	l := judgetest.Lab(t, Labs(), "docker-name-conflict")
 	made := func(c judgetest.Change) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Ours)}, c.Of([]any{
 			ended{Pod: cases[0].pod, Ready: true, Refused: 1},

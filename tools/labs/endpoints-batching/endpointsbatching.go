@@ -31,8 +31,9 @@ const (
 	flag = "--endpoint-updates-batch-period"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "endpoints-batching",
 		Summary: "a batch of pods that changes within two seconds is as many updates of Endpoints as pods",
 		Steps:   steps,
@@ -45,7 +46,7 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 		},
-	})
+	}}
 }
 
 // rounds is how often a batch, or a kill, is repeated.

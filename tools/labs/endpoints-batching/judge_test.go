@@ -39,7 +39,7 @@ func made(p labkit.Profile, change judgetest.Change) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-batching")
+	l := judgetest.Lab(t, Labs(), "endpoints-batching")
 	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 		judgetest.Cut(t, l, made(p, nil))
 	}

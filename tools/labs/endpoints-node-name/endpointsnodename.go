@@ -26,8 +26,9 @@ const (
 	bound = 10 * time.Second
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "endpoints-node-name",
 		Summary: "the Endpoints of a Service are refused after a node was renamed",
 		Steps:   steps,
@@ -38,7 +39,7 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 		},
-	})
+	}}
 }
 
 type lab struct {

@@ -25,7 +25,7 @@ func in(f func(*renamed)) judgetest.Change {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-node-name")
+	l := judgetest.Lab(t, Labs(), "endpoints-node-name")
 	judgetest.Cut(t, l, made(nil))
 	judgetest.Judged(t, l, labkit.Reproduced, made, map[string]judgetest.Change{
 		"those of [gone other]":  in(func(o *renamed) { o.Ready = []string{"gone", "other"} }),

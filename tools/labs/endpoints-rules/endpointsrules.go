@@ -33,8 +33,13 @@ const (
 	pods = webset.Pods
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{endpointsRulesLab(), faultsLab(), kubeletsLab(), podLab(), queuedLab(), replicasLab()}
+}
+
+func endpointsRulesLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "endpoints-rules",
 		Summary: "a client that follows Endpoints switches pods on whose old container is still there",
 		Steps:   steps,
@@ -47,7 +52,7 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
 		},
-	})
+	}
 }
 
 // rounds is how often all images are changed.

@@ -18,8 +18,8 @@ import (
 	"holdfast/tools/labs/internal/webset"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func faultsLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "endpoints-rules-faults",
 		Folder:  "endpoints-rules",
 		Summary: "a webhook for Endpoints that hangs stops all Endpoints, and a controller manager whose lease it sees",
@@ -31,7 +31,7 @@ func init() {
 			labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.StockBinary(base, "kube-scheduler"),
 		},
-	})
+	}
 }
 
 const (

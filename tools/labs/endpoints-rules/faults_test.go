@@ -84,7 +84,7 @@ func madeFaults(c judgetest.Change) *history.History {
 }
 
 func TestJudgeFaults(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules-faults")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules-faults")
 	judgetest.Cut(t, l, madeFaults(nil))
 	in := func(name row, f func(*fault)) judgetest.Change {
 		return judgetest.Where(func(f fault) bool { return f.Row == name }, f)
@@ -152,7 +152,7 @@ func all[T any](T) bool { return true }
 
 // TestJudgeFaultsHidesNothing: what a row saw stays where leases or other rows are missing.
 func TestJudgeFaultsHidesNothing(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules-faults")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules-faults")
 	bad := judgetest.Where(func(f fault) bool { return f.Row == killedRow }, func(f *fault) { f.Wrong = "altered" })
 	h := madeFaults(bad)
 	judgetest.Judge(t, l, history.Make(h.Begin, only(history.Of[fault](h), killedRow)...), labkit.Reproduced)
@@ -169,7 +169,7 @@ func only(faults []fault, name row) []any {
 }
 
 func TestJudgeControl(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules-faults")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules-faults")
 	made := func(c judgetest.Change) *history.History {
 		list := append([]any{fault{Row: controlRow, Calls: []call{{Name: probe, Addresses: 2, Took: at(30), Placed: unchanged}}}}, goodLeases()...)
 		list[1] = lease{Name: leaseNames[0], Holders: []string{"a"}, Renewals: 9, LongestGap: at(3)}

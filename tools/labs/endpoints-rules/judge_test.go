@@ -42,7 +42,7 @@ func made(v labkit.Variant, p labkit.Profile, change judgetest.Change) *history.
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules")
 	for _, v := range []labkit.Variant{labkit.Stock, labkit.Ours} {
 		for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 			judgetest.Cut(t, l, made(v, p, nil))

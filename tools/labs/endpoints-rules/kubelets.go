@@ -17,8 +17,8 @@ import (
 	"holdfast/tools/labs/internal/webset"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func kubeletsLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "endpoints-rules-kubelets",
 		Folder:  "endpoints-rules",
 		Summary: "with real kubelets: a client that follows Endpoints switches pods on whose old container is still there",
@@ -34,7 +34,7 @@ func init() {
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-	})
+	}
 }
 
 // column is which of the parts are in place.

@@ -23,7 +23,7 @@ func madeKubelets(v labkit.Variant, p labkit.Profile, c judgetest.Change) *histo
 }
 
 func TestJudgeKubelets(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules-kubelets")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules-kubelets")
 	for _, v := range []labkit.Variant{labkit.Stock, labkit.Ours} {
 		for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 			judgetest.Cut(t, l, madeKubelets(v, p, nil))

@@ -15,8 +15,8 @@ import (
 	"holdfast/tools/labkit/process"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func podLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "endpoints-rules-pod",
 		Folder:  "endpoints-rules",
 		Summary: "a webhook for Endpoints that hangs in its pod stops the Endpoints of all namespaces",
@@ -33,7 +33,7 @@ func init() {
 			labkit.StockBinary(base, "kube-proxy"),
 			labkit.StockBinary(base, "kubectl"),
 		},
-	})
+	}
 }
 
 // inPods is the lab in which kubelets run the program.

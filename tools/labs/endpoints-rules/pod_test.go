@@ -39,7 +39,7 @@ func goodPods(p labkit.Profile) []any {
 }
 
 func TestJudgePods(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules-pod")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules-pod")
 	made := func(p labkit.Profile) func(judgetest.Change) *history.History {
 		return func(c judgetest.Change) *history.History {
 			return history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Ours), Profile: string(p)}, c.Of(goodPods(p))...)
@@ -104,7 +104,7 @@ func TestJudgePods(t *testing.T) {
 }
 
 func TestJudgePodControl(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules-pod")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules-pod")
 	made := func(c judgetest.Change) *history.History {
 		list := append([]any{podFault{fault: fault{Row: controlRow, Served: goodServed(), Calls: []call{{Name: probe, Addresses: 2, Took: at(30), Placed: unchanged}}}}}, goodLeases()...)
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Stock), Profile: string(labkit.Short)}, c.Of(list)...)

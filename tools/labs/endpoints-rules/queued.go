@@ -17,8 +17,8 @@ import (
 	"holdfast/tools/labs/internal/webset"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func queuedLab() labkit.Lab {
+	return labkit.Lab{
 		Name:     "endpoints-rules-queued",
 		Folder:   "endpoints-rules",
 		Summary:  "a kubelet whose unready statuses wait behind its other requests: the client switches pods on whose old container is still there",
@@ -34,7 +34,7 @@ func init() {
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-	})
+	}
 }
 
 // queuedColumn is kubeletColumn with dropin.Queued's kubelet.

@@ -30,7 +30,7 @@ func madeQueued(p labkit.Profile, c judgetest.Change) *history.History {
 }
 
 func TestJudgeQueued(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules-queued")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules-queued")
 	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 		judgetest.Cut(t, l, madeQueued(p, nil))
 	}

@@ -24,8 +24,8 @@ import (
 	"holdfast/tools/labs/internal/webset"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func replicasLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "endpoints-rules-replicas",
 		Folder:  "endpoints-rules",
 		Summary: "two replicas of endpoints-rules, one of which is 5 s behind: a client that follows Endpoints switches pods on whose old container is still there",
@@ -38,7 +38,7 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
 		},
-	})
+	}
 }
 
 // lag is how much later than the API server sends them the second program gets events.

@@ -34,7 +34,7 @@ func madeReplicas(v labkit.Variant, p labkit.Profile, c judgetest.Change) *histo
 }
 
 func TestJudgeReplicas(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-rules-replicas")
+	l := judgetest.Lab(t, Labs(), "endpoints-rules-replicas")
 	for _, v := range []labkit.Variant{labkit.Stock, labkit.Ours} {
 		for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 			judgetest.Cut(t, l, madeReplicas(v, p, nil))

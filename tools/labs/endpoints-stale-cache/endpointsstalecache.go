@@ -37,8 +37,9 @@ const (
 	deleted   = "deleted"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "endpoints-stale-cache",
 		Summary: "a Service that was deleted and made again has no Endpoints",
 		Steps:   steps,
@@ -49,7 +50,7 @@ func init() {
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 		},
-	})
+	}}
 }
 
 type lab struct {

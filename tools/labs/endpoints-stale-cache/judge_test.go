@@ -26,7 +26,7 @@ func in(c string, f func(*happened)) judgetest.Change {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "endpoints-stale-cache")
+	l := judgetest.Lab(t, Labs(), "endpoints-stale-cache")
 	judgetest.Cut(t, l, made(nil))
 	judgetest.Judged(t, l, labkit.Reproduced, made, map[string]judgetest.Change{
 		"made-again: the pod is ready, and its Service has no Endpoints": in(madeAgain, func(o *happened) { o.After = state{} }),

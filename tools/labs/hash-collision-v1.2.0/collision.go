@@ -23,8 +23,13 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{collisionLab(), identityLab()}
+}
+
+func collisionLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "hash-collision-v1.2.0",
 		Summary: "1.2.0: the second rollout never happens when both pod templates have the same adler32",
 		Steps:   collisionSteps,
@@ -42,7 +47,7 @@ func init() {
 		},
 		Packages: []string{"jq"}, // the page's command
 		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
-	})
+	}
 }
 
 // reported is the hash in the name of the report's ReplicaSet

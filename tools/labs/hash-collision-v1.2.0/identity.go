@@ -23,8 +23,8 @@ const deployments = 20
 // naive is v1.2.0 built with today's Go and nothing done about hashes.
 const naive labkit.Variant = "naive"
 
-func init() {
-	labkit.Register(labkit.Lab{
+func identityLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "hash-identity-v1.2.0",
 		Folder:  "hash-collision-v1.2.0",
 		Summary: "1.2.0: a controller manager built with another Go release rolls out every Deployment anew",
@@ -41,7 +41,7 @@ func init() {
 			labkit.StockBinary(base, kcm),
 			labkit.BinaryUnderTest(base, kcm),
 		},
-	})
+	}
 }
 
 // published are templates with the ReplicaSet name that a released controller

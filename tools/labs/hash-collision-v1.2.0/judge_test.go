@@ -47,7 +47,7 @@ func good() []any {
 }
 
 func TestJudgeCollision(t *testing.T) {
-	l := judgetest.Lab(t, "hash-collision-v1.2.0")
+	l := judgetest.Lab(t, Labs(), "hash-collision-v1.2.0")
 	of := func(v labkit.Variant, o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v)}, o...)
 	}
@@ -91,7 +91,7 @@ func TestDone(t *testing.T) {
 }
 
 func TestJudgeIdentity(t *testing.T) {
-	l := judgetest.Lab(t, "hash-identity-v1.2.0")
+	l := judgetest.Lab(t, Labs(), "hash-identity-v1.2.0")
 	of := func(v labkit.Variant, o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v)}, o...)
 	}

@@ -22,7 +22,7 @@ func made(l *labkit.Lab, all []any, i int, o any) *history.History {
 }
 
 func TestJudgeDaemonSet(t *testing.T) {
-	l := judgetest.Lab(t, "hash-collision-daemonset-crash")
+	l := judgetest.Lab(t, Labs(), "hash-collision-daemonset-crash")
 	of := func(o dsUpdated) *history.History { return made(l, []any{o}, 0, nil) }
 	judgetest.Cut(t, l, of(dsUpdated{ManagerAlive: true, APIAlive: true, Revisions: 2, CollisionCount: 1}))
 	judgetest.Judge(t, l, of(dsUpdated{APIAlive: true, Exit: "exit status 2", NilPointer: true}), labkit.Reproduced)
@@ -38,7 +38,7 @@ func TestJudgeDaemonSet(t *testing.T) {
 }
 
 func TestJudgeOwner(t *testing.T) {
-	l := judgetest.Lab(t, "hash-collision-replicaset-owner")
+	l := judgetest.Lab(t, Labs(), "hash-collision-replicaset-owner")
 	good := []any{met{What: inTheWay[0].what, Own: "a", OtherGeneration: 1}, met{What: inTheWay[1].what, Own: "b", OtherGeneration: 1},
 		met{What: inTheWay[2].what, Hold: true, OwnLater: "c", OtherGeneration: 2}, pairRolled{1}}
 	judgetest.Cut(t, l, made(l, good, 0, nil))
@@ -53,7 +53,7 @@ func TestJudgeOwner(t *testing.T) {
 }
 
 func TestJudgeConflicts(t *testing.T) {
-	l := judgetest.Lab(t, "hash-collision-forced-conflicts")
+	l := judgetest.Lab(t, Labs(), "hash-collision-forced-conflicts")
 	good := []any{touched{100, 1, 0}, foreignMet{Kind: "DaemonSet", Was: "7", Is: "7", Own: 1}, foreignMet{Kind: "StatefulSet", Was: "8", Is: "8", Own: 1}}
 	judgetest.Cut(t, l, made(l, good, 0, nil))
 	judgetest.Judge(t, l, made(l, good, 0, touched{100, 100, 100}), labkit.Reproduced)
@@ -79,7 +79,7 @@ func TestMostOfOne(t *testing.T) {
 }
 
 func TestJudgeEqualLabel(t *testing.T) {
-	l := judgetest.Lab(t, "hash-collision-equal-label")
+	l := judgetest.Lab(t, Labs(), "hash-collision-equal-label")
 	of := func(zero, one uint32, revisions int) recounted {
 		return recounted{Name: "db", Zero: zero, One: one, Revisions: revisions, Was: "u", Is: "u"}
 	}
@@ -92,7 +92,7 @@ func TestJudgeEqualLabel(t *testing.T) {
 }
 
 func TestJudgeOrder(t *testing.T) {
-	l := judgetest.Lab(t, "hash-collision-stable-order")
+	l := judgetest.Lab(t, Labs(), "hash-collision-stable-order")
 	of := func(o synced) *history.History { return made(l, []any{o}, 0, nil) }
 	judgetest.Cut(t, l, of(synced{Syncs: enoughSyncs, Updates: []string{"a", "a"}}))
 	judgetest.Judge(t, l, of(synced{Syncs: enoughSyncs, Updates: []string{"a", "b", "a"}}), labkit.Reproduced)

@@ -16,8 +16,8 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func daemonsetLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "hash-collision-daemonset-crash",
 		Folder:  "hash-collision",
 		Summary: "a DaemonSet update to a template of the same hash kills the controller manager",
@@ -31,7 +31,7 @@ func init() {
 			}
 		},
 		Oracle: labkit.Oracle{Text: []string{"the controller manager runs on, and there is a second revision with collisionCount 1"}, Judge: judgeDaemonSet},
-	})
+	}
 }
 
 type daemonSet struct {

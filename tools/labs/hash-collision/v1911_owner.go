@@ -15,8 +15,8 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func ownerLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "hash-collision-replicaset-owner",
 		Folder:  "hash-collision",
 		Summary: "a ReplicaSet of the computed name that is another's, nobody's or being deleted is taken for the Deployment's own",
@@ -33,7 +33,7 @@ func init() {
 			return append(steps, labkit.Step{Text: "roll a Deployment between two templates of one fnv32a hash, there and back, which must work in every variant", Do: c.rollPair}, c.aliveStep())
 		},
 		Oracle: labkit.Oracle{Text: []string{"the Deployment controls a ReplicaSet with all its replicas, and the other one was left alone"}, Judge: judgeOwner},
-	})
+	}
 }
 
 // kase is a ReplicaSet in the way.

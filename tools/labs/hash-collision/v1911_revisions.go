@@ -18,8 +18,13 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return append(revisionsLabs(), daemonsetLab(), ownerLab())
+}
+
+func revisionsLabs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "hash-collision-forced-conflicts",
 		Folder:  "hash-collision",
 		Summary: "a cache that lags makes a StatefulSet create its revision again and again; a DaemonSet works with another's revision",
@@ -42,8 +47,7 @@ func init() {
 			return append(steps, c.aliveStep())
 		},
 		Oracle: labkit.Oracle{Text: []string{"at most 2 ControllerRevisions of one template", "DaemonSet and StatefulSet each control a revision of their own, and the other's is unchanged"}, Judge: judgeConflicts},
-	})
-	labkit.Register(labkit.Lab{
+	}, {
 		Name:    "hash-collision-equal-label",
 		Folder:  "hash-collision",
 		Summary: "after a collision a StatefulSet's revision is found again or not, by the size of its hash label",
@@ -57,8 +61,7 @@ func init() {
 				c.aliveStep()}
 		},
 		Oracle: labkit.Oracle{Text: []string{"no template gets a second ControllerRevision, whatever the label"}, Judge: judgeEqualLabel},
-	})
-	labkit.Register(labkit.Lab{
+	}, {
 		Name:    "hash-collision-stable-order",
 		Folder:  "hash-collision",
 		Summary: "two revisions of equal number make a StatefulSet roll back and forth",
@@ -72,7 +75,7 @@ func init() {
 				c.aliveStep()}
 		},
 		Oracle: labkit.Oracle{Text: []string{"status.updateRevision settles and the pods are not replaced"}, Judge: judgeOrder},
-	})
+	}}
 }
 
 // conflicts is how many AlreadyExists are forced.

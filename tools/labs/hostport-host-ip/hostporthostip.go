@@ -29,8 +29,9 @@ const (
 	hostPort = 18080
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:     "hostport-host-ip",
 		Summary:  "a host port with a hostIP is open on all addresses of the node",
 		Test:     []labkit.Variant{labkit.Ours},
@@ -39,7 +40,7 @@ func init() {
 		Packages: []string{node.CNIPackage},
 		Timeout:  func(labkit.Profile) time.Duration { return 8 * time.Minute },
 		Needs:    []labkit.Binary{labkit.BinaryUnderTest(base, "kubelet"), labkit.StockBinary(base, "kubelet")},
-	})
+	}}
 }
 
 type lab struct {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "hostport-host-ip")
+	l := judgetest.Lab(t, Labs(), "hostport-host-ip")
 	of := func(r reached, e ended) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Ours)}, r, e)
 	}

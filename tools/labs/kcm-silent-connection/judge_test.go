@@ -37,7 +37,7 @@ func made(v labkit.Variant, change func(*seen)) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "kcm-silent-connection")
+	l := judgetest.Lab(t, Labs(), "kcm-silent-connection")
 	judgetest.Cut(t, l, made(labkit.Ours, nil))
 	judgetest.Judge(t, l, made(labkit.Ours, nil), labkit.Absent)
 	judgetest.Judge(t, l, made(labkit.Stock, nil), labkit.Reproduced)

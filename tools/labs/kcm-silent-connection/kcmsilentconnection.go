@@ -62,8 +62,9 @@ type lease struct {
 // late is what became of the lease after the line passed on what it had kept back.
 type late struct{ Holder, Want string }
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "kcm-silent-connection",
 		Summary: "connections of a controller manager die without a reset, and it waits and leads on",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -81,7 +82,7 @@ func init() {
 			labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 		},
-	})
+	}}
 }
 
 type lab struct {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "kmem-off")
+	l := judgetest.Lab(t, Labs(), "kmem-off")
 	of := func(i int, o any) *history.History {
 		all := []any{seen{"guaranteed", 0, 1, true}, seen{"burstable", 0, 1, true}, seen{"free", 0, 0, false}, restarted{Kept: 6}}
 		if o != nil {

@@ -24,8 +24,9 @@ const (
 	ns   = "default"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "kmem-off",
 		Summary: "the kubelet turns kernel memory accounting on for a pod with limits",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -33,7 +34,7 @@ func init() {
 		Oracle:  oracle,
 		Needs: []labkit.Binary{labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.BinaryUnderTest(base, "kubelet")},
-	})
+	}}
 }
 
 type lab struct {

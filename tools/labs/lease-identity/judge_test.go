@@ -26,7 +26,7 @@ func made(v labkit.Variant, both bool, at int, change func(*together)) *history.
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "lease-identity")
+	l := judgetest.Lab(t, Labs(), "lease-identity")
 	judgetest.Cut(t, l, made(labkit.Ours, false, 0, nil))
 	judgetest.Judge(t, l, made(labkit.Ours, false, 0, nil), labkit.Absent)
 	for _, v := range []labkit.Variant{labkit.Stock, labkit.GateOff} {

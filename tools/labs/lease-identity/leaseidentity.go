@@ -58,8 +58,9 @@ type followed struct {
 	Seconds float64
 }
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "lease-identity",
 		Summary: "two controller managers on one host both lead",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -77,7 +78,7 @@ func init() {
 			labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 		},
-	})
+	}}
 }
 
 type lab struct {

@@ -16,7 +16,7 @@ import (
 const notReady = "False: container runtime is down"
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "node-ready-across-restart")
+	l := judgetest.Lab(t, Labs(), "node-ready-across-restart")
 	made := func(c judgetest.Change) *history.History {
 		var all []any
 		for i := range starts {

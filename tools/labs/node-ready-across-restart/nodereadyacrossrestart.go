@@ -37,8 +37,9 @@ const (
 	downBound = 25 * time.Second
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "node-ready-across-restart",
 		Summary: "a kubelet that starts publishes its node as NotReady: container runtime is down",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -47,7 +48,7 @@ func init() {
 		Timeout: func(labkit.Profile) time.Duration { return 8 * time.Minute },
 		Needs: []labkit.Binary{labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-controller-manager"),
 			labkit.StockBinary(base, "kubelet"), labkit.BinaryUnderTest(base, "kubelet")},
-	})
+	}}
 }
 
 type lab struct {

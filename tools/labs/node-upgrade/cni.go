@@ -8,8 +8,8 @@ import (
 	"holdfast/tools/labkit/node"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func cniLab() labkit.Lab {
+	return labkit.Lab{
 		Name:     "node-upgrade-cni",
 		Folder:   "node-upgrade",
 		Summary:  "node-upgrade on nodes whose pods have their networks from CNI plug-ins (bridge, host-local, portmap)",
@@ -19,5 +19,5 @@ func init() {
 			return rehearsal(e, node.Config{CNI: true}, ", each with --network-plugin=cni")
 		},
 		Oracle: oracle,
-	})
+	}
 }

@@ -24,7 +24,7 @@ func swap(i int, to string, change func(*swapped)) swapped {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "node-upgrade")
+	l := judgetest.Lab(t, Labs(), "node-upgrade")
 	of := func(a, b func(*swapped)) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: "ours"}, planned{2}, swap(1, underTest, a), swap(2, old, b))
 	}

@@ -31,15 +31,20 @@ const (
 
 var nodeNames = []string{"node1", "node2"}
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{cniLab(), nodeUpgradeLab(), systemdLab()}
+}
+
+func nodeUpgradeLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "node-upgrade",
 		Summary: "kubelets go from 1.7.0 to 1.9.11 and back in place, under load, with kill -9",
 		Needs:   needs, Timeout: timeout,
 		// The labs of the fixes themselves show what stock does.
 		Steps:  func(e *labkit.Env) []labkit.Step { return rehearsal(e, node.Config{}, "") },
 		Oracle: oracle,
-	})
+	}
 }
 
 // needs and timeout are those of the rehearsal, on whatever nodes.

@@ -13,8 +13,8 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func systemdLab() labkit.Lab {
+	return labkit.Lab{
 		Name:     "node-upgrade-systemd",
 		Folder:   "node-upgrade",
 		Summary:  "node-upgrade on nodes where systemd is process 1 and dockerd and kubelet have the cgroup driver systemd",
@@ -25,7 +25,7 @@ func init() {
 				" before the first and after the last swap each container is in a scope of systemd, in the slice of its pod")
 		},
 		Oracle: oracle,
-	})
+	}
 }
 
 // checkScopes is an error unless systemd keeps every container of n's pods in a

@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "orphaned-volume-dirs")
+	l := judgetest.Lab(t, Labs(), "orphaned-volume-dirs")
 	good := []any{found{"start", 4}, found{"end", 3}, left{Pod: empty}, kept[beside], kept[bound], kept[boundNone]}
 	of := func(change map[int]any) *history.History {
 		all := append([]any{}, good...)

@@ -41,15 +41,16 @@ const (
 
 var pods = []string{empty, beside, bound, boundNone}
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "orphaned-volume-dirs",
 		Summary: "an empty volume directory keeps the directory of a pod that is gone, and an error in the log",
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
 		Needs:   []labkit.Binary{labkit.BinaryUnderTest(base, "kubelet")},
-	})
+	}}
 }
 
 type lab struct {

@@ -52,7 +52,7 @@ func observed(stock bool) []any {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "patch-errors")
+	l := judgetest.Lab(t, Labs(), "patch-errors")
 	of := func(v labkit.Variant, o []any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: string(labkit.Short)}, o...)
 	}

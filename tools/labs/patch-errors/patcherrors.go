@@ -28,8 +28,9 @@ const (
 	ns   = "default"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "patch-errors",
 		Summary: "bad patches answer 500 or end the kube-apiserver; a rollback reaches a Deployment that RBAC does not allow",
 		Needs: []labkit.Binary{
@@ -40,7 +41,7 @@ func init() {
 		Steps:  steps,
 		Oracle: oracle,
 		Test:   []labkit.Variant{labkit.Ours},
-	})
+	}}
 }
 
 // A Deployment without replicas has revisions all the same.

@@ -37,7 +37,7 @@ func made(v labkit.Variant, p labkit.Profile, of place, change func(cell []any))
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "predecessor")
+	l := judgetest.Lab(t, Labs(), "predecessor")
 	judgetest.Cut(t, l, made(labkit.Ours, labkit.Short, place{}, nil))
 	judgetest.Cut(t, l, made(labkit.Ours, labkit.Long, place{}, nil))
 	first := place{from17.name, "swap, reboot"}

@@ -73,8 +73,9 @@ func plan(v labkit.Variant, p labkit.Profile) map[was][]string {
 
 var order = []was{from17, from18, from19, fromEmpty}
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "predecessor",
 		Summary: "ours forgets which kubelet was there, which then recreates containers and loses host ports on the way back",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -92,7 +93,7 @@ func init() {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 12*time.Minute, 60*time.Minute)
 		},
-	})
+	}}
 }
 
 type lab struct {

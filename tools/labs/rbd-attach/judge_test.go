@@ -76,7 +76,7 @@ func made(v string, by map[string][]any) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-attach")
+	l := judgetest.Lab(t, Labs(), "rbd-attach")
 	for _, v := range []labkit.Variant{labkit.Ours, labkit.Stock} {
 		judgetest.Cut(t, l, made(string(v), good()))
 	}
@@ -118,7 +118,7 @@ func TestJudge(t *testing.T) {
 
 // Each single thing that must not be, in an otherwise good history.
 func TestJudgeFindsFaults(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-attach")
+	l := judgetest.Lab(t, Labs(), "rbd-attach")
 	change := func(c rbdlab.Contents) rbdlab.Contents { c.SHA256 = "b"; return c }
 	unclean := contents("keyring", atEnd, nil)
 	unclean.Fsck = "exit status 4"

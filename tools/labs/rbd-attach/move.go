@@ -29,8 +29,8 @@ const (
 	stuckBound = 2 * time.Minute
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func moveLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "rbd-attach-move",
 		Folder:  "rbd-attach",
 		Summary: "the lock that a 1.7 kubelet left at an orderly move stays on the image when a 1.9 node has it",
@@ -43,7 +43,7 @@ func init() {
 		Needs:    rbdlab.Needs(old),
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
-	})
+	}
 }
 
 func moveSteps(e *labkit.Env) []labkit.Step {

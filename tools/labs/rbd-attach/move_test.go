@@ -51,7 +51,7 @@ func moved(stays bool) []any {
 }
 
 func TestJudgeMove(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-attach-move")
+	l := judgetest.Lab(t, Labs(), "rbd-attach-move")
 	of := func(v labkit.Variant, all []any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: "long"}, all...)
 	}

@@ -28,8 +28,13 @@ const (
 	deathBound = 3 * time.Minute
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{moveLab(), rbdAttachLab()}
+}
+
+func rbdAttachLab() labkit.Lab {
+	return labkit.Lab{
 		Name:     "rbd-attach",
 		Summary:  "an RBD image is not mounted though it could be, or its lock stays",
 		Steps:    steps,
@@ -38,7 +43,7 @@ func init() {
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 25 * time.Minute },
 		Test:     []labkit.Variant{labkit.Ours},
-	})
+	}
 }
 
 type lab struct {

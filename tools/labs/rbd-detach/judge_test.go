@@ -51,7 +51,7 @@ func but(row string, ends ...any) func(string) []any {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-detach")
+	l := judgetest.Lab(t, Labs(), "rbd-detach")
 	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 		judgetest.Cut(t, l, made(labkit.Ours, p, freed))
 		judgetest.Cut(t, l, made(labkit.Stock, p, freed))

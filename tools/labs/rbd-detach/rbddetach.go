@@ -26,8 +26,9 @@ const (
 	giveUp = 15 * time.Second
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:     "rbd-detach",
 		Summary:  "an RBD image stays mapped when its pod is gone",
 		Steps:    steps,
@@ -36,7 +37,7 @@ func init() {
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 10 * time.Minute },
 		Test:     []labkit.Variant{labkit.Stock, labkit.Ours},
-	})
+	}}
 }
 
 type lab struct {

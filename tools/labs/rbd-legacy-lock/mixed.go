@@ -36,8 +36,8 @@ const (
 	handedBound = 6 * time.Minute
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func mixedLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "rbd-legacy-lock-mixed",
 		Folder:  "rbd-legacy-lock",
 		Summary: "a 1.7 kubelet mounts for writing what a 1.9 kubelet has mounted for writing",
@@ -50,7 +50,7 @@ func init() {
 		Needs:    rbdlab.Needs("v1.7.0"),
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
-	})
+	}
 }
 
 type mixed struct {

@@ -35,7 +35,7 @@ func mixedGood(doubled bool) []any {
 }
 
 func TestJudgeMixed(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-legacy-lock-mixed")
+	l := judgetest.Lab(t, Labs(), "rbd-legacy-lock-mixed")
 	of := func(v labkit.Variant, all []any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: "long"}, all...)
 	}

@@ -34,8 +34,13 @@ const (
 	statusBound = 90 * time.Second
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{mixedLab(), rollbackLab()}
+}
+
+func rollbackLab() labkit.Lab {
+	return labkit.Lab{
 		Name:     "rbd-legacy-lock-rollback",
 		Folder:   "rbd-legacy-lock",
 		Summary:  "ours mounts an RBD image unseen by older kubelets; and whether these take it over, and back, with its data",
@@ -46,7 +51,7 @@ func init() {
 		Variants: []labkit.Variant{labkit.Ours, labkit.GateOff},
 		Timeout:  func(labkit.Profile) time.Duration { return 40 * time.Minute },
 		Test:     []labkit.Variant{labkit.Ours},
-	})
+	}
 }
 
 // cell is a node that goes from an old kubelet to the one under test and back.

@@ -83,7 +83,7 @@ func rollbackGood(v labkit.Variant, p labkit.Profile) []any {
 }
 
 func TestJudgeRollback(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-legacy-lock-rollback")
+	l := judgetest.Lab(t, Labs(), "rbd-legacy-lock-rollback")
 	of := func(v labkit.Variant, all []any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: "long"}, all...)
 	}

@@ -54,7 +54,7 @@ func asStock() []any {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-output")
+	l := judgetest.Lab(t, Labs(), "rbd-output")
 	judgetest.Cut(t, l, made(string(labkit.Ours), good()))
 	judgetest.Judge(t, l, made(string(labkit.Stock), asStock()), labkit.Reproduced)
 	judgetest.Judge(t, l, made("ours -rbd-output", asStock()), labkit.Reproduced)

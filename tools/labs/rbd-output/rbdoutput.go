@@ -34,8 +34,13 @@ const (
 	smaller, larger = 64, 128
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{rbdOutputLab(), swapLab()}
+}
+
+func rbdOutputLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "rbd-output",
 		Summary: "an RBD volume does not expand, and Ceph's keys are in the log and in an event",
 		Steps:   steps,
@@ -49,7 +54,7 @@ func init() {
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
 		Test:     []labkit.Variant{labkit.Ours},
-	})
+	}
 }
 
 var (

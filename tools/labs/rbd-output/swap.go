@@ -30,8 +30,8 @@ const (
 	atEnd        = "at the end"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func swapLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "rbd-output-swap",
 		Folder:  "rbd-output",
 		Summary: "a volume that 1.7 or 1.8 mounted before the kubelet's swap is never detached, and its pod does not run on the next node",
@@ -45,7 +45,7 @@ func init() {
 		Packages: rbdlab.Packages,
 		Variants: []labkit.Variant{labkit.Stock, labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
-	})
+	}
 }
 
 func swapSteps(e *labkit.Env) []labkit.Step {

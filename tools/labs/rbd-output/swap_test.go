@@ -40,7 +40,7 @@ func swaps(stay ...string) []any {
 }
 
 func TestJudgeSwap(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-output-swap")
+	l := judgetest.Lab(t, Labs(), "rbd-output-swap")
 	of := func(v labkit.Variant, all []any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: "long"}, all...)
 	}

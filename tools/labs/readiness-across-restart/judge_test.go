@@ -37,7 +37,7 @@ func made(v labkit.Variant, p labkit.Profile, at int, o any) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "readiness-across-restart")
+	l := judgetest.Lab(t, Labs(), "readiness-across-restart")
 	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 		judgetest.Cut(t, l, made(labkit.Ours, p, 0, nil))
 	}

@@ -33,8 +33,9 @@ const (
 	period = 4 * time.Second
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "readiness-across-restart",
 		Summary: "each restart of a kubelet takes the probed pods of its node out of their Services",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -49,7 +50,7 @@ func init() {
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-	})
+	}}
 }
 
 // restarts is how often the kubelet is restarted after the first swap. Any restart shows

@@ -42,7 +42,7 @@ func good() []any {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "reflector-monotonic-rv")
+	l := judgetest.Lab(t, Labs(), "reflector-monotonic-rv")
 	of := func(v labkit.Variant, o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: "short"}, o...)
 	}

@@ -43,7 +43,9 @@ const (
 	endpointsGate = "EndpointsLiveServiceCheck"
 )
 
-func init() {
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	var all []labkit.Lab
 	for _, l := range []struct {
 		name, server string
 		test         []labkit.Variant
@@ -53,7 +55,7 @@ func init() {
 		{"reflector-monotonic-rv-1.7", "v1.7.0", nil},
 	} {
 		server := l.server
-		labkit.Register(labkit.Lab{
+		all = append(all, labkit.Lab{
 			Name:    strings.ReplaceAll(l.name, ".", "-"),
 			Folder:  "reflector-monotonic-rv",
 			Test:    l.test,
@@ -70,6 +72,7 @@ func init() {
 			},
 		})
 	}
+	return all
 }
 
 // size is how much of everything a profile does.

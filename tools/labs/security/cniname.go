@@ -19,8 +19,8 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func cniNameLab() labkit.Lab {
+	return labkit.Lab{
 		Name:     "cni-plugin-name",
 		Folder:   "security",
 		Test:     []labkit.Variant{labkit.Ours},
@@ -44,7 +44,7 @@ func init() {
 			Text:  []string{"the program behind the path has run as root; absent: the kubelet names the file it left out, has counted it, and the pod has an address of the good configuration"},
 			Judge: judgePluginPath,
 		},
-	})
+	}
 }
 
 // pluginPath is a cluster whose node has a CNI configuration that names a path.

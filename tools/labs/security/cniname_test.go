@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudgePluginPath(t *testing.T) {
-	l := judgetest.Lab(t, "cni-plugin-name")
+	l := judgetest.Lab(t, Labs(), "cni-plugin-name")
 	of := func(o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: "ours", Profile: "long"}, o...)
 	}

@@ -31,8 +31,8 @@ const (
 	writeMiB  = 130 // of the writer, in its /etc/hosts: less is left than must be
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func etcHostsRankingLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "etc-hosts-ranking",
 		Folder:  "security",
 		Summary: "a pod that fills the node's disk through its /etc/hosts has another one evicted",
@@ -55,7 +55,7 @@ func init() {
 			Text:  []string{"the pod with the emptyDir is evicted; absent: the writer is, its /etc/hosts is removed and counted, the disk pressure ends, and the other pod runs"},
 			Judge: judgeRanking,
 		},
-	})
+	}
 }
 
 // ranking is a cluster whose node has little disk.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudgeRanking(t *testing.T) {
-	l := judgetest.Lab(t, "etc-hosts-ranking")
+	l := judgetest.Lab(t, Labs(), "etc-hosts-ranking")
 	of := func(o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: "ours", Profile: "long"}, o...)
 	}

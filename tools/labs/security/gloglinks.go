@@ -17,8 +17,8 @@ import (
 	"holdfast/tools/labkit/process"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func glogLinksLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "glog-no-follow",
 		Folder:  "security",
 		Summary: "a link in the folder of the logs makes a process empty any file",
@@ -37,7 +37,7 @@ func init() {
 			Text:  []string{"the file behind the links was emptied and has the log in it; absent: the log's name was one of the links', there is a log of its own now, the file is as it was, and the counter has grown"},
 			Judge: judgeLogLinks,
 		},
-	})
+	}
 }
 
 // The links cover what a busy machine needs from planting to the first line of the log.

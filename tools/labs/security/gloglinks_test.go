@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudgeLogLinks(t *testing.T) {
-	l := judgetest.Lab(t, "glog-no-follow")
+	l := judgetest.Lab(t, Labs(), "glog-no-follow")
 	of := func(o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}, o...)
 	}

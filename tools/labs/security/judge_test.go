@@ -158,7 +158,7 @@ func made(v labkit.Variant, p labkit.Profile, of func(row) []any) *history.Histo
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "security")
+	l := judgetest.Lab(t, Labs(), "security")
 	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 		fine, there := func(r row) []any { return good(r.fix, p) }, func(r row) []any { return bad(r.fix, p) }
 		judgetest.Cut(t, l, made(labkit.Ours, p, fine))
@@ -218,7 +218,7 @@ func TestJudgeRow(t *testing.T) {
 		return history.Make(history.Begin{Lab: fix, Variant: string(v), Profile: string(labkit.Short)}, o...)
 	}
 	for _, r := range rows {
-		l := judgetest.Lab(t, r.fix)
+		l := judgetest.Lab(t, Labs(), r.fix)
 		judgetest.Cut(t, l, of(r.fix, labkit.Ours, good(r.fix, labkit.Short)...))
 		judgetest.Judge(t, l, of(r.fix, labkit.Stock, bad(r.fix, labkit.Short)...), labkit.Reproduced)
 	}
@@ -280,7 +280,7 @@ func TestJudgeRow(t *testing.T) {
 			}
 		})},
 	} {
-		judgetest.Judge(t, judgetest.Lab(t, c.fix), of(c.fix, c.v, c.o...), labkit.Inconclusive)
+		judgetest.Judge(t, judgetest.Lab(t, Labs(), c.fix), of(c.fix, c.v, c.o...), labkit.Inconclusive)
 	}
 	// What happens on ours is told, whatever else is missing.
 	for _, c := range []struct {
@@ -301,7 +301,7 @@ func TestJudgeRow(t *testing.T) {
 			o.Policy, o.Pod, o.Took[plain], o.Counted = o.Pod, o.Pod.Add(time.Second), time.Minute, 0
 		})},
 	} {
-		judgetest.Judge(t, judgetest.Lab(t, c.fix), of(c.fix, labkit.Ours, c.o...), labkit.Reproduced)
+		judgetest.Judge(t, judgetest.Lab(t, Labs(), c.fix), of(c.fix, labkit.Ours, c.o...), labkit.Reproduced)
 	}
 }
 

@@ -23,8 +23,8 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func protobufLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "protobuf-decode-guard",
 		Folder:  "security",
 		Summary: "one malformed protobuf message in place of the API server's answer ends the process",
@@ -49,7 +49,7 @@ func init() {
 			Text:  []string{"a component ends in a panic of the generated decoder; absent: each was given the messages, names them in its log, has counted them, and goes on with the next answer"},
 			Judge: judgeMalformed,
 		},
-	})
+	}
 }
 
 // malformedAnswers is how many answers in a row are malformed: more than one, to show

@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudgeMalformed(t *testing.T) {
-	l := judgetest.Lab(t, "protobuf-decode-guard")
+	l := judgetest.Lab(t, Labs(), "protobuf-decode-guard")
 	of := func(p labkit.Profile, o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: "ours", Profile: string(p)}, o...)
 	}

@@ -60,19 +60,22 @@ type lab struct {
 	asked  asked
 }
 
-func init() {
-	register("security", "the exploits of all patches of the series security", rows, labkit.Ours)
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	all := []labkit.Lab{cniNameLab(), etcHostsRankingLab(), glogLinksLab(), protobufLab(),
+		exploits("security", "the exploits of all patches of the series security", rows, labkit.Ours)}
 	for _, r := range rows {
-		register(r.fix, r.summary, []row{r}) // the lab security has it in make test
+		all = append(all, exploits(r.fix, r.summary, []row{r})) // the lab security has it in make test
 	}
+	return all
 }
 
-func register(name, summary string, rows []row, test ...labkit.Variant) {
+func exploits(name, summary string, rows []row, test ...labkit.Variant) labkit.Lab {
 	var text []string
 	for _, r := range rows {
 		text = append(text, r.fix+": "+r.oracle)
 	}
-	labkit.Register(labkit.Lab{
+	return labkit.Lab{
 		Name: name, Folder: "security", Summary: summary,
 		Test:     test,
 		Packages: []string{"git"},
@@ -80,7 +83,7 @@ func register(name, summary string, rows []row, test ...labkit.Variant) {
 		Timeout:  func(p labkit.Profile) time.Duration { return labkit.Pick(p, 10*time.Minute, 30*time.Minute) },
 		Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, rows) },
 		Oracle:   labkit.Oracle{Text: text, Judge: func(h *history.History) labkit.Result { return judge(h, rows) }},
-	})
+	}
 }
 
 func needs(rows []row) []labkit.Binary {

@@ -24,8 +24,9 @@ const (
 	rollouts = 14
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "statefulset-update-revision",
 		Folder:  "statefulset-update-revision",
 		Summary: "14 rollouts of a StatefulSet of 8 pods that end at once: how many pods are made too many",
@@ -45,7 +46,7 @@ func init() {
 			}
 		},
 		Oracle: labkit.Oracle{Text: []string{"each rollout makes 8 pods"}, Judge: judge},
-	})
+	}}
 }
 
 type lab struct {

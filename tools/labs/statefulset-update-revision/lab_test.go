@@ -21,7 +21,7 @@ func of(r rolled) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "statefulset-update-revision")
+	l := judgetest.Lab(t, Labs(), "statefulset-update-revision")
 	judgetest.Cut(t, l, of(rolled{Made: replicas}))
 	for r, want := range map[rolled]labkit.Verdict{
 		{Made: replicas + 1, Old: 1}: labkit.Reproduced,

@@ -16,7 +16,7 @@ func dealtOf(what string, is string, stays bool) dealtWith {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "subpath-rollback")
+	l := judgetest.Lab(t, Labs(), "subpath-rollback")
 	of := func(v labkit.Variant, p labkit.Profile, o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: string(p)}, o...)
 	}

@@ -29,8 +29,9 @@ const (
 
 var image = node.WebImage("v1")
 
-func init() {
-	l := labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	plain := labkit.Lab{
 		Name:    "subpath-rollback",
 		Summary: "a kubelet deletes the user's files through subPath mounts that an other kubelet left",
 		Test:    []labkit.Variant{labkit.Ours},
@@ -48,12 +49,12 @@ func init() {
 			return labkit.Pick(p, 10*time.Minute, 30*time.Minute)
 		},
 	}
-	labkit.Register(l)
-	l.Name, l.Folder = "subpath-rollback-symlink", "subpath-rollback"
-	l.Summary += ", with a symbolic link as the kubelet's root directory"
-	l.Test = nil // TestSubpathSymlink asks the same of the kubelet's code
-	l.Steps = func(e *labkit.Env) []labkit.Step { return steps(e, "link") }
-	labkit.Register(l)
+	link := plain
+	link.Name, link.Folder = "subpath-rollback-symlink", "subpath-rollback"
+	link.Summary += ", with a symbolic link as the kubelet's root directory"
+	link.Test = nil // TestSubpathSymlink asks the same of the kubelet's code
+	link.Steps = func(e *labkit.Env) []labkit.Step { return steps(e, "link") }
+	return []labkit.Lab{plain, link}
 }
 
 type lab struct {

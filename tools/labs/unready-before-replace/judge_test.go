@@ -75,7 +75,7 @@ func made(p labkit.Profile, change judgetest.Change) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "unready-before-replace")
+	l := judgetest.Lab(t, Labs(), "unready-before-replace")
 	judgetest.Cut(t, l, made(labkit.Short, nil))
 	judgetest.Judge(t, l, made(labkit.Long, nil), labkit.Absent)
 	short := func(c judgetest.Change) *history.History { return made(labkit.Short, c) }
@@ -135,7 +135,7 @@ func TestJudge(t *testing.T) {
 
 // TestJudgeStock: one bad round is enough, if it is bad for half of the pods and seen by clients.
 func TestJudgeStock(t *testing.T) {
-	l := judgetest.Lab(t, "unready-before-replace")
+	l := judgetest.Lab(t, Labs(), "unready-before-replace")
 	of := func(v labkit.Variant, o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: string(labkit.Short)}, o...)
 	}

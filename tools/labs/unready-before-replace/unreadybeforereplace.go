@@ -33,8 +33,9 @@ const (
 	drain, long = "5", "300"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "unready-before-replace",
 		Summary: "in-place image updates kill containers that the API still has as ready",
 		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
@@ -49,7 +50,7 @@ func init() {
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-	})
+	}}
 }
 
 // rounds is how often all images are changed, and how often the cases are repeated.

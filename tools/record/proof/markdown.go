@@ -26,7 +26,7 @@ func Markdown(rows []Row, record *outcomes.Record) string {
 				continue
 			}
 			total[*c] = true
-			if o := record.Find(c.Lab, c.Variant); o != nil {
+			if o := record.Find(c.Lab.Name, c.Variant); o != nil {
 				made[madeOf(o)] = true
 				ran++
 			}
@@ -54,7 +54,10 @@ func Markdown(rows []Row, record *outcomes.Record) string {
 			if r.Base != base {
 				continue
 			}
-			cells := []string{r.Fix, r.Lab}
+			cells := []string{r.Fix, ""}
+			if r.Lab != nil {
+				cells[1] = r.Lab.Name
+			}
 			for _, c := range []*Cell{r.Stock, r.Ours, r.Minus, r.GateOff} {
 				cells = append(cells, answer(c, record, letters))
 			}
@@ -72,7 +75,7 @@ func answer(c *Cell, record *outcomes.Record, letters map[string]string) string 
 	if c == nil {
 		return ""
 	}
-	o := record.Find(c.Lab, c.Variant)
+	o := record.Find(c.Lab.Name, c.Variant)
 	if o == nil {
 		return "not yet"
 	}

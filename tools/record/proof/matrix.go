@@ -17,14 +17,15 @@ import (
 
 // Cell is one run of the matrix: a lab in a variant. Several rows may share it.
 type Cell struct {
-	Lab     string
+	Lab     *labkit.Lab
 	Variant labkit.Variant
 }
 
 // Row is what a lab shows of a fix in a base. A cell that does not apply is nil. Lab
-// is empty where a fix of the product has no lab there.
+// is nil where a fix of the product has no lab there.
 type Row struct {
-	Fix, Base, Lab              string
+	Fix, Base                   string
+	Lab                         *labkit.Lab
 	Stock, Ours, Minus, GateOff *Cell
 }
 
@@ -36,7 +37,7 @@ func (r Row) Cells() []*Cell {
 // Rows are in the order of the fixes. A lab that shows several fixes is not run without one of
 // them if another lab in the fix's form shows that one alone: taking one fix out of many says
 // little.
-func Rows(table *fixes.Table) ([]Row, error) {
+func Rows(table *fixes.Table, all labkit.Labs) []Row {
 	var rows []Row
 	for _, s := range table.Fixes {
 		for _, f := range s.Forms {
@@ -44,12 +45,9 @@ func Rows(table *fixes.Table) ([]Row, error) {
 				rows = append(rows, Row{Fix: s.Name, Base: f.Base})
 			}
 			for _, name := range slices.Sorted(maps.Keys(f.Labs)) {
-				l, err := labkit.Find(name)
-				if err != nil {
-					return nil, err
-				}
-				cell := func(v labkit.Variant) *Cell { return &Cell{name, v} }
-				row := Row{Fix: s.Name, Base: f.Base, Lab: name}
+				l := all.Find(name)
+				cell := func(v labkit.Variant) *Cell { return &Cell{l, v} }
+				row := Row{Fix: s.Name, Base: f.Base, Lab: l}
 				runs := l.Runs()
 				if slices.Contains(runs, labkit.Stock) {
 					row.Stock = cell(labkit.Stock)
@@ -60,39 +58,39 @@ func Rows(table *fixes.Table) ([]Row, error) {
 				if slices.Contains(runs, labkit.GateOff) && len(f.Labs[name]) > 0 {
 					row.GateOff = cell(labkit.GateOff)
 				}
-				if row.Ours != nil && s.InProduct() && !shownAlone(f, l) {
+				if row.Ours != nil && s.InProduct() && !shownAlone(f, l, all) {
 					row.Minus = cell(base.Ours.Without(s.Name))
 				}
 				rows = append(rows, row)
 			}
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // shownAlone says whether l shows several fixes and another lab of the form one.
-func shownAlone(f *fixes.Form, l *labkit.Lab) bool {
+func shownAlone(f *fixes.Form, l *labkit.Lab, all labkit.Labs) bool {
 	if len(l.Fixes()) < 2 {
 		return false
 	}
 	for name := range f.Labs {
-		if o, err := labkit.Find(name); err == nil && len(o.Fixes()) == 1 {
+		if len(all.Find(name).Fixes()) == 1 {
 			return true
 		}
 	}
 	return false
 }
 
-// Cells are the runs of make test-all: each lab in each of its variants, without those on request,
+// Cells are the runs of make test-all: each lab of all in each of its variants, without those on request,
 // and the labs of rows without a fix.
-func Cells(rows []Row) []Cell {
+func Cells(rows []Row, all labkit.Labs) []Cell {
 	var out []Cell
-	for _, l := range labkit.Labs() {
+	for _, l := range all {
 		if l.OnRequest {
 			continue
 		}
 		for _, v := range l.Runs() {
-			out = append(out, Cell{l.Name, v})
+			out = append(out, Cell{l, v})
 		}
 	}
 	for _, r := range rows {

@@ -15,7 +15,8 @@ import (
 	"holdfast/tools/record/outcomes"
 )
 
-func table(t *testing.T) *fixes.Table {
+// table has fixes and their labs.
+func table(t *testing.T) (*fixes.Table, labkit.Labs) {
 	t.Helper()
 	of := func(name string, kind fixes.Kind, f *fixes.Form) *fixes.Fix {
 		return &fixes.Fix{Name: name, Kind: kind, Forms: []*fixes.Form{f}}
@@ -27,31 +28,29 @@ func table(t *testing.T) *fixes.Table {
 		of("old", fixes.Toolchain, testrepo.Form("v1.2.0", nil, map[string][]string{"old": nil})),
 	}}
 	folder := map[string]string{"long": "checks/long"}
+	var labs []labkit.Lab
 	for _, name := range []string{"alpha", "both", "old", "long"} {
-		if _, err := labkit.Find(name); err != nil {
-			labkit.Register(labkit.Lab{Name: name, Summary: name, Folder: folder[name], OnRequest: name == "long", Steps: func(*labkit.Env) []labkit.Step { return nil },
-				Oracle: labkit.Oracle{Text: []string{"x"}, Judge: func(*history.History) labkit.Result { return labkit.Result{} }}})
-		}
+		labs = append(labs, labkit.Lab{Name: name, Summary: name, Folder: folder[name], OnRequest: name == "long", Steps: func(*labkit.Env) []labkit.Step { return nil },
+			Oracle: labkit.Oracle{Text: []string{"x"}, Judge: func(*history.History) labkit.Result { return labkit.Result{} }}})
 	}
-	if err := labkit.UseTable(tab); err != nil {
-		t.Fatal(err)
-	}
-	return tab
-}
-
-func rows(t *testing.T) []Row {
-	t.Helper()
-	r, err := Rows(table(t))
+	all, err := labkit.NewLabs(labs, tab)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return tab, all
+}
+
+func name(l *labkit.Lab) string {
+	if l == nil {
+		return ""
+	}
+	return l.Name
 }
 
 func TestRows(t *testing.T) {
 	var got []string
-	for _, r := range rows(t) {
-		line := r.Fix + " " + r.Base + " " + r.Lab + ":"
+	for _, r := range Rows(table(t)) {
+		line := r.Fix + " " + r.Base + " " + name(r.Lab) + ":"
 		for _, c := range r.Cells() {
 			line += " [" + string(c.Variant) + "]"
 		}
@@ -72,8 +71,9 @@ func TestRows(t *testing.T) {
 // TestCells: make test-all runs each lab in each variant, and without each fix; none on request.
 func TestCells(t *testing.T) {
 	var got []string
-	for _, c := range Cells(rows(t)) {
-		got = append(got, c.Lab+" "+string(c.Variant))
+	tab, all := table(t)
+	for _, c := range Cells(Rows(tab, all), all) {
+		got = append(got, c.Lab.Name+" "+string(c.Variant))
 	}
 	want := []string{"alpha stock", "alpha ours", "alpha ours-gate-off", "both stock", "both ours", "both ours-gate-off", "old stock", "old ours", "alpha ours -alpha", "both ours -beta"}
 	if !reflect.DeepEqual(got, want) {
@@ -87,7 +87,7 @@ func TestMarkdown(t *testing.T) {
 		record.Put(outcomes.Outcome{Lab: "alpha", Variant: v, Verdict: verdict, Commit: strings.Repeat("c", 40), Date: "2026-11-20"})
 	}
 	record.Put(outcomes.Outcome{Lab: "both", Variant: labkit.Stock, Verdict: "reproduced", Commit: strings.Repeat("d", 40), Date: "2026-11-19"})
-	page := Markdown(rows(t), record)
+	page := Markdown(Rows(table(t)), record)
 	for _, want := range []string{"Of 10 runs 3 are recorded.", "* a is 2026-11-19, dddddddddddd\n* b is 2026-11-20, cccccccccccc\n",
 		"| alpha | alpha | reproduced b | absent b | not yet | not yet |\n", "| beta | both | reproduced a | not yet | not yet |  |\n", "| bare |  |  |  |  |  |\n", "## Base v1.2.0\n"} {
 		if !strings.Contains(page, want) {

@@ -36,7 +36,7 @@ type Options struct {
 }
 
 func (o Options) lab(ctx context.Context, c Cell, log io.Writer) ([]run.Outcome, error) {
-	return run.Labs(ctx, []string{c.Lab}, run.Options{Profile: labkit.Short, Seed: o.Seed, Only: []labkit.Variant{c.Variant}, Root: o.Root, Out: log})
+	return run.Labs(ctx, []*labkit.Lab{c.Lab}, run.Options{Profile: labkit.Short, Seed: o.Seed, Only: []labkit.Variant{c.Variant}, Root: o.Root, Out: log})
 }
 
 // until runs a cell until it can tell, tries times at most; each try is in log.
@@ -46,7 +46,7 @@ func (o Options) until(ctx context.Context, c Cell, log io.Writer) (outs []run.O
 		unsure := slices.ContainsFunc(outs, func(out run.Outcome) bool { return out.Verdict == labkit.Inconclusive })
 		if !unsure || ctx.Err() != nil {
 			if n > 1 && err == nil {
-				fmt.Fprintf(log, "flaky: lab %s (%s) answered when it ran for the %d. time\n", c.Lab, c.Variant, n)
+				fmt.Fprintf(log, "flaky: lab %s (%s) answered when it ran for the %d. time\n", c.Lab.Name, c.Variant, n)
 			}
 			break
 		}
@@ -62,11 +62,7 @@ func Run(ctx context.Context, cells []Cell, o Options) ([]run.Outcome, error) {
 	var packages []string
 	var variants []labkit.Variant
 	for _, c := range cells {
-		l, err := labkit.Find(c.Lab)
-		if err != nil {
-			return nil, err
-		}
-		packages = append(packages, l.Packages...)
+		packages = append(packages, c.Lab.Packages...)
 		if !slices.Contains(variants, c.Variant) {
 			variants = append(variants, c.Variant)
 		}
@@ -91,13 +87,13 @@ func Run(ctx context.Context, cells []Cell, o Options) ([]run.Outcome, error) {
 	g.SetLimit(o.AtOnce)
 	for _, v := range variants {
 		var group []Cell
-		var names []string
+		var labs []*labkit.Lab
 		for _, c := range cells {
 			if c.Variant == v {
-				group, names = append(group, c), append(names, c.Lab)
+				group, labs = append(group, c), append(labs, c.Lab)
 			}
 		}
-		needs, err := run.NeedsOf(names, labkit.Short, []labkit.Variant{v})
+		needs, err := run.NeedsOf(labs, labkit.Short, []labkit.Variant{v})
 		if stopped() {
 			break
 		}
@@ -127,7 +123,7 @@ func Run(ctx context.Context, cells []Cell, o Options) ([]run.Outcome, error) {
 				}
 				if f := (*run.Failed)(nil); err != nil && !errors.As(err, &f) {
 					stop = true
-					return fmt.Errorf("lab %s (%s): %w", c.Lab, v, err)
+					return fmt.Errorf("lab %s (%s): %w", c.Lab.Name, v, err)
 				}
 				return nil
 			})

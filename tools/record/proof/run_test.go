@@ -31,11 +31,11 @@ type rig struct {
 var minusAlpha = base.Ours.Without("alpha")
 
 func newRig(t *testing.T) *rig {
-	table(t)
+	_, all := table(t)
 	r := &rig{T: t}
 	for _, v := range []labkit.Variant{minusAlpha, labkit.Stock} {
 		for _, l := range []string{"alpha", "both"} {
-			r.cells = append(r.cells, Cell{l, v})
+			r.cells = append(r.cells, Cell{all.Find(l), v})
 		}
 	}
 	return r
@@ -54,12 +54,12 @@ func (r *rig) run(ctx context.Context, lab func(Cell) error) (err error) {
 		Clean: func(v labkit.Variant) error { r.say("clean %s", v); return nil },
 		Lab: func(_ context.Context, c Cell, _ io.Writer) ([]run.Outcome, error) {
 			err := lab(c)
-			r.say("end %s %s", c.Lab, c.Variant)
+			r.say("end %s %s", c.Lab.Name, c.Variant)
 			verdict := labkit.Absent
 			if errors.Is(err, errUnsure) {
 				verdict, err = labkit.Inconclusive, &run.Failed{}
 			}
-			return []run.Outcome{{Lab: c.Lab, Variant: c.Variant, Verdict: verdict}}, err
+			return []run.Outcome{{Lab: c.Lab.Name, Variant: c.Variant, Verdict: verdict}}, err
 		}})
 	return err
 }

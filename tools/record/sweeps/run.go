@@ -25,7 +25,7 @@ const attempts = 3
 // Options say what Run runs.
 type Options struct {
 	Root    string
-	Labs    []string
+	Labs    []*labkit.Lab
 	Only    []labkit.Variant // nil: all that a lab has
 	Profile labkit.Profile
 	Seeds   uint64 // 1 to that
@@ -34,7 +34,7 @@ type Options struct {
 	AtOnce  int
 	Out     io.Writer
 	// Lab runs a variant, nil for run.Sweep.
-	Lab func(ctx context.Context, name string, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error)
+	Lab func(ctx context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error)
 }
 
 // Run runs all that o says, and adds each row as soon as it is there. Rows that are not right
@@ -42,25 +42,21 @@ type Options struct {
 func Run(ctx context.Context, rows *Rows, o Options) error {
 	var packages []string
 	type job struct {
-		lab     string
+		lab     *labkit.Lab
 		variant labkit.Variant
 	}
 	var jobs []job
-	for _, name := range o.Labs {
-		l, err := labkit.Find(name)
-		if err != nil {
-			return err
-		}
+	for _, l := range o.Labs {
 		packages = append(packages, l.Packages...)
 		for _, v := range l.Runs() {
 			if len(o.Only) == 0 || slices.Contains(o.Only, v) {
-				jobs = append(jobs, job{name, v})
+				jobs = append(jobs, job{l, v})
 			}
 		}
 	}
 	if o.Lab == nil {
-		o.Lab = func(ctx context.Context, name string, v labkit.Variant, kills []sweep.Kill, ro run.Options) (*run.Swept, error) {
-			return run.Sweep(ctx, o.Root, name, v, kills, ro)
+		o.Lab = func(ctx context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, ro run.Options) (*run.Swept, error) {
+			return run.Sweep(ctx, o.Root, l, v, kills, ro)
 		}
 		// Here and not by the labs, which would do it side by side.
 		if err := run.InstallPackages(ctx, append(slices.Clone(run.DebianPackages), packages...), o.Out); err != nil {
@@ -89,8 +85,8 @@ func (l *locked) Write(b []byte) (int, error) {
 }
 
 // variant runs a variant of a lab, first without a kill.
-func (o Options) variant(ctx context.Context, rows *Rows, lab string, v labkit.Variant) error {
-	id := ID{Lab: lab, Variant: v, Profile: o.Profile, Seed: 1}
+func (o Options) variant(ctx context.Context, rows *Rows, l *labkit.Lab, v labkit.Variant) error {
+	id := ID{Lab: l, Variant: v, Profile: o.Profile, Seed: 1}
 	var plain *Row
 	for n := 1; n <= attempts && (plain == nil || plain.State() != Right); n++ {
 		var err error
@@ -109,7 +105,7 @@ func (o Options) variant(ctx context.Context, rows *Rows, lab string, v labkit.V
 			kinds = Kinds(plain)
 		}
 		for _, kind := range kinds {
-			if err := o.sweep(ctx, rows, plain, ID{Lab: lab, Variant: v, Profile: o.Profile, Seed: seed, Kill: kind, Kills: o.Kills}); err != nil {
+			if err := o.sweep(ctx, rows, plain, ID{Lab: l, Variant: v, Profile: o.Profile, Seed: seed, Kill: kind, Kills: o.Kills}); err != nil {
 				return err
 			}
 		}
@@ -131,7 +127,7 @@ func Kinds(plain *Row) []string {
 // sweep runs one row.
 func (o Options) sweep(ctx context.Context, rows *Rows, plain *Row, id ID) error {
 	for n := 1; n <= attempts; n++ {
-		kills := sweep.Plan(sweep.Chance{Of: fmt.Sprintf("%s (%s)", id.Lab, id.Variant), Seed: id.Seed, Attempt: n}, id.Kills, id.Kill, plain.Report.Seen, plain.Report.Window)
+		kills := sweep.Plan(sweep.Chance{Of: fmt.Sprintf("%s (%s)", id.Lab.Name, id.Variant), Seed: id.Seed, Attempt: n}, id.Kills, id.Kill, plain.Report.Seen, plain.Report.Window)
 		if len(kills) == 0 {
 			return nil // it has no such component
 		}
@@ -141,7 +137,7 @@ func (o Options) sweep(ctx context.Context, rows *Rows, plain *Row, id ID) error
 		}
 		r.Attempts = n
 		rows.Put(r)
-		fmt.Fprintf(o.Out, "sweep: %s (%s) seed %d: %s: killed %s\n\n", id.Lab, id.Variant, id.Seed, r.State(), r.Killed())
+		fmt.Fprintf(o.Out, "sweep: %s (%s) seed %d: %s: killed %s\n\n", id.Lab.Name, id.Variant, id.Seed, r.State(), r.Killed())
 		if r.State() != NotMet {
 			return nil
 		}
@@ -154,7 +150,7 @@ func (o Options) one(ctx context.Context, id ID, kills []sweep.Kill) (*Row, erro
 	s, err := o.Lab(ctx, id.Lab, id.Variant, kills, run.Options{Profile: id.Profile, Seed: id.Seed, Root: o.Root, Out: &log})
 	_, _ = o.Out.Write(log.Bytes())
 	if err != nil {
-		return nil, fmt.Errorf("lab %s (%s): %w", id.Lab, id.Variant, err)
+		return nil, fmt.Errorf("lab %s (%s): %w", id.Lab.Name, id.Variant, err)
 	}
 	out := s.Outcome
 	return &Row{ID: id, Commit: out.Commit, Began: out.Began, Seconds: out.Seconds, Verdict: out.Verdict, Expected: out.Expected,

@@ -22,7 +22,7 @@ const Each = "each"
 
 // ID names a kill test.
 type ID struct {
-	Lab     string
+	Lab     *labkit.Lab
 	Variant labkit.Variant
 	Profile labkit.Profile
 	Seed    uint64
@@ -113,5 +113,5 @@ func (r *Rows) Put(row *Row) {
 }
 
 func (i ID) order() string {
-	return fmt.Sprintf("%s\x00%s\x00%s\x00%d\x00%s\x00%06d", i.Lab, i.Variant, i.Profile, i.Kills, i.Kill, i.Seed)
+	return fmt.Sprintf("%s\x00%s\x00%s\x00%d\x00%s\x00%06d", i.Lab.Name, i.Variant, i.Profile, i.Kills, i.Kill, i.Seed)
 }

@@ -15,17 +15,11 @@ import (
 	"testing"
 
 	"holdfast/tools/labkit"
-	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/run"
 	"holdfast/tools/labkit/sweep"
 )
 
-func init() {
-	for _, n := range []string{"alpha", "beta"} {
-		labkit.Register(labkit.Lab{Name: n, Summary: "s", Steps: func(*labkit.Env) []labkit.Step { return nil },
-			Oracle: labkit.Oracle{Text: []string{"o"}, Judge: func(*history.History) labkit.Result { return labkit.Result{} }}})
-	}
-}
+var alpha, beta = &labkit.Lab{Name: "alpha"}, &labkit.Lab{Name: "beta"}
 
 // rig is labs that only say that they run.
 type rig struct {
@@ -44,18 +38,18 @@ func right(v labkit.Variant) *run.Swept {
 
 func newRig(t *testing.T) *rig {
 	r := &rig{}
-	r.o = Options{Labs: []string{"alpha", "beta"}, Profile: labkit.Short, Seeds: 2, Kills: 1, AtOnce: 2, Out: io.Discard,
-		Lab: func(_ context.Context, name string, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error) {
+	r.o = Options{Labs: []*labkit.Lab{alpha, beta}, Profile: labkit.Short, Seeds: 2, Kills: 1, AtOnce: 2, Out: io.Discard,
+		Lab: func(_ context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			var what []string
 			for _, k := range kills {
 				what = append(what, k.Process)
 			}
-			r.ran = append(r.ran, fmt.Sprintf("%s %s %d %v", name, v, o.Seed, what))
+			r.ran = append(r.ran, fmt.Sprintf("%s %s %d %v", l.Name, v, o.Seed, what))
 			s := right(v)
 			if r.answer != nil {
-				if got := r.answer(name, v, kills, o.Seed); got != nil {
+				if got := r.answer(l.Name, v, kills, o.Seed); got != nil {
 					s = got
 				}
 			}
@@ -98,7 +92,7 @@ func TestRun(t *testing.T) {
 	if f := Faults(r.rows.All()); len(f) != 0 {
 		t.Error(f)
 	}
-	r.o.Kill, r.o.Only, r.o.Labs = Each, []labkit.Variant{labkit.Ours}, []string{"beta"}
+	r.o.Kill, r.o.Only, r.o.Labs = Each, []labkit.Variant{labkit.Ours}, []*labkit.Lab{beta}
 	if r.run(t); len(r.ran) != 5 || len(r.rows.All()) != 5 {
 		t.Errorf("each: %q, %d rows", r.ran, len(r.rows.All()))
 	}
@@ -107,7 +101,7 @@ func TestRun(t *testing.T) {
 // TestWrong: each way in which a kill test does not pass is told.
 func TestWrong(t *testing.T) {
 	r := newRig(t)
-	r.o.Labs = []string{"alpha"}
+	r.o.Labs = []*labkit.Lab{alpha}
 	met := 0
 	r.answer = func(name string, v labkit.Variant, kills []sweep.Kill, seed uint64) *run.Swept {
 		s := right(v)
@@ -149,7 +143,7 @@ func TestWrong(t *testing.T) {
 // TestPlainWrong: a lab that is not right without a kill is not swept, and named.
 func TestPlainWrong(t *testing.T) {
 	r := newRig(t)
-	r.o.Labs, r.o.Only = []string{"alpha"}, []labkit.Variant{labkit.Ours}
+	r.o.Labs, r.o.Only = []*labkit.Lab{alpha}, []labkit.Variant{labkit.Ours}
 	r.answer = func(_ string, v labkit.Variant, _ []sweep.Kill, _ uint64) *run.Swept {
 		s := right(v)
 		s.Outcome.Verdict, s.Outcome.Why = labkit.Inconclusive, "left behind"
@@ -164,7 +158,7 @@ func TestPlainWrong(t *testing.T) {
 // TestRunError: a lab that cannot be run ends the kill test.
 func TestRunError(t *testing.T) {
 	r := newRig(t)
-	r.o.Lab = func(context.Context, string, labkit.Variant, []sweep.Kill, run.Options) (*run.Swept, error) {
+	r.o.Lab = func(context.Context, *labkit.Lab, labkit.Variant, []sweep.Kill, run.Options) (*run.Swept, error) {
 		return nil, errors.New("no etcd")
 	}
 	if err := Run(t.Context(), r.rows, r.o); err == nil || !strings.Contains(err.Error(), "no etcd") {

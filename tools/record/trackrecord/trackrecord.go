@@ -30,29 +30,12 @@ const notYet = "not yet"
 // noLab stands where a fix has no lab that could answer.
 const noLab = "no lab yet"
 
-// Lab is what the table wants to know of a lab.
-type Lab struct {
-	Name   string
-	Folder string // below tools/labs/
-	Stock  bool   // it runs stock
-	Suite  bool   // make test runs it
-}
-
-// Find describes a registered lab.
-func Find(name string) (Lab, bool) {
-	l, err := labkit.Find(name)
-	if err != nil {
-		return Lab{}, false
-	}
-	return Lab{Name: name, Folder: l.Path(), Stock: slices.Contains(l.Runs(), labkit.Stock), Suite: len(l.Test) > 0}, true
-}
-
 // oldest begins the sentence below the table.
 const oldest = "The oldest of these runs is of "
 
 // Update returns a page with the table, and the day of its oldest run, in the place of the old
 // ones.
-func Update(page string, table *fixes.Table, record *outcomes.Record, find func(string) (Lab, bool)) (string, error) {
+func Update(page string, table *fixes.Table, record *outcomes.Record, all labkit.Labs) (string, error) {
 	before, rest, ok := strings.Cut(page, Head)
 	_, after, ok2 := strings.Cut(rest, "\n\n")
 	if !ok || !ok2 {
@@ -65,11 +48,11 @@ func Update(page string, table *fixes.Table, record *outcomes.Record, find func(
 	if day == "" {
 		day = "no day yet"
 	}
-	return before + Head + Rows(table, record, find) + "\n" + oldest + day + ".\n\n" + after, nil
+	return before + Head + Rows(table, record, all) + "\n" + oldest + day + ".\n\n" + after, nil
 }
 
 // Rows has one for each base of each fix with an incident that a page tells of.
-func Rows(table *fixes.Table, record *outcomes.Record, find func(string) (Lab, bool)) string {
+func Rows(table *fixes.Table, record *outcomes.Record, all labkit.Labs) string {
 	var b strings.Builder
 	for _, s := range table.Fixes {
 		if s.Kind == fixes.Planned {
@@ -88,7 +71,7 @@ func Rows(table *fixes.Table, record *outcomes.Record, find func(string) (Lab, b
 			if path.Base(path.Dir(f.Page)) == f.Base {
 				name += "-" + f.Base
 			}
-			labs, command := labsOf(f, []string{name, s.Name}, find)
+			labs, command := labsOf(f, []string{name, s.Name}, all)
 			var gated []string
 			for _, l := range labs {
 				if len(f.Labs[l]) > 0 {
@@ -102,7 +85,7 @@ func Rows(table *fixes.Table, record *outcomes.Record, find func(string) (Lab, b
 			stock, ours := verdicts(record, labs, base.Stock), verdicts(record, labs, base.Ours)
 			minus := ""
 			if s.InProduct() {
-				minus = answersWithout(s.Name, f, record, find)
+				minus = answersWithout(s.Name, f, record, all)
 			}
 			if len(labs) == 0 {
 				stock, ours = noLab, noLab
@@ -126,33 +109,33 @@ func Rows(table *fixes.Table, record *outcomes.Record, find func(string) (Lab, b
 // command that runs them: the one of the fix's name, which is the last of names, or else those
 // that make test runs, if there are such, in the folder of the lab, or of the name, that is one of
 // names.
-func labsOf(f *fixes.Form, names []string, find func(string) (Lab, bool)) (labs []string, command string) {
-	var all []Lab
+func labsOf(f *fixes.Form, names []string, all labkit.Labs) (labs []string, command string) {
+	var shown []*labkit.Lab
 	for _, n := range slices.Sorted(maps.Keys(f.Labs)) {
-		if l, ok := find(n); ok && l.Stock {
-			all = append(all, l)
+		if l := all.Find(n); runsStock(l) {
+			shown = append(shown, l)
 		}
 	}
 	// One that shows this fix alone says most of it.
-	if i := slices.IndexFunc(all, func(l Lab) bool { return l.Name == names[len(names)-1] }); i >= 0 {
-		all = all[i : i+1]
-	} else if slices.ContainsFunc(all, func(l Lab) bool { return l.Suite }) {
-		all = slices.DeleteFunc(all, func(l Lab) bool { return !l.Suite })
+	if i := slices.IndexFunc(shown, func(l *labkit.Lab) bool { return l.Name == names[len(names)-1] }); i >= 0 {
+		shown = shown[i : i+1]
+	} else if slices.ContainsFunc(shown, inSet) {
+		shown = slices.DeleteFunc(shown, func(l *labkit.Lab) bool { return !inSet(l) })
 	}
-	if len(all) == 0 {
+	if len(shown) == 0 {
 		return nil, ""
 	}
-	folder := all[0].Folder
+	folder := shown[0].Path()
 	for _, n := range slices.Backward(names) {
-		if l, ok := find(n); ok && slices.ContainsFunc(all, func(o Lab) bool { return o.Folder == l.Folder }) {
-			folder = l.Folder
+		if l := all.Find(n); l != nil && slices.ContainsFunc(shown, func(o *labkit.Lab) bool { return o.Path() == l.Path() }) {
+			folder = l.Path()
 		}
-		if i := slices.IndexFunc(all, func(o Lab) bool { return path.Base(o.Folder) == n }); i >= 0 {
-			folder = all[i].Folder
+		if i := slices.IndexFunc(shown, func(o *labkit.Lab) bool { return path.Base(o.Path()) == n }); i >= 0 {
+			folder = shown[i].Path()
 		}
 	}
-	for _, l := range all {
-		if l.Folder == folder {
+	for _, l := range shown {
+		if l.Path() == folder {
 			labs = append(labs, l.Name)
 		}
 	}
@@ -178,10 +161,10 @@ func verdicts(record *outcomes.Record, labs []string, v base.Variant) string {
 
 // answersWithout is what the labs of a form that run stock answered on ours without the fix: not
 // all of them are run so (proof.Rows).
-func answersWithout(fix string, f *fixes.Form, record *outcomes.Record, find func(string) (Lab, bool)) string {
+func answersWithout(fix string, f *fixes.Form, record *outcomes.Record, all labkit.Labs) string {
 	seen := map[string]bool{}
 	for name := range f.Labs {
-		if l, ok := find(name); !ok || !l.Stock {
+		if !runsStock(all.Find(name)) {
 			continue
 		}
 		if answer := record.Without(name, fix); answer != "" {
@@ -193,3 +176,9 @@ func answersWithout(fix string, f *fixes.Form, record *outcomes.Record, find fun
 	}
 	return strings.Join(slices.Sorted(maps.Keys(seen)), ", ")
 }
+
+// runsStock says whether a lab runs stock.
+func runsStock(l *labkit.Lab) bool { return slices.Contains(l.Runs(), labkit.Stock) }
+
+// inSet says whether make test runs a lab.
+func inSet(l *labkit.Lab) bool { return len(l.Test) > 0 }

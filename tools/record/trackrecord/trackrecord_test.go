@@ -14,23 +14,20 @@ import (
 	"holdfast/tools/record/outcomes"
 )
 
-var labs = map[string]Lab{
-	"a-one":  {Folder: "a", Stock: true, Suite: true},
-	"a-two":  {Folder: "a", Stock: true, Suite: true},
-	"a-wide": {Folder: "a", Stock: true},
-	"naive":  {Folder: "a", Suite: true},
-	"far":    {Folder: "far", Stock: true, Suite: true},
-	"c":      {Folder: "both", Stock: true},
-	"both":   {Folder: "both", Stock: true, Suite: true},
-	"d":      {Folder: "d", Stock: true, Suite: true},
-	"d-old":  {Folder: "d", Stock: true},
-	"e-v3":   {Folder: "e-v3", Stock: true, Suite: true},
-}
+// set is Test of a lab of make test, onlyOurs are Variants of one that does not run stock.
+var set, onlyOurs = []base.Variant{base.Ours}, []base.Variant{base.Ours}
 
-func find(name string) (Lab, bool) {
-	l, ok := labs[name]
-	l.Name = name
-	return l, ok
+var labs = labkit.Labs{
+	{Name: "a-one", Folder: "a", Test: set},
+	{Name: "a-two", Folder: "a", Test: set},
+	{Name: "a-wide", Folder: "a"},
+	{Name: "naive", Folder: "a", Variants: onlyOurs, Test: set},
+	{Name: "far", Test: set},
+	{Name: "c", Folder: "both"},
+	{Name: "both", Test: set},
+	{Name: "d", Test: set},
+	{Name: "d-old", Folder: "d"},
+	{Name: "e-v3", Test: set},
 }
 
 func fix(name, incident string, labs map[string][]string) *fixes.Fix {
@@ -81,7 +78,7 @@ func TestRows(t *testing.T) {
 	put("naive", base.Ours.Without("a"), "absent")
 	put("both", base.Ours.Without("c"), "absent")
 	put("c", base.Ours.Without("c"), "reproduced")
-	got := Rows(table, record, find)
+	got := Rows(table, record, labs)
 	want := "| two labs of a folder | [a](patches/a/README.md) | v1 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
 		"| its own lab, not in make test, before a wider one | [c](patches/c/README.md) | v1 | reproduced | inconclusive | absent, reproduced | no gate | `make lab LAB=c` |\n" +
 		"| beside a longer one | [d](patches/d/README.md) | v1 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
@@ -93,14 +90,14 @@ func TestRows(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 
-	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, find)
+	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, labs)
 	if err != nil || page != "# x\n\n"+Head+want+"\nThe oldest of these runs is of 2026-11-20.\n\nafter\n" {
 		t.Errorf("%v, page\n%s", err, page)
 	}
-	if again, err := Update(page, table, record, find); err != nil || again != page {
+	if again, err := Update(page, table, record, labs); err != nil || again != page {
 		t.Errorf("%v, a second time\n%s", err, again)
 	}
-	if _, err := Update("# x\n", table, record, find); err == nil || !strings.Contains(err.Error(), "no table") {
+	if _, err := Update("# x\n", table, record, labs); err == nil || !strings.Contains(err.Error(), "no table") {
 		t.Errorf("a page without the table: %v", err)
 	}
 }

@@ -17,8 +17,7 @@ import (
 
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/fixes"
-	"holdfast/tools/labkit"
-	_ "holdfast/tools/labs" // every lab registers itself
+	"holdfast/tools/labs"
 )
 
 // fixRepo is the repository with its table of fixes: what the rules about fixes look at.
@@ -26,22 +25,16 @@ type fixRepo struct {
 	*repo
 	table *fixes.Table
 	bases map[string]*base.Base
-	// folders are those below tools/labs/ of the registered labs, by their names.
+	// folders are those below tools/labs/ of the labs, by their names.
 	folders map[string]string
 }
 
 // TestFixes: the folders of the fixes and the repository say the same.
 func TestFixes(t *testing.T) {
 	r := checkout(t)
-	table, err := fixes.Load(r.root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := labkit.UseTable(table); err != nil {
-		t.Error(err)
-	}
+	table, all, _ := r.labs(t)
 	h := &fixRepo{repo: r, table: table, bases: map[string]*base.Base{}, folders: map[string]string{}}
-	for _, l := range labkit.Labs() {
+	for _, l := range all {
 		h.folders[l.Name] = l.Path()
 	}
 	for _, b := range bases(t, r.root) {
@@ -58,7 +51,7 @@ func TestFixes(t *testing.T) {
 // TestFolders: a lab's code is in the folder that has its page. The function that
 // makes its steps tells its package; the linker escapes dots in a path's last element.
 func TestFolders(t *testing.T) {
-	for _, l := range labkit.Labs() {
+	for _, l := range labs.All() {
 		name, err := url.PathUnescape(runtime.FuncForPC(reflect.ValueOf(l.Steps).Pointer()).Name())
 		if want := "holdfast/" + labFolders + "/" + l.Path(); err != nil || !strings.HasPrefix(name, want+".") {
 			t.Errorf("lab %s: its code is %s, its folder is %s (Lab.Folder): they are one folder", l.Name, name, want)

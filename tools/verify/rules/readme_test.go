@@ -17,6 +17,7 @@ import (
 	"holdfast/tools/build/testrepo"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
+	"holdfast/tools/labs"
 	"holdfast/tools/record/outcomes"
 	"holdfast/tools/record/proof"
 	"holdfast/tools/record/trackrecord"
@@ -28,28 +29,25 @@ var update = flag.Bool("update", false, "rewrite README's track record and the p
 // record of the last full run of the labs give. That the labs still answer so is shown by make test.
 func TestRecordPages(t *testing.T) {
 	r := checkout(t)
-	table, record := r.labs(t)
-	want, err := trackrecord.Update(string(r.files[trackrecord.Page]), table, record, trackrecord.Find)
+	table, all, record := r.labs(t)
+	want, err := trackrecord.Update(string(r.files[trackrecord.Page]), table, record, all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := proof.Rows(table)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for page, want := range map[string]string{trackrecord.Page: want, proof.MarkdownFile: proof.Markdown(rows, record)} {
+	for page, want := range map[string]string{trackrecord.Page: want, proof.MarkdownFile: proof.Markdown(proof.Rows(table, all), record)} {
 		r.gives(t, page, want, fmt.Sprintf("is not what the fixes and %s give: run %s or, in tools/, go test ./verify/rules -run RecordPages -update",
 			outcomes.File, outcomes.Command))
 	}
 }
 
-// labs reads what the labs show, which they know then, and the record of what they answered.
-func (r *repo) labs(t *testing.T) (*fixes.Table, *outcomes.Record) {
+// labs reads the fixes, the labs that show them, and the record of what these answered.
+func (r *repo) labs(t *testing.T) (*fixes.Table, labkit.Labs, *outcomes.Record) {
 	t.Helper()
 	table, err := fixes.Load(r.root)
-	if err == nil {
-		err = labkit.UseTable(table)
+	if err != nil {
+		t.Fatal(err)
 	}
+	all, err := labkit.NewLabs(labs.All(), table)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +55,7 @@ func (r *repo) labs(t *testing.T) (*fixes.Table, *outcomes.Record) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return table, record
+	return table, all, record
 }
 
 // gives fails unless a page of the checkout is what its data give. With -update it writes the page.
@@ -96,13 +94,12 @@ func otherLines(page, other string) string {
 // which are missing, README and the page of the proof matrix say. Those of labs that there are no
 // more are dropped by the next run.
 func TestRecord(t *testing.T) {
-	_, record := checkout(t).labs(t)
+	_, all, record := checkout(t).labs(t)
 	report(t, recordFaults(record, func(lab string, v base.Variant) string {
-		l, err := labkit.Find(lab)
-		if err != nil {
-			return ""
+		if l := all.Find(lab); l != nil {
+			return string(l.Expected(v))
 		}
-		return string(l.Expected(v))
+		return ""
 	}))
 }
 
@@ -121,8 +118,8 @@ func recordFaults(record *outcomes.Record, must func(lab string, v base.Variant)
 // each base that has it, and on stock too the five incidents that operators have told in public: who runs make
 // test for the first time sees them.
 func TestShortSet(t *testing.T) {
-	table, _ := checkout(t).labs(t)
-	report(t, shortSetFaults(table, run.TestRuns()))
+	table, all, _ := checkout(t).labs(t)
+	report(t, shortSetFaults(table, run.TestRuns(all)))
 }
 
 // shortSetFaults lists what a short set does not show. Version has no incident, and is shown by
@@ -137,7 +134,7 @@ func shortSetFaults(table *fixes.Table, set []run.Chosen) []string {
 		for _, f := range s.Forms {
 			ours := false
 			for _, c := range set {
-				if _, shows := f.Labs[c.Lab]; shows {
+				if _, shows := f.Labs[c.Lab.Name]; shows {
 					ours = ours || slices.Contains(c.Variants, labkit.Ours)
 					stock = stock || slices.Contains(c.Variants, labkit.Stock)
 				}
@@ -167,10 +164,11 @@ func TestFindsShortSetFaults(t *testing.T) {
 		{Name: "other", Kind: fixes.Security, Forms: []*fixes.Form{form("b")}},
 		{Name: "toolchain", Kind: fixes.Toolchain, Forms: []*fixes.Form{form("c")}},
 	}}
+	a, b := &labkit.Lab{Name: "a"}, &labkit.Lab{Name: "b"}
 	both := []labkit.Variant{labkit.Stock, labkit.Ours}
-	found(t, shortSetFaults(table, []run.Chosen{{Lab: "a", Variants: both}, {Lab: "b", Variants: both[1:]}}))
-	found(t, shortSetFaults(table, []run.Chosen{{Lab: "b", Variants: both[1:]}}), "the incident of rbd-detach on stock")
-	found(t, shortSetFaults(table, []run.Chosen{{Lab: "a", Variants: both}}), "shows other (v1) on ours")
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: a, Variants: both}, {Lab: b, Variants: both[1:]}}))
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: b, Variants: both[1:]}}), "the incident of rbd-detach on stock")
+	found(t, shortSetFaults(table, []run.Chosen{{Lab: a, Variants: both}}), "shows other (v1) on ours")
 }
 
 func TestOtherLines(t *testing.T) {

@@ -23,8 +23,9 @@ import (
 
 const base = "v1.9.11"
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "cluster-smoke",
 		Folder:  "checks/cluster-smoke",
 		Summary: "a Deployment with a Service is created, updated, rolled back and deleted, with real containers",
@@ -38,7 +39,7 @@ func init() {
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-	})
+	}}
 }
 
 func steps(e *labkit.Env) []labkit.Step {

@@ -29,7 +29,7 @@ func good() []any {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "cluster-smoke")
+	l := judgetest.Lab(t, Labs(), "cluster-smoke")
 	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
 	judgetest.Cut(t, l, history.Make(begin, good()...))
 	two := serves("v1")

@@ -20,7 +20,12 @@ const (
 	serial   = `\[Serial\]`
 )
 
-func init() {
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return append(conformanceLabs(), nodeLab())
+}
+
+func conformanceLabs() []labkit.Lab {
 	needs := []labkit.Binary{
 		labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-scheduler"), labkit.StockBinary(base, "kube-proxy"),
 		labkit.StockBinary(base, "kubectl"), labkit.StockBinary(base, "ginkgo"), labkit.StockBinary(base, "e2e.test"),
@@ -32,14 +37,13 @@ func init() {
 	bound := func(p labkit.Profile) time.Duration { return labkit.Pick(p, 20*time.Minute, 150*time.Minute) }
 	oracle := []string{"each spec that the suite plans has run and has passed, at the latest when run again alone; one that skips itself has its reason in specs.json; " +
 		"all specs together are the ones that specs.json counts"}
-	labkit.Register(labkit.Lab{
+	return []labkit.Lab{{
 		Name: "conformance", Folder: "checks/conformance",
 		Summary: "upstream's own conformance specs pass on two nodes (PROFILE=short: those next to what we patch)",
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, false) },
 		Oracle:  labkit.Oracle{Text: oracle, Judge: clusterSuite.judge},
 		Needs:   needs, Packages: packages, Timeout: bound, OnRequest: true,
-	})
-	labkit.Register(labkit.Lab{
+	}, {
 		Name: "conformance-swap", Folder: "checks/conformance",
 		Summary: "the same while controller manager and kubelets are swapped: stock, ours, stock",
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, true) },
@@ -49,7 +53,7 @@ func init() {
 		// Ours is the binary in the middle.
 		Variants: []labkit.Variant{labkit.Ours},
 		Packages: packages, Timeout: bound, OnRequest: true,
-	})
+	}}
 }
 
 // parallel is how many specs run side by side.

@@ -46,7 +46,7 @@ func oneFailed() []spec {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "conformance")
+	l := judgetest.Lab(t, Labs(), "conformance")
 	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
 	good := specs(passed, names()...)
 	three := names()[3]
@@ -93,7 +93,7 @@ func TestJudge(t *testing.T) {
 
 // TestJudgeNode: the node suite has a table of its own, and one pass in each profile.
 func TestJudgeNode(t *testing.T) {
-	l := judgetest.Lab(t, "conformance-node")
+	l := judgetest.Lab(t, Labs(), "conformance-node")
 	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
 	var some []string
 	n, _ := nodeSuite.table.want(labkit.Short)
@@ -132,7 +132,7 @@ func TestJudgeNode(t *testing.T) {
 }
 
 func TestJudgeSwap(t *testing.T) {
-	l := judgetest.Lab(t, "conformance-swap")
+	l := judgetest.Lab(t, Labs(), "conformance-swap")
 	begin := history.Begin{Lab: l.Name, Variant: "ours", Profile: "short"}
 	there, back := swapped{"ours", 5, 19, true}, swapped{"stock", 12, 19, true}
 	good := specs(passed, names()...)

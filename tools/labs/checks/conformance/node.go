@@ -20,7 +20,7 @@ import (
 // The node suite, test/e2e_node, runs on the node itself and knows one kubelet. Upstream
 // has it start etcd, an API server and the kubelet; here they run already.
 
-func init() {
+func nodeLab() labkit.Lab {
 	needs := []labkit.Binary{
 		labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-controller-manager"),
 		labkit.StockBinary(base, "ginkgo"), labkit.StockBinary(base, nodeSuite.binary), labkit.BinaryUnderTest(base, "kubelet"),
@@ -28,7 +28,7 @@ func init() {
 	for _, p := range programs {
 		needs = append(needs, labkit.StockBinary(base, p.binary))
 	}
-	labkit.Register(labkit.Lab{
+	return labkit.Lab{
 		Name: "conformance-node", Folder: "checks/conformance",
 		Summary: "the conformance specs of upstream's node suite pass on one kubelet (PROFILE=short: those that the node suite alone has)",
 		Steps:   nodeSteps,
@@ -36,7 +36,7 @@ func init() {
 			"all specs together are the ones that node-specs.json counts"}, Judge: nodeSuite.judge},
 		Needs: needs, Packages: packages, OnRequest: true,
 		Timeout: func(p labkit.Profile) time.Duration { return labkit.Pick(p, 45*time.Minute, 90*time.Minute) },
-	})
+	}
 }
 
 // apiPort is where the suite looks for the API server, without TLS, on the node's own

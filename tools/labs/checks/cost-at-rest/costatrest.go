@@ -33,8 +33,9 @@ const (
 	manager = "kube-controller-manager"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:      "cost-at-rest",
 		Folder:    "checks/cost-at-rest",
 		OnRequest: true,
@@ -52,7 +53,7 @@ func init() {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 20*time.Minute, 120*time.Minute)
 		},
-	})
+	}}
 }
 
 // size is what a profile makes. The kubelet's default --max-pods is 110.

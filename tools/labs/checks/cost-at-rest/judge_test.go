@@ -65,7 +65,7 @@ func TestRound(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "cost-at-rest")
+	l := judgetest.Lab(t, Labs(), "cost-at-rest")
 	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 		judgetest.Cut(t, l, made(p, 1.015, nil))
 		judgetest.Judge(t, l, made(p, 0.5, nil), labkit.Passed)

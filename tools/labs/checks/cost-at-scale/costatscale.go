@@ -30,8 +30,9 @@ const (
 	qps = 100
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:      "cost-at-scale",
 		Folder:    "checks/cost-at-scale",
 		OnRequest: true,
@@ -49,7 +50,7 @@ func init() {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 20*time.Minute, 3*time.Hour)
 		},
-	})
+	}}
 }
 
 // size is what a profile makes.

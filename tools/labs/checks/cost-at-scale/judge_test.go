@@ -30,7 +30,7 @@ func made(p labkit.Profile, factor float64, c judgetest.Change) *history.History
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "cost-at-scale")
+	l := judgetest.Lab(t, Labs(), "cost-at-scale")
 	for _, p := range []labkit.Profile{labkit.Short, labkit.Long} {
 		judgetest.Cut(t, l, made(p, 1.015, nil))
 		judgetest.Judge(t, l, made(p, 1.31, nil), labkit.Failed)

@@ -29,8 +29,9 @@ const (
 	on   = "node1"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:     "dropin-cluster",
 		Folder:   "checks/dropin-cluster",
 		Summary:  "stock and ours side by side in a cluster: what each shows of itself",
@@ -48,7 +49,7 @@ func init() {
 			labkit.StockBinary(base, dropin.Kubelet),
 			labkit.BinaryUnderTest(base, dropin.Kubelet),
 		},
-	})
+	}}
 }
 
 // stock is the build that others are compared with, beside dropin.Builds.

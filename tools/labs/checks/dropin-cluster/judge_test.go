@@ -78,7 +78,7 @@ func withMutants(but string) *history.History {
 }
 
 func TestMutants(t *testing.T) {
-	l := judgetest.Lab(t, "dropin-cluster")
+	l := judgetest.Lab(t, Labs(), "dropin-cluster")
 	judgetest.Judge(t, l, withMutants(""), labkit.Passed)
 	for _, m := range dropin.Mutants {
 		want := labkit.Failed
@@ -90,7 +90,7 @@ func TestMutants(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "dropin-cluster")
+	l := judgetest.Lab(t, Labs(), "dropin-cluster")
 	judgetest.Cut(t, l, good(nil))
 	of := func(build string) func(turn) bool { return func(o turn) bool { return o.Build == build } }
 	more := func(f dropin.Fact) func(*turn) {

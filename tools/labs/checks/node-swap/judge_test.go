@@ -52,7 +52,7 @@ func stop(what string, f func(*stopped)) judgetest.Change {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "node-swap")
+	l := judgetest.Lab(t, Labs(), "node-swap")
 	judgetest.Cut(t, l, made(nil))
 	for name, c := range map[string]judgetest.Change{
 		"always kept":           swap(func(s *swapped) { s.Forecast = plan("1", "kept", "2", "kept") }),

@@ -31,8 +31,9 @@ const (
 	ns   = "default"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:     "node-swap",
 		Folder:   "checks/node-swap",
 		Summary:  "kubectl-holdfast forecasts, checks, swaps and verifies a kubelet 1.7.0 that systemd runs, and goes back",
@@ -51,7 +52,7 @@ func init() {
 			"a flag that Holdfast refuses stops the swap with the same kubelet process; a kubelet that ends at once is undone, and no container changes",
 		}, Judge: judge},
 		Timeout: func(labkit.Profile) time.Duration { return 12 * time.Minute },
-	})
+	}}
 }
 
 type lab struct {

@@ -32,8 +32,9 @@ const (
 	kernel = "kernel"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "rbd-contract",
 		Folder:  "checks/rbd-contract",
 		Summary: "rbd map and unmap of the labs' nodes answer as those of a kernel with rbd",
@@ -47,7 +48,7 @@ func init() {
 		Kernel:   true,
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 30 * time.Minute },
-	})
+	}}
 }
 
 type lab struct {

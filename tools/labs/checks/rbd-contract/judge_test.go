@@ -24,7 +24,7 @@ func good() []any {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-contract")
+	l := judgetest.Lab(t, Labs(), "rbd-contract")
 	of := func(all []any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Ours), Profile: "long"}, all...)
 	}

@@ -34,7 +34,7 @@ func made(all []any) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "rbd-kill")
+	l := judgetest.Lab(t, Labs(), "rbd-kill")
 	judgetest.Cut(t, l, made(good()))
 	for name, c := range map[string]struct {
 		at   int

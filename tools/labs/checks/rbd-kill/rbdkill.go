@@ -32,8 +32,9 @@ const (
 	img   = "kill"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:    "rbd-kill",
 		Folder:  "checks/rbd-kill",
 		Summary: "kill -9 of the kubelet and of its rbd at random moments of attach and detach",
@@ -46,7 +47,7 @@ func init() {
 		Packages: rbdlab.Packages,
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 40 * time.Minute },
-	})
+	}}
 }
 
 type lab struct {

@@ -34,7 +34,7 @@ func good() []any {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "rolling-updates")
+	l := judgetest.Lab(t, Labs(), "rolling-updates")
 	of := func(o []any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Ours), Profile: string(labkit.Long)}, o...)
 	}

@@ -31,8 +31,8 @@ const (
 	startsFile = "starts"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func withRBD() labkit.Lab {
+	return labkit.Lab{
 		Name:     "rolling-updates-rbd",
 		Folder:   "checks/rolling-updates",
 		Summary:  "rolling updates of a StatefulSet with RBD volumes, whose pods move between two nodes: each volume is on one node at a time and keeps its data",
@@ -47,7 +47,7 @@ func init() {
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-	})
+	}
 }
 
 // rollout is one way to change the StatefulSet's image.

@@ -60,7 +60,7 @@ func goodRBD() []any {
 }
 
 func TestJudgeRBD(t *testing.T) {
-	l := judgetest.Lab(t, "rolling-updates-rbd")
+	l := judgetest.Lab(t, Labs(), "rolling-updates-rbd")
 	made := func(c judgetest.Change) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Ours), Profile: string(labkit.Long)}, c.Of(goodRBD())...)
 	}

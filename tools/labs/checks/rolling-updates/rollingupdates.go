@@ -31,8 +31,13 @@ const (
 	replicas = 3
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{rollingUpdatesLab(), withRBD()}
+}
+
+func rollingUpdatesLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "rolling-updates",
 		Folder:  "checks/rolling-updates",
 		Summary: "rolling updates through the API and kubectl v1.9.11: ReplicationController, Deployment, three patches, undo, rollback; no request fails",
@@ -46,7 +51,7 @@ func init() {
 			labkit.BinaryUnderTest(base, "kube-controller-manager"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-	})
+	}
 }
 
 type lab struct {

@@ -20,8 +20,8 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func failoverLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "security-use-failover",
 		Folder:  "checks/security-use",
 		Summary: "a namespace's ordered deletion goes on when another controller manager takes over, stock's or one with the gate off",
@@ -44,7 +44,7 @@ func init() {
 			Text:  []string{"the NetworkPolicy stays while a controller manager with the gate on leads, and only then; the pod stays until its finalizer is gone; each namespace goes"},
 			Judge: judgeFailover,
 		},
-	})
+	}
 }
 
 // orderedGate is that of ordered-namespace-deletion.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudgeFailover(t *testing.T) {
-	l := judgetest.Lab(t, "security-use-failover")
+	l := judgetest.Lab(t, Labs(), "security-use-failover")
 	made := func(change func(i int, o *ledBy)) *history.History {
 		var all []any
 		for _, w := range successions {

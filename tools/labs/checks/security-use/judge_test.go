@@ -39,7 +39,7 @@ func made(change judgetest.Change) *history.History {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "security-use")
+	l := judgetest.Lab(t, Labs(), "security-use")
 	judgetest.Cut(t, l, made(nil))
 	slow := func(n int, d time.Duration) judgetest.Change {
 		return judgetest.Where(func(o timed) bool { return o.What == execOf }, func(o *timed) {

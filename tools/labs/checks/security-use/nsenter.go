@@ -21,8 +21,13 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{failoverLab(), nsenterLab(), useLab()}
+}
+
+func nsenterLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "security-use-nsenter",
 		Folder:  "checks/security-use",
 		Summary: "subPaths of a kubelet that has a mount namespace of its own, as in a container, and mounts through nsenter",
@@ -44,7 +49,7 @@ func init() {
 			Text:  []string{"every container sees its file, each subPath was mounted through nsenter, none was another file, and no mount is left"},
 			Judge: judgeContainerized,
 		},
-	})
+	}
 }
 
 // containerized is a cluster whose kubelet believes that it runs in a container.

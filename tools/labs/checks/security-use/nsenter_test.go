@@ -12,7 +12,7 @@ import (
 )
 
 func TestJudgeContainerized(t *testing.T) {
-	l := judgetest.Lab(t, "security-use-nsenter")
+	l := judgetest.Lab(t, Labs(), "security-use-nsenter")
 	of := func(v labkit.Variant, o ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: string(v), Profile: "long"}, o...)
 	}

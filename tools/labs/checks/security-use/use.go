@@ -37,8 +37,8 @@ const (
 	image = "holdfast.test/tar:v1"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func useLab() labkit.Lab {
+	return labkit.Lab{
 		Name:     "security-use",
 		Folder:   "checks/security-use",
 		Summary:  "gitRepo, probes, exec, attach, port-forward and cp as they should be used, stock against ours",
@@ -54,7 +54,7 @@ func init() {
 		},
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
-	})
+	}
 }
 
 // rounds is how often what is timed is repeated on each node, in turn.

@@ -27,7 +27,7 @@ func made(l *labkit.Lab, all []any, i int, o any) *history.History {
 }
 
 func TestJudgeRunbook(t *testing.T) {
-	l := judgetest.Lab(t, "upgrade-runbook")
+	l := judgetest.Lab(t, Labs(), "upgrade-runbook")
 	good := []any{readPage{2}, ran{Line: 3, Where: "node"}, ran{Line: 9, Where: "admin"}, returned{old, six, six}, fileLeft{Text: precious}}
 	judgetest.Cut(t, l, made(l, good, 0, nil))
 	for i, bad := range map[int]any{2: ran{Line: 9, Error: "exit status 1"}, 3: returned{base, six, six}, 4: fileLeft{Error: "no such file"}} {
@@ -40,7 +40,7 @@ func TestJudgeRunbook(t *testing.T) {
 }
 
 func TestJudgeUnits(t *testing.T) {
-	l := judgetest.Lab(t, "kubelet-units")
+	l := judgetest.Lab(t, Labs(), "kubelet-units")
 	good := []any{checked{underTest, unitAPIServers, false, "unknown flag: --api-servers"}}
 	for _, k := range unitSwaps {
 		good = append(good, swappedUnit{k, six, six}, checked{old, unitRecommended, true, ""}, checked{underTest, unitRecommended, true, ""})
@@ -63,7 +63,7 @@ func TestJudgeUnits(t *testing.T) {
 }
 
 func TestJudgeStandalone(t *testing.T) {
-	l := judgetest.Lab(t, "kubelet-units-standalone")
+	l := judgetest.Lab(t, Labs(), "kubelet-units-standalone")
 	var good []any
 	for _, r := range unitRows {
 		o := rowSeen{Kubelet: r.kubelet, Unit: r.unit, Before: six}

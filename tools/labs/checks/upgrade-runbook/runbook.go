@@ -36,8 +36,13 @@ const (
 	ns   = "default"
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return append(unitsLabs(), runbookLab())
+}
+
+func runbookLab() labkit.Lab {
+	return labkit.Lab{
 		Name:    "upgrade-runbook",
 		Folder:  "checks/upgrade-runbook",
 		Summary: "the command blocks of " + runbookPage + " do what the page says",
@@ -53,7 +58,7 @@ func init() {
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
 		Variants: []labkit.Variant{labkit.Ours},
-	})
+	}
 }
 
 type runbook struct {

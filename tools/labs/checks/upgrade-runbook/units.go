@@ -43,7 +43,7 @@ var (
 	none = []string{}
 )
 
-func init() {
+func unitsLabs() []labkit.Lab {
 	needs := []labkit.Binary{
 		labkit.StockBinary(base, "kube-apiserver"),
 		labkit.StockBinary(base, "kube-controller-manager"),
@@ -53,7 +53,7 @@ func init() {
 		labkit.BinaryUnderTest(base, "kubelet"),
 	}
 	later := labkit.StockBinary(middle, "kubelet")
-	labkit.Register(labkit.Lab{
+	return []labkit.Lab{{
 		Name:    "kubelet-units",
 		Folder:  "checks/upgrade-runbook",
 		Summary: "with the flags that the runbook recommends every kubelet from 1.7.0 on talks to the API server and keeps its pods",
@@ -64,8 +64,7 @@ func init() {
 		Needs: needs, LongNeeds: []labkit.Binary{later},
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 8 * time.Minute },
-	})
-	labkit.Register(labkit.Lab{
+	}, {
 		Name:     "kubelet-units-standalone",
 		Folder:   "checks/upgrade-runbook",
 		Summary:  "with kubeadm's unit of 1.8 a kubelet 1.7.0 kills every pod of its node, or does not start; without --kubeconfig all do",
@@ -74,7 +73,7 @@ func init() {
 		Needs:    append(slices.Clone(needs), later),
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
-	})
+	}}
 }
 
 // unitRow is one kubelet with one unit.

@@ -79,8 +79,7 @@ func TestUnderTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &labkit.Lab{}
-	l.Use([]string{"RBDLegacyLock"}, nil)
+	l := labkit.Lab{}.With([]string{"RBDLegacyLock"}, nil)
 	for v, want := range map[labkit.Variant]string{
 		labkit.Stock:                         "",
 		labkit.Ours:                          "RBDDetachLeftovers=true,RBDLegacyLock=true",
