@@ -62,12 +62,9 @@
 //		return []labkit.Lab{{
 //			Name:    "replica-gone",
 //			Summary: "a deleted pod comes back under another name",
-//			Needs: []labkit.Binary{
-//				labkit.StockBinary("v1.9.11", "kube-apiserver"),
-//				labkit.BinaryUnderTest("v1.9.11", "kube-controller-manager"),
-//			},
-//			Steps:  steps,
-//			Oracle: labkit.Oracle{Text: []string{"the API shows a new pod within 30 s"}, Judge: judge},
+//			Needs:   labkit.ManagerNeeds("v1.9.11"),
+//			Steps:   steps,
+//			Oracle:  labkit.Oracle{Text: []string{"the API shows a new pod within 30 s"}, Judge: judge},
 //		}}
 //	}
 //

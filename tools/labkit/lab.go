@@ -131,6 +131,18 @@ func StockBinary(base, name string) Binary { return Binary{base, Stock, name} }
 // BinaryUnderTest is Name of Base from the build of the variant that runs.
 func BinaryUnderTest(base, name string) Binary { return Binary{base, UnderTest, name} }
 
+// KubeletNeeds are those of a lab of the kubelet: stock's control plane and the kubelet under test,
+// all of base, and more.
+func KubeletNeeds(base string, more ...Binary) []Binary {
+	return append([]Binary{StockBinary(base, "kube-apiserver"), StockBinary(base, "kube-controller-manager"), BinaryUnderTest(base, "kubelet")}, more...)
+}
+
+// ManagerNeeds are those of a lab of kube-controller-manager: stock's kube-apiserver and the
+// manager under test, both of base, and more.
+func ManagerNeeds(base string, more ...Binary) []Binary {
+	return append([]Binary{StockBinary(base, "kube-apiserver"), BinaryUnderTest(base, "kube-controller-manager")}, more...)
+}
+
 // For resolves UnderTest for a run of v.
 func (b Binary) For(v Variant) Binary {
 	if b.Variant == UnderTest {

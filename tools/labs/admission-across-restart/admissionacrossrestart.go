@@ -45,12 +45,7 @@ func Labs() []labkit.Lab {
 		Steps:   steps,
 		Oracle:  oracle,
 		Timeout: func(labkit.Profile) time.Duration { return 12 * time.Minute },
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(base, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs:   labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubelet")),
 	}}
 }
 

@@ -38,17 +38,12 @@ const (
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
-		Name:    "checkpoint-compat",
-		Summary: "host ports of pods that a 1.7 kubelet started are not given back by a 1.9 kubelet",
-		Test:    []labkit.Variant{labkit.Ours},
-		Steps:   steps,
-		Oracle:  oracle,
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(old, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Name:     "checkpoint-compat",
+		Summary:  "host ports of pods that a 1.7 kubelet started are not given back by a 1.9 kubelet",
+		Test:     []labkit.Variant{labkit.Ours},
+		Steps:    steps,
+		Oracle:   oracle,
+		Needs:    labkit.KubeletNeeds(base, labkit.StockBinary(old, "kubelet")),
 		Packages: []string{"containernetworking-plugins"},
 	}}
 }

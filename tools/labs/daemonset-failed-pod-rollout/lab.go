@@ -38,11 +38,8 @@ func Labs() []labkit.Lab {
 		Name:    "daemonset-failed-pod-rollout",
 		Folder:  "daemonset-failed-pod-rollout",
 		Summary: "a DaemonSet on 3 nodes, one refuses its pod again and again: are the others updated, and does a broken template stop after one",
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-		},
-		Test: []labkit.Variant{labkit.Ours},
+		Needs:   labkit.ManagerNeeds(base),
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			l := &lab{e: e}
 			return []labkit.Step{

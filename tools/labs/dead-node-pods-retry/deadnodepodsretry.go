@@ -45,10 +45,7 @@ func Labs() []labkit.Lab {
 		Oracle:  oracle,
 		Test:    []labkit.Variant{labkit.Ours},
 		Timeout: func(labkit.Profile) time.Duration { return 8 * time.Minute },
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-		},
+		Needs:   labkit.ManagerNeeds(base),
 	}}
 }
 

@@ -38,8 +38,7 @@ func Labs() []labkit.Lab {
 		Steps:   steps,
 		Oracle:  oracle,
 		Timeout: func(labkit.Profile) time.Duration { return 8 * time.Minute },
-		Needs: []labkit.Binary{labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kubelet")},
+		Needs:   labkit.KubeletNeeds(base),
 	}}
 }
 

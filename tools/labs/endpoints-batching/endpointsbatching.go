@@ -42,10 +42,7 @@ func Labs() []labkit.Lab {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 6*time.Minute, 25*time.Minute)
 		},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-		},
+		Needs: labkit.ManagerNeeds(base),
 	}}
 }
 

@@ -27,13 +27,8 @@ func kubeletsLab() labkit.Lab {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 20*time.Minute, 90*time.Minute)
 		},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-			labkit.StockBinary(base, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs: labkit.KubeletNeeds(base,
+			labkit.BinaryUnderTest(base, "kube-controller-manager"), labkit.StockBinary(base, "kubelet")),
 	}
 }
 

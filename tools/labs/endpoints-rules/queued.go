@@ -28,12 +28,7 @@ func queuedLab() labkit.Lab {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 12*time.Minute, 60*time.Minute)
 		},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(base, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs: labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubelet")),
 	}
 }
 

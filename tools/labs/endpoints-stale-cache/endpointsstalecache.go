@@ -46,10 +46,7 @@ func Labs() []labkit.Lab {
 		Oracle:  oracle,
 		Test:    []labkit.Variant{labkit.Ours},
 		Timeout: func(labkit.Profile) time.Duration { return 6 * time.Minute },
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-		},
+		Needs:   labkit.ManagerNeeds(base),
 	}}
 }
 

@@ -68,10 +68,7 @@ func (c *cluster) aliveStep() labkit.Step {
 
 // needs are the binaries of every lab of this base.
 func needs() []labkit.Binary {
-	return []labkit.Binary{
-		labkit.StockBinary(v1911, "kube-apiserver"),
-		labkit.BinaryUnderTest(v1911, "kube-controller-manager"),
-	}
+	return labkit.ManagerNeeds(v1911)
 }
 
 // workload is a Deployment, DaemonSet or StatefulSet of the template in

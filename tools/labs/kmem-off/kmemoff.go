@@ -32,8 +32,7 @@ func Labs() []labkit.Lab {
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
-		Needs: []labkit.Binary{labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kubelet")},
+		Needs:   labkit.KubeletNeeds(base),
 	}}
 }
 

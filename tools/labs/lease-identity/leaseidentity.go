@@ -73,11 +73,7 @@ func Labs() []labkit.Lab {
 			Judge: judge,
 		},
 		Timeout: func(labkit.Profile) time.Duration { return 12 * time.Minute },
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-		},
+		Needs:   labkit.ManagerNeeds(base, labkit.StockBinary(base, "kube-controller-manager")),
 	}}
 }
 

@@ -48,12 +48,7 @@ func nodeUpgradeLab() labkit.Lab {
 }
 
 // needs and timeout are those of the rehearsal, on whatever nodes.
-var needs = []labkit.Binary{
-	labkit.StockBinary(base, "kube-apiserver"),
-	labkit.StockBinary(base, "kube-controller-manager"),
-	labkit.StockBinary(old, "kubelet"),
-	labkit.BinaryUnderTest(base, "kubelet"),
-}
+var needs = labkit.KubeletNeeds(base, labkit.StockBinary(old, "kubelet"))
 
 func timeout(p labkit.Profile) time.Duration {
 	return labkit.Pick(p, 10*time.Minute, 40*time.Minute)

@@ -26,11 +26,7 @@ func cniNameLab() labkit.Lab {
 		Test:     []labkit.Variant{labkit.Ours},
 		Summary:  "a file in /etc/cni/net.d runs any program of the node",
 		Packages: []string{node.CNIPackage},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs:    labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
 			p := &pluginPath{e: e}
 			return []labkit.Step{

@@ -36,11 +36,7 @@ func etcHostsRankingLab() labkit.Lab {
 		Name:    "etc-hosts-ranking",
 		Folder:  "security",
 		Summary: "a pod that fills the node's disk through its /etc/hosts has another one evicted",
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs:   labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
 			r := &ranking{e: e}
 			return []labkit.Step{

@@ -29,11 +29,7 @@ func protobufLab() labkit.Lab {
 		Folder:  "security",
 		Summary: "one malformed protobuf message in place of the API server's answer ends the process",
 		Test:    []labkit.Variant{labkit.Ours},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs:   labkit.ManagerNeeds(base, labkit.BinaryUnderTest(base, "kubelet")),
 		Steps: func(e *labkit.Env) []labkit.Step {
 			m := &malformed{e: e}
 			steps := []labkit.Step{

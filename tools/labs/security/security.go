@@ -87,12 +87,7 @@ func exploits(name, summary string, rows []row, test ...labkit.Variant) labkit.L
 }
 
 func needs(rows []row) []labkit.Binary {
-	all := []labkit.Binary{
-		labkit.StockBinary(base, "kube-apiserver"),
-		labkit.StockBinary(base, "kubelet"),
-		labkit.BinaryUnderTest(base, "kube-controller-manager"),
-		labkit.BinaryUnderTest(base, "kubelet"),
-	}
+	all := labkit.ManagerNeeds(base, labkit.StockBinary(base, "kubelet"), labkit.BinaryUnderTest(base, "kubelet"))
 	for _, r := range rows {
 		all = append(all, r.needs...)
 	}

@@ -30,10 +30,7 @@ func Labs() []labkit.Lab {
 		Name:    "statefulset-update-revision",
 		Folder:  "statefulset-update-revision",
 		Summary: "14 rollouts of a StatefulSet of 8 pods that end at once: how many pods are made too many",
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-		},
+		Needs:   labkit.ManagerNeeds(base),
 		Test:    []labkit.Variant{labkit.Ours},
 		Timeout: func(labkit.Profile) time.Duration { return 15 * time.Minute },
 		Steps: func(e *labkit.Env) []labkit.Step {

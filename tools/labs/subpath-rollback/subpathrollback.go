@@ -32,18 +32,12 @@ var image = node.WebImage("v1")
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
 	plain := labkit.Lab{
-		Name:    "subpath-rollback",
-		Summary: "a kubelet deletes the user's files through subPath mounts that an other kubelet left",
-		Test:    []labkit.Variant{labkit.Ours},
-		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, "") },
-		Oracle:  oracle,
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(old, "kubelet"),
-			labkit.StockBinary(base, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Name:      "subpath-rollback",
+		Summary:   "a kubelet deletes the user's files through subPath mounts that an other kubelet left",
+		Test:      []labkit.Variant{labkit.Ours},
+		Steps:     func(e *labkit.Env) []labkit.Step { return steps(e, "") },
+		Oracle:    oracle,
+		Needs:     labkit.KubeletNeeds(base, labkit.StockBinary(old, "kubelet"), labkit.StockBinary(base, "kubelet")),
 		LongNeeds: []labkit.Binary{labkit.StockBinary("v1.8.15", "kubelet")},
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 10*time.Minute, 30*time.Minute)

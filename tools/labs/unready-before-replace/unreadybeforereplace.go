@@ -44,12 +44,7 @@ func Labs() []labkit.Lab {
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 10*time.Minute, 50*time.Minute)
 		},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(base, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs: labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubelet")),
 	}}
 }
 

@@ -33,12 +33,7 @@ func Labs() []labkit.Lab {
 		Steps:   steps,
 		Oracle: labkit.Oracle{Text: []string{"every version was served by 3 ready addresses of 3 pods, within its bound, and nothing else was; no request of the load failed; no container was recreated by a restart; after a restart of the API server the same controller manager and kubelet went on; in the end nothing is left"},
 			Judge: judge},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-scheduler"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs: labkit.ManagerNeeds(base, labkit.StockBinary(base, "kube-scheduler"), labkit.BinaryUnderTest(base, "kubelet")),
 	}}
 }
 

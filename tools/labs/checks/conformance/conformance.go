@@ -26,11 +26,8 @@ func Labs() []labkit.Lab {
 }
 
 func conformanceLabs() []labkit.Lab {
-	needs := []labkit.Binary{
-		labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-scheduler"), labkit.StockBinary(base, "kube-proxy"),
-		labkit.StockBinary(base, "kubectl"), labkit.StockBinary(base, "ginkgo"), labkit.StockBinary(base, "e2e.test"),
-		labkit.BinaryUnderTest(base, "kube-controller-manager"), labkit.BinaryUnderTest(base, "kubelet"),
-	}
+	needs := labkit.ManagerNeeds(base,
+		labkit.StockBinary(base, "kube-scheduler"), labkit.StockBinary(base, "kube-proxy"), labkit.StockBinary(base, "kubectl"), labkit.StockBinary(base, "ginkgo"), labkit.StockBinary(base, "e2e.test"), labkit.BinaryUnderTest(base, "kubelet"))
 	for _, p := range programs {
 		needs = append(needs, labkit.StockBinary(base, p.binary))
 	}

@@ -21,10 +21,7 @@ import (
 // has it start etcd, an API server and the kubelet; here they run already.
 
 func nodeLab() labkit.Lab {
-	needs := []labkit.Binary{
-		labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-controller-manager"),
-		labkit.StockBinary(base, "ginkgo"), labkit.StockBinary(base, nodeSuite.binary), labkit.BinaryUnderTest(base, "kubelet"),
-	}
+	needs := labkit.KubeletNeeds(base, labkit.StockBinary(base, "ginkgo"), labkit.StockBinary(base, nodeSuite.binary))
 	for _, p := range programs {
 		needs = append(needs, labkit.StockBinary(base, p.binary))
 	}

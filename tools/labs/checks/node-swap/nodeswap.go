@@ -40,13 +40,8 @@ func Labs() []labkit.Lab {
 		Packages: []string{node.SystemdPackage},
 		Test:     []labkit.Variant{labkit.Ours},
 		Variants: []labkit.Variant{labkit.Ours},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(old, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
-		Steps: steps,
+		Needs:    labkit.KubeletNeeds(base, labkit.StockBinary(old, "kubelet")),
+		Steps:    steps,
 		Oracle: labkit.Oracle{Text: []string{
 			"each container is kept or recreated as forecast had told, by docker's ID, both ways; verify says the same",
 			"a flag that Holdfast refuses stops the swap with the same kubelet process; a kubelet that ends at once is undone, and no container changes",

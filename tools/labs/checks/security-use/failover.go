@@ -22,14 +22,10 @@ import (
 
 func failoverLab() labkit.Lab {
 	return labkit.Lab{
-		Name:    "security-use-failover",
-		Folder:  "checks/security-use",
-		Summary: "a namespace's ordered deletion goes on when another controller manager takes over, stock's or one with the gate off",
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
-		},
+		Name:     "security-use-failover",
+		Folder:   "checks/security-use",
+		Summary:  "a namespace's ordered deletion goes on when another controller manager takes over, stock's or one with the gate off",
+		Needs:    labkit.ManagerNeeds(base, labkit.StockBinary(base, "kube-controller-manager")),
 		Variants: []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			f := &failover{e: e}

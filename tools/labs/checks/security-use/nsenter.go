@@ -31,11 +31,7 @@ func nsenterLab() labkit.Lab {
 		Name:    "security-use-nsenter",
 		Folder:  "checks/security-use",
 		Summary: "subPaths of a kubelet that has a mount namespace of its own, as in a container, and mounts through nsenter",
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs:   labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &containerized{e: e}
 			return []labkit.Step{

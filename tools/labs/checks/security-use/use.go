@@ -45,13 +45,7 @@ func useLab() labkit.Lab {
 		Packages: []string{"git", "openssh-client", "openssh-server", "socat"},
 		Steps:    steps,
 		Oracle:   oracle,
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(base, "kubectl"),
-			labkit.StockBinary(base, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs:    labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubectl"), labkit.StockBinary(base, "kubelet")),
 		Variants: []labkit.Variant{labkit.Ours},
 		Timeout:  func(labkit.Profile) time.Duration { return 15 * time.Minute },
 	}

@@ -50,13 +50,7 @@ func runbookLab() labkit.Lab {
 		Test:    []labkit.Variant{labkit.Ours},
 		Oracle: labkit.Oracle{Text: []string{"every block succeeds, the node runs what the page says, no container was recreated, and when v1.7.0 has removed the pod with a subPath its file is there"},
 			Judge: judgeRunbook},
-		Needs: []labkit.Binary{
-			labkit.StockBinary(base, "kube-apiserver"),
-			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(base, "kubectl"),
-			labkit.StockBinary(old, "kubelet"),
-			labkit.BinaryUnderTest(base, "kubelet"),
-		},
+		Needs:    labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubectl"), labkit.StockBinary(old, "kubelet")),
 		Variants: []labkit.Variant{labkit.Ours},
 	}
 }

@@ -44,14 +44,8 @@ var (
 )
 
 func unitsLabs() []labkit.Lab {
-	needs := []labkit.Binary{
-		labkit.StockBinary(base, "kube-apiserver"),
-		labkit.StockBinary(base, "kube-controller-manager"),
-		labkit.StockBinary(base, "kubectl"),
-		labkit.StockBinary(old, "kubelet"),
-		labkit.StockBinary(base, "kubelet"),
-		labkit.BinaryUnderTest(base, "kubelet"),
-	}
+	needs := labkit.KubeletNeeds(base,
+		labkit.StockBinary(base, "kubectl"), labkit.StockBinary(old, "kubelet"), labkit.StockBinary(base, "kubelet"))
 	later := labkit.StockBinary(middle, "kubelet")
 	return []labkit.Lab{{
 		Name:    "kubelet-units",

@@ -103,11 +103,7 @@ func UnderTest(e *labkit.Env, on ...string) kube.Program {
 
 // Needs are the binaries of every lab with a Rig; old names the old kubelets' releases.
 func Needs(old ...string) []labkit.Binary {
-	all := []labkit.Binary{
-		labkit.StockBinary(Base, "kube-apiserver"),
-		labkit.StockBinary(Base, "kube-controller-manager"),
-		labkit.BinaryUnderTest(Base, "kubelet"),
-	}
+	all := labkit.KubeletNeeds(Base)
 	for _, b := range old {
 		all = append(all, labkit.StockBinary(b, "kubelet"))
 	}
