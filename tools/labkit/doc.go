@@ -126,7 +126,7 @@
 //		return nil
 //	}
 //
-//	func judge(h *history.History) labkit.Result {
+//	func judge(h *history.History) labkit.Outcome {
 //		o := history.One[replaced](h)
 //		if o.Is == "" {
 //			return labkit.ReproducedBecause("no new pod within 30 s")

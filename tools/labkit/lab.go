@@ -14,24 +14,21 @@ import (
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/exit"
 	"holdfast/tools/build/fixes"
-	"holdfast/tools/labkit/journal"
+	"holdfast/tools/build/outcome"
 )
 
-// Verdict is a lab's answer for one variant.
-type Verdict string
+// What a lab answers; see package outcome.
+type (
+	Verdict = outcome.Verdict
+	Outcome = outcome.Outcome
+)
 
 const (
-	// Reproduced: the incident happened and the oracle saw it.
-	Reproduced Verdict = "reproduced"
-	// Absent: the trigger was there, proven, and the incident was not.
-	Absent Verdict = "absent"
-	// Inconclusive: the lab itself failed.
-	Inconclusive Verdict = "inconclusive"
-
-	// Passed and Failed are the answers of a check (see Lab.Check): there is no
-	// incident that could be reproduced or absent.
-	Passed Verdict = "passed"
-	Failed Verdict = "failed"
+	Reproduced   = outcome.Reproduced
+	Absent       = outcome.Absent
+	Inconclusive = outcome.Inconclusive
+	Passed       = outcome.Passed
+	Failed       = outcome.Failed
 )
 
 // Profile chooses how much a lab does.
@@ -72,43 +69,29 @@ func buildOf(v Variant) Variant {
 	return v
 }
 
-// Result is what a lab answers for one variant.
-type Result struct {
-	Verdict Verdict
-	Why     string   // one line: what the oracle saw
-	Facts   []string // further numbers worth printing
-	// Numbers are what was measured, for the outcome.
-	Numbers []journal.Number
-}
-
-// Measure adds a number; unit is "s", "ms", "bytes", … or, for a count, "".
-func (r *Result) Measure(name string, value float64, unit string) {
-	r.Numbers = append(r.Numbers, journal.Number{Name: name, Value: value, Unit: unit})
-}
-
 // ReproducedBecause says that the oracle saw the incident.
-func ReproducedBecause(format string, a ...any) Result {
-	return Result{Verdict: Reproduced, Why: fmt.Sprintf(format, a...)}
+func ReproducedBecause(format string, a ...any) Outcome {
+	return Outcome{Verdict: Reproduced, Why: fmt.Sprintf(format, a...)}
 }
 
 // AbsentBecause says that the trigger was there and the incident was not.
-func AbsentBecause(format string, a ...any) Result {
-	return Result{Verdict: Absent, Why: fmt.Sprintf(format, a...)}
+func AbsentBecause(format string, a ...any) Outcome {
+	return Outcome{Verdict: Absent, Why: fmt.Sprintf(format, a...)}
 }
 
 // PassedBecause says that the check found everything as it must be.
-func PassedBecause(format string, a ...any) Result {
-	return Result{Verdict: Passed, Why: fmt.Sprintf(format, a...)}
+func PassedBecause(format string, a ...any) Outcome {
+	return Outcome{Verdict: Passed, Why: fmt.Sprintf(format, a...)}
 }
 
 // FailedBecause says what the check found wrong.
-func FailedBecause(format string, a ...any) Result {
-	return Result{Verdict: Failed, Why: fmt.Sprintf(format, a...)}
+func FailedBecause(format string, a ...any) Outcome {
+	return Outcome{Verdict: Failed, Why: fmt.Sprintf(format, a...)}
 }
 
 // InconclusiveBecause says that the lab could not tell.
-func InconclusiveBecause(format string, a ...any) Result {
-	return Result{Verdict: Inconclusive, Why: fmt.Sprintf(format, a...)}
+func InconclusiveBecause(format string, a ...any) Outcome {
+	return Outcome{Verdict: Inconclusive, Why: fmt.Sprintf(format, a...)}
 }
 
 // Binary names a program that a lab needs: Name of base Base (like v1.9.11).

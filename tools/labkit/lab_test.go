@@ -10,15 +10,15 @@ import (
 
 	"holdfast/tools/build/exit"
 	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/build/testrepo"
 	"holdfast/tools/labkit/history"
-	"holdfast/tools/labkit/journal"
 )
 
 // lab is one that does nothing.
 func lab(name string) Lab {
 	return Lab{Name: name, Summary: "s", Steps: func(*Env) []Step { return nil },
-		Oracle: Oracle{Text: []string{"nothing"}, Judge: func(*history.History) Result { return Result{} }}}
+		Oracle: Oracle{Text: []string{"nothing"}, Judge: func(*history.History) Outcome { return Outcome{} }}}
 }
 
 // TestNamed: a name is a lab's, else a folder's.
@@ -162,7 +162,7 @@ func TestMeasure(t *testing.T) {
 	r := AbsentBecause("all is well")
 	r.Measure("requests", 7, "")
 	r.Measure("gap", 0.5, "s")
-	if want := []journal.Number{{Name: "requests", Value: 7}, {Name: "gap", Value: 0.5, Unit: "s"}}; !slices.Equal(r.Numbers, want) {
+	if want := []outcome.Number{{Name: "requests", Value: 7}, {Name: "gap", Value: 0.5, Unit: "s"}}; !slices.Equal(r.Numbers, want) {
 		t.Errorf("numbers %v, want %v", r.Numbers, want)
 	}
 }

@@ -38,7 +38,7 @@ type Oracle struct {
 	// Judge is a pure function: it looks at the history and at nothing else, and
 	// answers the same whenever it is asked. What it needs and does not find makes
 	// it Inconclusive; it answers Absent only where the history shows the trigger.
-	Judge func(*history.History) Result
+	Judge func(*history.History) Outcome
 }
 
 // PlanOf is what is printed before a run of v.
@@ -54,7 +54,7 @@ func (l *Lab) PlanOf(v Variant, p Profile, seed uint64) []string {
 }
 
 // Drive runs the lab in e and judges it.
-func (l *Lab) Drive(ctx context.Context, e *Env) (Result, error) {
+func (l *Lab) Drive(ctx context.Context, e *Env) (Outcome, error) {
 	steps, enough := l.Steps(e), false
 	for i, s := range steps {
 		if enough && !s.Always {
@@ -73,16 +73,16 @@ func (l *Lab) Drive(ctx context.Context, e *Env) (Result, error) {
 		if err != nil {
 			err = fmt.Errorf("step %d: %w", i+1, err)
 			e.History().Fail(err)
-			return Result{}, err
+			return Outcome{}, err
 		}
 	}
 	e.Sweep.End(ctx)
 	if err := e.History().End(); err != nil {
-		return Result{}, err
+		return Outcome{}, err
 	}
 	h, err := ReadHistory(e.Path(history.File))
 	if err != nil {
-		return Result{}, err
+		return Outcome{}, err
 	}
 	return l.Judge(h), nil
 }
@@ -103,7 +103,7 @@ func ReadHistory(file string) (*history.History, error) {
 
 // Judge is the lab's oracle, asked about a history that is whole. Of any other, and
 // of one that the oracle could not read, nothing can be told.
-func (l *Lab) Judge(h *history.History) Result {
+func (l *Lab) Judge(h *history.History) Outcome {
 	if h.Lab != l.Name && h.Whole() == nil {
 		return InconclusiveBecause("the history is of lab %s, not of %s", h.Lab, l.Name)
 	}

@@ -35,7 +35,7 @@ func stepsLab(first error, ran *[]string) *Lab {
 			return []Step{{Text: "look, " + string(e.Profile), Do: do("look", first)}, {Text: "look again", Do: do("again", nil)},
 				{Text: "alive", Do: do("alive", nil), Always: true}}
 		},
-		Oracle: Oracle{Text: []string{"nothing is bad"}, Judge: func(h *history.History) Result {
+		Oracle: Oracle{Text: []string{"nothing is bad"}, Judge: func(h *history.History) Outcome {
 			for _, o := range history.Of[looked](h) {
 				if o.Bad {
 					return ReproducedBecause("bad")
@@ -46,7 +46,7 @@ func stepsLab(first error, ran *[]string) *Lab {
 	}
 }
 
-func drive(t *testing.T, l *Lab) (Result, *history.History, error) {
+func drive(t *testing.T, l *Lab) (Outcome, *history.History, error) {
 	t.Helper()
 	sup, err := process.NewSupervisor(t.TempDir(), "x")
 	if err != nil {

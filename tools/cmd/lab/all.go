@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,22 +88,17 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
 
 // take puts answers into the record, drops those of runs that there are no more, and writes the
 // record and its pages. Answers that it cannot take are its error.
-func take(root string, table *fixes.Table, all labkit.Labs, record *outcomes.Record, answers []run.Outcome) error {
+func take(root string, table *fixes.Table, all labkit.Labs, record *outcomes.Record, answers []labkit.Outcome) error {
 	var left []string
 	for _, a := range answers {
 		name := fmt.Sprintf("lab %s (%s)", a.Lab, a.Variant)
-		why, _, _ := strings.Cut(a.Why, "\n")
 		switch {
 		case !a.AsExpected():
-			left = append(left, fmt.Sprintf("%s answered %s and must answer %s: %s", name, a.Verdict, a.Expected, why))
-		case !outcomes.OfCommit(a.Commit):
+			left = append(left, fmt.Sprintf("%s answered %s and must answer %s: %s", name, a.Verdict, a.Expected, a.FirstLine()))
+		case !a.OfCommit():
 			left = append(left, fmt.Sprintf("%s answered as it must, on %q: commit what is changed, and run it again", name, a.Commit))
 		default:
-			o := outcomes.Outcome{Lab: a.Lab, Variant: a.Variant, Verdict: string(a.Verdict), Seed: a.Seed, Commit: a.Commit, Date: a.Began.UTC().Format(time.DateOnly)}
-			for _, n := range a.Numbers {
-				o.Numbers = append(o.Numbers, outcomes.Number{Name: n.Name, Value: n.Value, Unit: n.Unit})
-			}
-			record.Put(o)
+			record.Put(a)
 		}
 	}
 	cells := proof.Cells(proof.Rows(table, all), all)

@@ -266,7 +266,7 @@ func notMapped() error {
 }
 
 // printCounts closes a run of labs as the parts of make test close theirs.
-func printCounts(w io.Writer, all []run.Outcome) {
+func printCounts(w io.Writer, all []labkit.Outcome) {
 	passed := 0
 	for _, o := range all {
 		if o.AsExpected() {

@@ -17,15 +17,9 @@ import (
 	"sync"
 	"time"
 
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/labkit/history"
 )
-
-// Number is something that a lab measured.
-type Number struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit,omitempty"` // s, ms, bytes, …; empty for a count
-}
 
 // Journal is one run's. Its zero value is not usable; see New.
 type Journal struct {
@@ -40,7 +34,7 @@ type Journal struct {
 	mu      sync.Mutex
 	log     *os.File
 	facts   []string
-	numbers []Number
+	numbers []outcome.Number
 	dumps   []func(context.Context, string) error
 }
 
@@ -99,7 +93,7 @@ func (j *Journal) Fact(format string, a ...any) {
 // count, "".
 func (j *Journal) Measure(name string, value float64, unit string) {
 	j.mu.Lock()
-	j.numbers = append(j.numbers, Number{name, value, unit})
+	j.numbers = append(j.numbers, outcome.Number{Name: name, Value: value, Unit: unit})
 	j.mu.Unlock()
 	j.Logf("measured: %s %g %s", name, value, unit)
 }
@@ -112,7 +106,7 @@ func (j *Journal) Facts() []string {
 }
 
 // Numbers are those so far.
-func (j *Journal) Numbers() []Number {
+func (j *Journal) Numbers() []outcome.Number {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.numbers)

@@ -27,7 +27,7 @@ func Lab(t *testing.T, all []labkit.Lab, name string) *labkit.Lab {
 }
 
 // Judge fails the test unless the lab gives that verdict.
-func Judge(t *testing.T, l *labkit.Lab, h *history.History, want labkit.Verdict) labkit.Result {
+func Judge(t *testing.T, l *labkit.Lab, h *history.History, want labkit.Verdict) labkit.Outcome {
 	t.Helper()
 	res := l.Judge(h)
 	if res.Verdict != want {
@@ -89,7 +89,7 @@ func Cut(t *testing.T, l *labkit.Lab, h *history.History, spare ...string) {
 }
 
 // unmoved has the lab judge the history with the lines of a kill test in it, which no oracle heeds.
-func unmoved(t *testing.T, l *labkit.Lab, h *history.History, told labkit.Result) {
+func unmoved(t *testing.T, l *labkit.Lab, h *history.History, told labkit.Outcome) {
 	t.Helper()
 	marks := history.Make(h.Begin, sweep.Marks()...).Lines
 	marks = marks[1 : len(marks)-1]

@@ -63,8 +63,12 @@ func Inner(file string, all []labkit.Lab) error {
 	if req.Sweep != nil {
 		e.Sweep = sweep.New(req.Sweep.Kills, sup, j)
 	}
-	res, judged := runVariant(ctx, e, req)
-	b, err = json.MarshalIndent(response{res, append(res.Numbers, j.Numbers()...), time.Since(j.Began), judged, e.Sweep.End(ctx)}, "", "  ")
+	a := runVariant(ctx, e, req)
+	a.Numbers = append(a.Numbers, j.Numbers()...)
+	if r := e.Sweep.End(ctx); r != nil {
+		a.Report = *r
+	}
+	b, err = json.MarshalIndent(a, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -83,24 +87,23 @@ func (r request) lab(all []labkit.Lab) (*labkit.Lab, error) {
 	return all[i].With(r.Gates, r.Fixes), nil
 }
 
-// runVariant is Lab.Drive with everything around it. judged is the verdict before that.
-func runVariant(signalled context.Context, e *labkit.Env, req request) (res labkit.Result, judged labkit.Verdict) {
+// runVariant is Lab.Drive with everything around it.
+func runVariant(signalled context.Context, e *labkit.Env, req request) (res Answer) {
 	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's bound of %v is over", req.Timeout))
 	defer cancel()
-	res = guard(ctx, e.Lab, func() (labkit.Result, error) {
+	res.Outcome = guard(ctx, e.Lab, func() (labkit.Outcome, error) {
 		if err := e.SetUp(ctx); err != nil {
-			return labkit.Result{}, err
+			return labkit.Outcome{}, err
 		}
 		sayVersions(ctx, e)
 		return e.Lab.Drive(ctx, e)
 	})
-	judged = res.Verdict
+	res.Judged = res.Verdict
 	e.Sweep.End(ctx) // before anything is stopped
 	if signalled.Err() != nil && req.Up == nil {
-		res = labkit.InconclusiveBecause("interrupted")
+		res.Outcome = labkit.InconclusiveBecause("interrupted")
 	}
-	why, _, _ := strings.Cut(res.Why, "\n")
-	e.Step("answer: %s: %s", res.Verdict, why)
+	e.Step("answer: %s: %s", res.Verdict, res.FirstLine())
 	clean := context.WithoutCancel(ctx)
 	if res.Verdict != e.Lab.Expected(e.Variant) || req.Keep {
 		e.Dump(clean, e.Path("dump"))
@@ -118,12 +121,12 @@ func runVariant(signalled context.Context, e *labkit.Env, req request) (res labk
 		if stop != nil {
 			why += "\n" + stop.Error()
 		}
-		res = labkit.Result{Verdict: labkit.Inconclusive, Why: why, Facts: res.Facts}
+		res.Verdict, res.Why = labkit.Inconclusive, why
 		e.Step("%s", why)
 	} else {
 		e.Step("stopped; no process, mount, network device or cgroup is left")
 	}
-	return res, judged
+	return res
 }
 
 // sayVersions prints what the programs under test call themselves, so that a
@@ -145,7 +148,7 @@ func sayVersions(ctx context.Context, e *labkit.Env) {
 }
 
 // guard turns errors, panics and nonsense into Inconclusive.
-func guard(ctx context.Context, l *labkit.Lab, f func() (labkit.Result, error)) (res labkit.Result) {
+func guard(ctx context.Context, l *labkit.Lab, f func() (labkit.Outcome, error)) (res labkit.Outcome) {
 	defer func() {
 		if r := recover(); r != nil {
 			res = labkit.InconclusiveBecause("panic: %v\n%s", r, debug.Stack())

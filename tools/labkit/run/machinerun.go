@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
-	"holdfast/tools/labkit/journal"
 	"holdfast/tools/labkit/machine"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/sweep"
 )
 
-// request is what the machine's runner is told, response what it answers.
+// request is what the machine's runner is told, Answer what it answers.
 type request struct {
 	Lab, ID, Dir, Root string
 	Gates, Fixes       []string   // of the lab
@@ -37,36 +36,41 @@ type request struct {
 
 type sweepPlan struct{ Kills []sweep.Kill }
 
-type response struct {
-	Result  labkit.Result
-	Numbers []journal.Number
-	Took    time.Duration
-	// Judged is the verdict of the history, Result what is left of it after all: that of
+// Answer is the outcome of a run, and what a kill test asks for besides.
+type Answer struct {
+	labkit.Outcome
+	// Judged is the verdict of the history. Outcome.Verdict is what is left of it after all: that of
 	// an interrupted run, or of one that left something behind, is inconclusive.
 	Judged labkit.Verdict
-	Sweep  *sweep.Report `json:",omitempty"`
+	// Again is the verdict of the saved history, judged again by another process.
+	Again labkit.Verdict `json:",omitempty"`
+	// Report is what a kill test saw and did.
+	Report sweep.Report
 }
 
 // couldNot is the answer where there is none.
-func couldNot(format string, a ...any) response {
-	return response{Result: labkit.InconclusiveBecause(format, a...), Judged: labkit.Inconclusive}
+func couldNot(format string, a ...any) Answer {
+	return Answer{Outcome: labkit.InconclusiveBecause(format, a...), Judged: labkit.Inconclusive}
 }
 
+// day is a time as Outcome.Date has it.
+func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+
 // runVariantOf runs a variant in a machine. Its folder stays, see tidy.
-func runVariantOf(ctx context.Context, l *labkit.Lab, req request, commit string, w io.Writer) (Outcome, response) {
+func runVariantOf(ctx context.Context, l *labkit.Lab, req request, commit string, w io.Writer) Answer {
 	began := time.Now()
-	res, cpu := runMachine(ctx, req, w)
-	out := Outcome{Lab: l.Name, Variant: req.Variant, Profile: req.Profile, Seed: req.Seed, Commit: commit, Began: began.UTC().Truncate(time.Second),
-		Seconds: time.Since(began).Round(100 * time.Millisecond).Seconds(), CPUSeconds: cpu.Round(100 * time.Millisecond).Seconds(), Expected: l.Expected(req.Variant),
-		Verdict: res.Result.Verdict, Why: res.Result.Why, Facts: res.Result.Facts, Numbers: res.Numbers}
+	a, cpu := runMachine(ctx, req, w)
+	a.Lab, a.Variant, a.Profile, a.Seed, a.Expected = l.Name, req.Variant, string(req.Profile), req.Seed, l.Expected(req.Variant)
+	a.Commit, a.Date = commit, day(began)
+	a.Seconds, a.CPUSeconds = time.Since(began).Round(100*time.Millisecond).Seconds(), cpu.Round(100*time.Millisecond).Seconds()
 	if r, err := filepath.Rel(req.Root, req.Dir); err == nil {
-		out.Artefacts = r
+		a.Artefacts = r
 	}
-	return out, res
+	return a
 }
 
 // tidy removes the folder of a run that answered as expected, and what is large of others.
-func tidy(out *Outcome, req request) error {
+func tidy(out *labkit.Outcome, req request) error {
 	if req.Keep {
 		return nil
 	}
@@ -92,7 +96,7 @@ func dropBulk(dir string) {
 // runMachine starts a machine for one variant, waits, and checks from the
 // outside that nothing is left. Whatever goes wrong is Inconclusive. The time is that of the
 // processors, of all that ran in the machine.
-func runMachine(ctx context.Context, req request, out io.Writer) (response, time.Duration) {
+func runMachine(ctx context.Context, req request, out io.Writer) (Answer, time.Duration) {
 	b, err := json.Marshal(req)
 	if err != nil {
 		return couldNot("%v", err), 0
@@ -132,7 +136,7 @@ wait:
 	cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	res := couldNot("the lab's process ended without an answer: %s", process.DescribeExit(ended))
 	if b, err := os.ReadFile(filepath.Join(req.Dir, "result.json")); err == nil {
-		var r response
+		var r Answer
 		if err := json.Unmarshal(b, &r); err != nil {
 			return couldNot("result.json: %v", err), 0
 		}
@@ -142,8 +146,8 @@ wait:
 	// its cgroups. That they were left is in its answer.
 	_ = machine.RemoveCgroups(context.Background(), machine.Cgroup(req.ID))
 	if leaks := machine.Leaks(context.Background(), req.Dir, req.ID); len(leaks) > 0 {
-		res.Result = labkit.Result{Verdict: labkit.Inconclusive, Facts: res.Result.Facts,
-			Why: fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", machine.Few(leaks), res.Result.Verdict, res.Result.Why)}
+		res.Why = fmt.Sprintf("left behind outside the machine: %s (answered %s: %s)", machine.Few(leaks), res.Verdict, res.Why)
+		res.Verdict = labkit.Inconclusive
 	}
 	return res, cpu
 }

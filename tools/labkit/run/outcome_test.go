@@ -12,33 +12,31 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/labkit"
-	"holdfast/tools/labkit/journal"
 )
 
 func TestOutcomesAreKept(t *testing.T) {
 	root := t.TempDir()
-	began := time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC)
-	stock := Outcome{Lab: "a", Variant: labkit.Stock, Profile: labkit.Short, Seed: 7, Commit: strings.Repeat("c", 40) + "-dirty", Began: began, Seconds: 1.5,
-		Expected: labkit.Reproduced, Verdict: labkit.Reproduced, Why: "2 | 3\nmore", Facts: []string{"f"}, Numbers: []journal.Number{{Name: "lost", Value: 3}, {Name: "gap", Value: 0.5, Unit: "s"}}, Artefacts: "x"}
-	ours := Outcome{Lab: "a", Variant: labkit.Ours, Profile: labkit.Short, Expected: labkit.Absent, Verdict: labkit.Inconclusive}
+	stock := labkit.Outcome{Lab: "a", Variant: labkit.Stock, Profile: string(labkit.Short), Seed: 7, Commit: strings.Repeat("c", 40) + "-dirty", Date: "2026-11-21", Seconds: 1.5,
+		Expected: labkit.Reproduced, Verdict: labkit.Reproduced, Why: "2 | 3\nmore", Facts: []string{"f"}, Numbers: []outcome.Number{{Name: "lost", Value: 3}, {Name: "gap", Value: 0.5, Unit: "s"}}, Artefacts: "x"}
+	ours := labkit.Outcome{Lab: "a", Variant: labkit.Ours, Profile: string(labkit.Short), Expected: labkit.Absent, Verdict: labkit.Inconclusive}
 	again := ours
 	again.Verdict = labkit.Absent
-	for _, run := range [][]Outcome{{stock, ours}, {again}} {
+	for _, run := range [][]labkit.Outcome{{stock, ours}, {again}} {
 		if err := keepOutcomes(root, "a", labkit.Short, run); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, err := LastOutcomes(root, []*labkit.Lab{{Name: "none"}, {Name: "a"}}, labkit.Short)
-	if err != nil || !reflect.DeepEqual(got, []Outcome{stock, again}) {
+	if err != nil || !reflect.DeepEqual(got, []labkit.Outcome{stock, again}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if got, err := LastOutcomes(root, []*labkit.Lab{{Name: "a"}}, labkit.Long); err != nil || len(got) != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	text := func(outcomes []Outcome, format string) string {
+	text := func(outcomes []labkit.Outcome, format string) string {
 		var b bytes.Buffer
 		if err := PrintOutcomes(&b, outcomes, format); err != nil {
 			t.Fatal(err)
@@ -49,14 +47,14 @@ func TestOutcomesAreKept(t *testing.T) {
 		"text":     "a    stock    reproduced    ok     1.5 s  cccccccccccc-dirty  2 | 3\n",
 		"markdown": "| a | stock | reproduced | reproduced | 2 \\| 3 | lost 3; gap 0.5 s | cccccccccccc-dirty | 1.5 s |\n",
 	} {
-		if s := text([]Outcome{stock, ours}, format); !strings.Contains(s, want) {
+		if s := text([]labkit.Outcome{stock, ours}, format); !strings.Contains(s, want) {
 			t.Errorf("%s:\n%s", format, s)
 		}
 	}
-	if s := text([]Outcome{ours}, "text"); !strings.Contains(s, "WRONG") {
+	if s := text([]labkit.Outcome{ours}, "text"); !strings.Contains(s, "WRONG") {
 		t.Error(s)
 	}
-	var back []Outcome
+	var back []labkit.Outcome
 	if err := json.Unmarshal([]byte(text(got, "json")), &back); err != nil || len(back) != 2 && len(got) == 2 {
 		t.Error(back, err)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // LastOutcomes reads the kept outcomes of labs in a profile, in their order. A lab that has not been run in it has none.
-func LastOutcomes(root string, labs []*labkit.Lab, p labkit.Profile) ([]Outcome, error) {
-	var all []Outcome
+func LastOutcomes(root string, labs []*labkit.Lab, p labkit.Profile) ([]labkit.Outcome, error) {
+	var all []labkit.Outcome
 	for _, l := range labs {
 		outcomes, err := ReadOutcomes(OutcomesFile(root, l.Name, p))
 		if err != nil {
@@ -30,16 +30,16 @@ func LastOutcomes(root string, labs []*labkit.Lab, p labkit.Profile) ([]Outcome,
 var Formats = []string{"text", "json", "markdown"}
 
 // PrintOutcomes writes outcomes in one of Formats.
-func PrintOutcomes(w io.Writer, outcomes []Outcome, format string) error {
+func PrintOutcomes(w io.Writer, outcomes []labkit.Outcome, format string) error {
 	switch format {
 	case "json":
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		return e.Encode(append([]Outcome{}, outcomes...)) // [] and not null
+		return e.Encode(append([]labkit.Outcome{}, outcomes...)) // [] and not null
 	case "markdown":
 		fmt.Fprintln(w, "| lab | variant | verdict | expected | why | numbers | commit | took |\n|---|---|---|---|---|---|---|---|")
 		for _, o := range outcomes {
-			cells := []string{o.Lab, string(o.Variant), string(o.Verdict), string(o.Expected), o.line(), o.numbers(), o.short(), fmt.Sprintf("%.1f s", o.Seconds)}
+			cells := []string{o.Lab, string(o.Variant), string(o.Verdict), string(o.Expected), o.FirstLine(), numbers(o), short(o), fmt.Sprintf("%.1f s", o.Seconds)}
 			for i, c := range cells {
 				cells[i] = strings.ReplaceAll(c, "|", `\|`)
 			}
@@ -54,16 +54,13 @@ func PrintOutcomes(w io.Writer, outcomes []Outcome, format string) error {
 		if !o.AsExpected() {
 			mark = "WRONG"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.1f s\t%s\t%s\n", o.Lab, o.Variant, o.Verdict, mark, o.Seconds, o.short(), o.line())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.1f s\t%s\t%s\n", o.Lab, o.Variant, o.Verdict, mark, o.Seconds, short(o), o.FirstLine())
 	}
 	return t.Flush()
 }
 
-// line is the first line of Why.
-func (o Outcome) line() string { l, _, _ := strings.Cut(o.Why, "\n"); return l }
-
 // short is the commit's first digits.
-func (o Outcome) short() string {
+func short(o labkit.Outcome) string {
 	hash, dirty, _ := strings.Cut(o.Commit, "-")
 	if dirty != "" {
 		dirty = "-" + dirty
@@ -71,7 +68,7 @@ func (o Outcome) short() string {
 	return hash[:min(12, len(hash))] + dirty
 }
 
-func (o Outcome) numbers() string {
+func numbers(o labkit.Outcome) string {
 	var out []string
 	for _, n := range o.Numbers {
 		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %g %s", n.Name, n.Value, n.Unit)))

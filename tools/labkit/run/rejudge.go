@@ -15,8 +15,8 @@ import (
 )
 
 // Rejudge has labs, of all, judge again the histories that runs left below dir, and prints the
-// verdicts. The error is a *Failed if one is not as expected.
-func Rejudge(w io.Writer, all labkit.Labs, dir string) ([]Outcome, error) {
+// verdicts. The error is a Failed if one is not as expected.
+func Rejudge(w io.Writer, all labkit.Labs, dir string) ([]labkit.Outcome, error) {
 	var files []string
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == "docker" {
@@ -34,8 +34,7 @@ func Rejudge(w io.Writer, all labkit.Labs, dir string) ([]Outcome, error) {
 		return nil, exit.Preconditionf("%s has no %s: run the lab with --keep", dir, history.File)
 	}
 	slices.Sort(files)
-	failed := &Failed{}
-	var outs []Outcome
+	var outs []labkit.Outcome
 	for _, file := range files {
 		h, err := labkit.ReadHistory(file)
 		if err != nil {
@@ -52,16 +51,11 @@ func Rejudge(w io.Writer, all labkit.Labs, dir string) ([]Outcome, error) {
 		if l.Expected(v) == "" {
 			return nil, exit.Preconditionf("%s: lab %s has no variant %q", file, l.Name, v)
 		}
-		res := l.Judge(h)
-		out := Outcome{Lab: l.Name, Variant: v, Profile: labkit.Profile(h.Profile), Seed: h.Seed, Began: h.Lines[0].At,
-			Seconds: h.Lines[len(h.Lines)-1].At.Sub(h.Lines[0].At).Seconds(), Expected: l.Expected(v), Verdict: res.Verdict,
-			Why: res.Why, Facts: res.Facts, Numbers: res.Numbers, Artefacts: filepath.Dir(file)}
+		out := l.Judge(h)
+		out.Lab, out.Variant, out.Profile, out.Seed, out.Expected = l.Name, v, h.Profile, h.Seed, l.Expected(v)
+		out.Date, out.Seconds, out.Artefacts = day(h.Lines[0].At), h.Lines[len(h.Lines)-1].At.Sub(h.Lines[0].At).Seconds(), filepath.Dir(file)
 		outs = append(outs, out)
-		failed.add(l.Name, out)
-		printTable(w, l, []Outcome{out})
+		printTable(w, l, []labkit.Outcome{out})
 	}
-	if len(failed.Labs) > 0 {
-		return outs, failed
-	}
-	return outs, nil
+	return outs, failed(outs)
 }

@@ -24,7 +24,7 @@ var steppedLab = labkit.Lab{Name: "t-steps", Summary: "test", Variants: []labkit
 	Steps: func(e *labkit.Env) []labkit.Step {
 		return []labkit.Step{{Text: "measure", Do: func(context.Context) error { e.Record(measured{2}); return nil }}}
 	},
-	Oracle: labkit.Oracle{Text: []string{"2 are lost at most"}, Judge: func(h *history.History) labkit.Result {
+	Oracle: labkit.Oracle{Text: []string{"2 are lost at most"}, Judge: func(h *history.History) labkit.Outcome {
 		if n := history.One[measured](h).Lost; n > 2 {
 			return labkit.ReproducedBecause("%d are lost", n)
 		}
@@ -60,7 +60,7 @@ func TestRejudge(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, err := Rejudge(out, labkit.Labs{l}, dir)
-		if f := (*Failed)(nil); !errors.As(err, &f) || len(again) != 1 || again[0].Verdict != verdict {
+		if f := Failed(nil); !errors.As(err, &f) || len(again) != 1 || again[0].Verdict != verdict {
 			t.Errorf("want %s: %+v %v", verdict, again, err)
 		}
 	}

@@ -44,26 +44,31 @@ type Options struct {
 	Out     io.Writer
 }
 
-// Failed is the error of Labs when a lab did not answer as it must. Both lists
-// have entries like "cluster-smoke (ours)".
-type Failed struct {
-	// Labs are all of them.
-	Labs []string
-	// Wrong are those of Labs that gave an answer, and it was not the one that
-	// they must give. The others could not tell.
-	Wrong []string
-	// why has the verdict of each of Labs, with the first line of its reason.
-	why []string
+// Failed is the error of Labs when outcomes are not as expected: those that are not.
+type Failed []labkit.Outcome
+
+func (f Failed) Error() string {
+	var b strings.Builder
+	b.WriteString("not as expected:")
+	for _, o := range f {
+		fmt.Fprintf(&b, "\n  %s (%s): %s: %s", o.Lab, o.Variant, o.Verdict, o.FirstLine())
+	}
+	return b.String()
 }
 
-func (f *Failed) Error() string {
-	return "not as expected:\n  " + strings.Join(f.why, "\n  ")
+// failed is a Failed with those of outs that are not as expected; nil if all are.
+func failed(outs []labkit.Outcome) error {
+	bad := slices.DeleteFunc(slices.Clone(outs), labkit.Outcome.AsExpected)
+	if len(bad) == 0 {
+		return nil
+	}
+	return Failed(bad)
 }
 
 // Labs runs each lab in all its variants and prints plan, steps and
-// verdicts. The error is a *Failed, a usage error of package exit, or a failed
+// verdicts. The error is a Failed, a usage error of package exit, or a failed
 // precondition. The outcomes so far are returned in any case, and kept.
-func Labs(ctx context.Context, labs []*labkit.Lab, o Options) ([]Outcome, error) {
+func Labs(ctx context.Context, labs []*labkit.Lab, o Options) ([]labkit.Outcome, error) {
 	root, err := base.FindRoot(o.Root)
 	if err != nil {
 		return nil, err
@@ -116,8 +121,7 @@ func Labs(ctx context.Context, labs []*labkit.Lab, o Options) ([]Outcome, error)
 		}
 	}
 
-	failed := &Failed{}
-	var all []Outcome
+	var all []labkit.Outcome
 	for _, j := range jobs {
 		outs, err := runLab(ctx, j.lab, j.variants, root, bins, o)
 		if err != nil {
@@ -127,17 +131,11 @@ func Labs(ctx context.Context, labs []*labkit.Lab, o Options) ([]Outcome, error)
 		if err := keepOutcomes(root, j.lab.Name, o.Profile, outs); err != nil {
 			return all, err
 		}
-		for _, out := range outs {
-			failed.add(j.lab.Name, out)
-		}
 		if ctx.Err() != nil {
 			return all, fmt.Errorf("lab %s: %w", j.lab.Name, context.Cause(ctx))
 		}
 	}
-	if len(failed.Labs) > 0 {
-		return all, failed
-	}
-	return all, nil
+	return all, failed(all)
 }
 
 func words(vs []labkit.Variant) string {
@@ -146,19 +144,6 @@ func words(vs []labkit.Variant) string {
 		out = append(out, string(v))
 	}
 	return strings.Join(out, ", ")
-}
-
-// add notes the outcome of one variant of a lab, if it is not what it must be.
-func (f *Failed) add(lab string, o Outcome) {
-	if o.AsExpected() {
-		return
-	}
-	name := fmt.Sprintf("%s (%s)", lab, o.Variant)
-	f.Labs = append(f.Labs, name)
-	f.why = append(f.why, fmt.Sprintf("%s: %s: %s", name, o.Verdict, o.line()))
-	if o.Verdict != labkit.Inconclusive {
-		f.Wrong = append(f.Wrong, name)
-	}
 }
 
 // prepare checks the preconditions of every lab.
@@ -187,7 +172,7 @@ func newID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string, bins *labkit.Binaries, o Options) ([]Outcome, error) {
+func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string, bins *labkit.Binaries, o Options) ([]labkit.Outcome, error) {
 	id, err := newID()
 	if err != nil {
 		return nil, err
@@ -204,7 +189,7 @@ func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string
 	if timeout == 0 {
 		timeout = l.Bound(o.Profile)
 	}
-	var outs []Outcome
+	var outs []labkit.Outcome
 	commit := commitOf(root, len(bins.Rules) > 0)
 	for i, v := range vs {
 		if ctx.Err() != nil {
@@ -212,11 +197,11 @@ func runLab(ctx context.Context, l *labkit.Lab, vs []labkit.Variant, root string
 		}
 		req := request{Lab: l.Name, Gates: l.Gates(), Fixes: l.Fixes(), ID: fmt.Sprintf("%s-%d", id, i), Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 			Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins}
-		out, _ := runVariantOf(ctx, l, req, commit, o.Out)
-		if err := tidy(&out, req); err != nil {
+		a := runVariantOf(ctx, l, req, commit, o.Out)
+		if err := tidy(&a.Outcome, req); err != nil {
 			return nil, err
 		}
-		outs = append(outs, out)
+		outs = append(outs, a.Outcome)
 	}
 	_ = os.Remove(dir) // if it is empty
 	printTable(o.Out, l, outs)
@@ -243,7 +228,7 @@ func printPlan(w io.Writer, l *labkit.Lab, vs []labkit.Variant, o Options) {
 	}
 }
 
-func printTable(w io.Writer, l *labkit.Lab, outs []Outcome) {
+func printTable(w io.Writer, l *labkit.Lab, outs []labkit.Outcome) {
 	fmt.Fprintf(w, "verdict of %s:\n", l.Name)
 	t := tabwriter.NewWriter(w, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  variant\tverdict\texpected\t\ttook\tCPU\twhy")
@@ -252,7 +237,7 @@ func printTable(w io.Writer, l *labkit.Lab, outs []Outcome) {
 		if !o.AsExpected() {
 			mark = "WRONG"
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%.0fs\t%s\n", o.Variant, o.Verdict, o.Expected, mark, o.Seconds, o.CPUSeconds, o.line())
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%.1fs\t%.0fs\t%s\n", o.Variant, o.Verdict, o.Expected, mark, o.Seconds, o.CPUSeconds, o.FirstLine())
 	}
 	t.Flush()
 	for _, o := range outs {

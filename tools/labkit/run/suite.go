@@ -53,9 +53,9 @@ func PrintTestRuns(w io.Writer, all []Chosen) {
 // Suite runs labs side by side and returns their outcomes, in their order.
 // If no variant of a lab answered wrongly, those that were inconclusive get
 // another chance alone, and are reported either way: beside others a machine may
-// be too slow for them. A wrong answer stands. The error is a *Failed, or says why
+// be too slow for them. A wrong answer stands. The error is a Failed, or says why
 // a lab could not be run.
-func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
+func Suite(ctx context.Context, chosen []Chosen, o Options) ([]labkit.Outcome, error) {
 	if o.Out == nil {
 		o.Out = os.Stdout
 	}
@@ -73,7 +73,7 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
 		return nil, err
 	}
 	var mu sync.Mutex
-	outcomes := map[*labkit.Lab][]Outcome{}
+	outcomes := map[*labkit.Lab][]labkit.Outcome{}
 	broken := map[*labkit.Lab]error{} // labs that could not be run
 	// one runs a lab, or only those variants of it.
 	one := func(l *labkit.Lab, only []labkit.Variant) {
@@ -92,7 +92,7 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
 		fmt.Fprintf(o.Out, "lab %s took %.0f s, %.0f s of the processors\n\n", l.Name, time.Since(start).Seconds(), cpu)
 		outcomes[l] = repeated(outcomes[l], got)
 		delete(broken, l)
-		if f := (*Failed)(nil); err != nil && !errors.As(err, &f) {
+		if f := Failed(nil); err != nil && !errors.As(err, &f) {
 			broken[l] = err
 			fmt.Fprintf(o.Out, "lab %s: %v\n", l.Name, err)
 		}
@@ -119,27 +119,20 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]Outcome, error) {
 			}
 		}
 	}
-	var all []Outcome
-	failed := &Failed{}
+	var all []labkit.Outcome
 	var errs []error
 	for _, c := range chosen {
 		all = append(all, outcomes[c.Lab]...)
-		for _, out := range outcomes[c.Lab] {
-			failed.add(c.Lab.Name, out)
-		}
 		if err := broken[c.Lab]; err != nil {
 			errs = append(errs, fmt.Errorf("lab %s: %w", c.Lab.Name, err))
 		}
 	}
-	if len(failed.Labs) > 0 {
-		errs = append(errs, failed)
-	}
-	return all, errors.Join(errs...)
+	return all, errors.Join(append(errs, failed(all))...)
 }
 
 // again lists the variants of a lab that may run once more: they could not tell, and
 // no variant told anything wrong.
-func again(outcomes []Outcome) []labkit.Variant {
+func again(outcomes []labkit.Outcome) []labkit.Variant {
 	var only []labkit.Variant
 	for _, o := range outcomes {
 		if o.AsExpected() {
@@ -155,10 +148,10 @@ func again(outcomes []Outcome) []labkit.Variant {
 
 // repeated is replace for outcomes of runs that repeat those of old: they keep what these
 // answered.
-func repeated(old, outcomes []Outcome) []Outcome {
+func repeated(old, outcomes []labkit.Outcome) []labkit.Outcome {
 	all := slices.Clone(outcomes)
 	for i, o := range all {
-		if at := slices.IndexFunc(old, func(p Outcome) bool { return p.Variant == o.Variant }); at >= 0 {
+		if at := slices.IndexFunc(old, func(p labkit.Outcome) bool { return p.Variant == o.Variant }); at >= 0 {
 			all[i].Before = append(slices.Clone(old[at].Before), fmt.Sprintf("%s: %s", old[at].Verdict, old[at].Why))
 		}
 	}
@@ -166,10 +159,10 @@ func repeated(old, outcomes []Outcome) []Outcome {
 }
 
 // replace puts outcomes into the places of those of the same variants, or at the end.
-func replace(old, outcomes []Outcome) []Outcome {
+func replace(old, outcomes []labkit.Outcome) []labkit.Outcome {
 	all := slices.Clone(old)
 	for _, o := range outcomes {
-		if i := slices.IndexFunc(all, func(p Outcome) bool { return p.Variant == o.Variant }); i >= 0 {
+		if i := slices.IndexFunc(all, func(p labkit.Outcome) bool { return p.Variant == o.Variant }); i >= 0 {
 			all[i] = o
 		} else {
 			all = append(all, o)

@@ -12,8 +12,8 @@ import (
 )
 
 // made is what a lab with three variants answered.
-func made(stock, ours, off labkit.Verdict) []Outcome {
-	return []Outcome{
+func made(stock, ours, off labkit.Verdict) []labkit.Outcome {
+	return []labkit.Outcome{
 		{Variant: labkit.Stock, Expected: labkit.Reproduced, Verdict: stock},
 		{Variant: labkit.Ours, Expected: labkit.Absent, Verdict: ours},
 		{Variant: labkit.GateOff, Expected: labkit.Reproduced, Verdict: off},
@@ -40,7 +40,7 @@ func TestAgain(t *testing.T) {
 
 func TestReplace(t *testing.T) {
 	first := made(labkit.Reproduced, labkit.Inconclusive, labkit.Inconclusive)
-	second := []Outcome{{Variant: labkit.GateOff, Verdict: labkit.Reproduced}, {Variant: labkit.Ours, Verdict: labkit.Absent}, {Variant: "ours -fix", Verdict: labkit.Reproduced}}
+	second := []labkit.Outcome{{Variant: labkit.GateOff, Verdict: labkit.Reproduced}, {Variant: labkit.Ours, Verdict: labkit.Absent}, {Variant: "ours -fix", Verdict: labkit.Reproduced}}
 	var got []string
 	for _, o := range replace(first, second) {
 		got = append(got, fmt.Sprintf("%s %s", o.Variant, o.Verdict))
@@ -52,7 +52,7 @@ func TestReplace(t *testing.T) {
 	if b := again[2].Before; len(b) != 1 || !strings.HasPrefix(b[0], "inconclusive: ") {
 		t.Errorf("the first answer is %q", b)
 	}
-	if b := repeated(again, []Outcome{{Variant: labkit.GateOff, Verdict: labkit.Inconclusive}})[2].Before; len(b) != 2 || !strings.HasPrefix(b[1], "reproduced: ") {
+	if b := repeated(again, []labkit.Outcome{{Variant: labkit.GateOff, Verdict: labkit.Inconclusive}})[2].Before; len(b) != 2 || !strings.HasPrefix(b[1], "reproduced: ") {
 		t.Errorf("the first answers are %q", b)
 	}
 	if len(again[0].Before)+len(again[3].Before)+len(second[0].Before) > 0 {

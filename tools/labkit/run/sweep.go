@@ -17,20 +17,11 @@ import (
 	"holdfast/tools/labkit/sweep"
 )
 
-// Swept is what a kill test answered.
-type Swept struct {
-	Outcome Outcome
-	Report  sweep.Report
-	// Judged is the verdict of the run's history, Again that of the same file judged again
-	// by this process. Outcome.Verdict differs from Judged if the run was not clean.
-	Judged, Again labkit.Verdict
-}
-
 // Sweep runs one variant of a lab as a kill test, which does these kills; without any it only
 // looks for how long the run is and which components it has. The history is judged again
 // before it is removed. The outcome is not kept as one of
 // the lab.
-func Sweep(ctx context.Context, root string, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o Options) (*Swept, error) {
+func Sweep(ctx context.Context, root string, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o Options) (*Answer, error) {
 	bins, err := labkit.NewBinaries(root, o.Bins)
 	if err != nil {
 		return nil, exit.Usagef("%v", err)
@@ -63,24 +54,20 @@ func Sweep(ctx context.Context, root string, l *labkit.Lab, v labkit.Variant, ki
 	}
 	req := request{Lab: l.Name, Gates: l.Gates(), Fixes: l.Fixes(), ID: id, Dir: filepath.Join(dir, v.Dir()), Root: root, Variant: v,
 		Profile: o.Profile, Seed: o.Seed, Keep: o.Keep, Timeout: timeout, Bins: bins, Sweep: &sweepPlan{kills}}
-	out, res := runVariantOf(ctx, l, req, commitOf(root, len(bins.Rules) > 0), o.Out)
+	a := runVariantOf(ctx, l, req, commitOf(root, len(bins.Rules) > 0), o.Out)
 	if ctx.Err() != nil {
 		return nil, errors.Join(context.Cause(ctx), os.RemoveAll(dir))
 	}
-	s := &Swept{Judged: res.Judged, Again: labkit.Inconclusive}
-	if res.Sweep != nil {
-		s.Report = *res.Sweep
-	}
+	a.Again = labkit.Inconclusive
 	if h, err := labkit.ReadHistory(filepath.Join(req.Dir, history.File)); err == nil {
-		s.Again = l.Judge(h).Verdict
+		a.Again = l.Judge(h).Verdict
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	if err := tidy(&out, req); err != nil {
+	if err := tidy(&a.Outcome, req); err != nil {
 		return nil, err
 	}
 	_ = os.Remove(dir) // if it is empty
-	s.Outcome = out
-	printTable(o.Out, l, []Outcome{out})
-	return s, nil
+	printTable(o.Out, l, []labkit.Outcome{a.Outcome})
+	return &a, nil
 }

@@ -23,20 +23,20 @@ func startEtcd(ctx context.Context, e *labkit.Env) (*process.Proc, error) {
 }
 
 // sweptLab has a component for a second, and answers absent if that always ran.
-func sweptLab(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+func sweptLab(ctx context.Context, e *labkit.Env) (labkit.Outcome, error) {
 	p, err := startEtcd(ctx, e)
 	if err != nil {
-		return labkit.Result{}, err
+		return labkit.Outcome{}, err
 	}
 	time.Sleep(time.Second)
 	return labkit.AbsentBecause("it is there"), process.AllAlive(p)
 }
 
 // fooledLab takes what a kill does for the incident.
-func fooledLab(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
+func fooledLab(ctx context.Context, e *labkit.Env) (labkit.Outcome, error) {
 	p, err := startEtcd(ctx, e)
 	if err != nil {
-		return labkit.Result{}, err
+		return labkit.Outcome{}, err
 	}
 	was := p.PID()
 	time.Sleep(time.Second)
@@ -47,7 +47,7 @@ func fooledLab(ctx context.Context, e *labkit.Env) (labkit.Result, error) {
 }
 
 // runSwept is what Sweep does once the preconditions are met.
-func runSwept(t *testing.T, name string, kills ...sweep.Kill) (Outcome, response) {
+func runSwept(t *testing.T, name string, kills ...sweep.Kill) Answer {
 	t.Helper()
 	id, err := newID()
 	if err != nil {
@@ -79,16 +79,16 @@ func TestSweep(t *testing.T) {
 		{"t-fooled", nil, labkit.Absent},
 		{"t-fooled", []sweep.Kill{kill}, labkit.Reproduced},
 	} {
-		out, res := runSwept(t, c.lab, c.kills...)
-		if out.Verdict != c.verdict || res.Judged != c.verdict {
-			t.Errorf("%s, %d kills: %s, judged %s: %s", c.lab, len(c.kills), out.Verdict, res.Judged, out.Why)
+		a := runSwept(t, c.lab, c.kills...)
+		if a.Verdict != c.verdict || a.Judged != c.verdict {
+			t.Errorf("%s, %d kills: %s, judged %s: %s", c.lab, len(c.kills), a.Verdict, a.Judged, a.Why)
 		}
-		r := res.Sweep
-		if r == nil || len(r.Done) != len(c.kills) || len(r.Seen) != 1 || r.Seen[0].Process != "etcd" || r.Window < 0.9 {
+		r := a.Report
+		if len(r.Done) != len(c.kills) || len(r.Seen) != 1 || r.Seen[0].Process != "etcd" || r.Window < 0.9 {
 			t.Errorf("%s, %d kills: %+v", c.lab, len(c.kills), r)
 		}
 	}
-	if _, res := runSwept(t, "t-runaway"); res.Judged != labkit.Absent || res.Result.Verdict != labkit.Inconclusive || !strings.Contains(res.Result.Why, "left behind") {
-		t.Errorf("%+v", res)
+	if a := runSwept(t, "t-runaway"); a.Judged != labkit.Absent || a.Verdict != labkit.Inconclusive || !strings.Contains(a.Why, "left behind") {
+		t.Errorf("%+v", a)
 	}
 }

@@ -183,8 +183,8 @@ func UpServe(ctx context.Context, file string) error {
 	go machine.Forward(l, "unix", upSocket(req.Machine.ID))
 	defer os.Remove(upSocket(req.Machine.ID))
 	res, _ := runMachine(ctx, req.Machine, os.Stdout)
-	if res.Result.Verdict != labkit.Absent {
-		return fmt.Errorf("%s", res.Result.Why)
+	if res.Verdict != labkit.Absent {
+		return fmt.Errorf("%s", res.Why)
 	}
 	return nil
 }
@@ -211,7 +211,7 @@ func (up upCluster) lab() *labkit.Lab {
 				}},
 			}
 		},
-		Oracle: labkit.Oracle{Text: []string{"it was asked to end"}, Judge: func(h *history.History) labkit.Result {
+		Oracle: labkit.Oracle{Text: []string{"it was asked to end"}, Judge: func(h *history.History) labkit.Outcome {
 			history.One[asked](h)
 			return labkit.AbsentBecause("asked to end")
 		}}}

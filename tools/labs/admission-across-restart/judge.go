@@ -38,7 +38,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	ours := h.Variant == string(labkit.Ours)
 	seen := map[string]tried{}
 	for _, o := range history.Of[tried](h) {

@@ -74,7 +74,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var facts, wrong []string
 	early := "" // a fault that Early explains
 	log, back := history.One[logged](h), history.One[wentBack](h)

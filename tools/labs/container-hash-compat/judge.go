@@ -119,7 +119,7 @@ func (s swapped) look() (outcome, error) {
 	return o, nil
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	all := history.Of[swapped](h)
 	want := chain(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
 	var facts, problems []string
@@ -152,7 +152,7 @@ func judge(h *history.History) labkit.Result {
 			facts = append(facts, s.Name+": "+p)
 		}
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case ours && len(problems) > 0:
 		res = labkit.ReproducedBecause("%s", strings.Join(problems, "; "))

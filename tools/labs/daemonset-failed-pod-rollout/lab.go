@@ -227,7 +227,7 @@ func (l *lab) breakIt(ctx context.Context) error {
 	return nil
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	u, d := history.One[updated](h), history.One[tookDown](h)
 	switch {
 	case u.Failed < 3 || d.Made < 3 || d.Gaps > 0:

@@ -32,7 +32,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	all := history.Of[died](h)
 	seen := map[string]died{}
 	var facts []string
@@ -40,7 +40,7 @@ func judge(h *history.History) labkit.Result {
 		seen[o.When] = o
 		facts = append(facts, fmt.Sprintf("%s: %d writes refused; %d of %d addresses ready after %v", o.When, o.Refused, o.Left, pods, o.After.Round(time.Second)))
 	}
-	res := func() labkit.Result {
+	res := func() labkit.Outcome {
 		for _, when := range []string{oneRequest, newLeader} {
 			if o, ok := seen[when]; !ok || o.Refused == 0 {
 				return labkit.InconclusiveBecause("%s: no write was refused: the trigger is missing", when)

@@ -20,7 +20,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	all := map[string]ended{}
 	for _, o := range history.Of[ended](h) {
 		all[o.Pod] = o

@@ -88,7 +88,7 @@ func (b batch) String() string {
 // periods are those of batches, in their order.
 var periods = []string{"", "0", "1s", "5s"}
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	n := rounds(labkit.Profile(h.Profile))
 	worst, seen := map[string]batch{}, map[string]int{}
 	var facts []string
@@ -104,7 +104,7 @@ func judge(h *history.History) labkit.Result {
 	}
 	without, has := worst[""], history.One[program](h).HasFlag
 	facts = append(facts, fmt.Sprintf("the program has %s: %v", flag, has))
-	res := func() labkit.Result {
+	res := func() labkit.Outcome {
 		switch {
 		case seen[""] != n:
 			return labkit.InconclusiveBecause("%d batches without the flag, want %d", seen[""], n)

@@ -34,9 +34,9 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	first, then := history.One[renamed](h), history.One[later](h)
-	res := func() labkit.Result {
+	res := func() labkit.Outcome {
 		switch {
 		case first.Refused == 0:
 			return labkit.InconclusiveBecause("the API server refused no update: the trigger is missing")

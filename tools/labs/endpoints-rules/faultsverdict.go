@@ -12,7 +12,7 @@ import (
 	"holdfast/tools/labkit/history"
 )
 
-func judgeFaults(h *history.History) labkit.Result {
+func judgeFaults(h *history.History) labkit.Outcome {
 	rows := history.Of[fault](h)
 	leases := history.Of[lease](h)
 	var facts []string
@@ -59,7 +59,7 @@ func wholeLeases(leases []lease) string {
 	return ""
 }
 
-func controlVerdict(_ *history.History, rows []fault, leases []lease) labkit.Result {
+func controlVerdict(_ *history.History, rows []fault, leases []lease) labkit.Outcome {
 	switch {
 	case len(rows) != 1 || rows[0].Row != controlRow:
 		return labkit.InconclusiveBecause("%d rows, want that of the control", len(rows))
@@ -77,7 +77,7 @@ func controlVerdict(_ *history.History, rows []fault, leases []lease) labkit.Res
 	return labkit.AbsentBecause("no lease was lost")
 }
 
-func faultVerdict(h *history.History, rows []fault, leases []lease) labkit.Result {
+func faultVerdict(h *history.History, rows []fault, leases []lease) labkit.Outcome {
 	for _, l := range leases {
 		if l.lost() {
 			return labkit.ReproducedBecause("%v", l)

@@ -99,7 +99,7 @@ func (r round) String() string {
 		what, len(r.broken(fixed)), len(r.Pods), len(r.broken(trailing)), len(r.Updates), r.Late.Round(10*time.Millisecond))
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var facts []string
 	var plain, killed []round
 	for _, r := range history.Of[round](h) {
@@ -127,7 +127,7 @@ func judge(h *history.History) labkit.Result {
 	return res
 }
 
-func verdict(h *history.History, plain, killed []round) labkit.Result {
+func verdict(h *history.History, plain, killed []round) labkit.Outcome {
 	updates, unsure := 0, "" // what a round could not tell hides no loss in another
 	for _, r := range append(plain[:len(plain):len(plain)], killed...) {
 		switch {

@@ -72,7 +72,7 @@ func (c change) unsure() string {
 	return ""
 }
 
-func judgeKubelets(h *history.History) labkit.Result {
+func judgeKubelets(h *history.History) labkit.Outcome {
 	all := history.Of[change](h)
 	res := kubeletsVerdict(h, all)
 	last := map[column]change{}
@@ -93,7 +93,7 @@ func judgeKubelets(h *history.History) labkit.Result {
 	return res
 }
 
-func kubeletsVerdict(h *history.History, all []change) labkit.Result {
+func kubeletsVerdict(h *history.History, all []change) labkit.Outcome {
 	for _, c := range all {
 		if why := c.unsure(); why != "" {
 			return labkit.InconclusiveBecause("%s", why)

@@ -115,7 +115,7 @@ func (f podFault) longest() time.Duration {
 	return d
 }
 
-func judgePods(h *history.History) labkit.Result {
+func judgePods(h *history.History) labkit.Outcome {
 	rows, leases := history.Of[podFault](h), history.Of[lease](h)
 	verdict := podVerdict
 	if h.Variant == string(labkit.Stock) {
@@ -148,7 +148,7 @@ func judgePods(h *history.History) labkit.Result {
 	return res
 }
 
-func podControl(_ *history.History, rows []podFault, leases []lease) labkit.Result {
+func podControl(_ *history.History, rows []podFault, leases []lease) labkit.Outcome {
 	switch {
 	case len(rows) != 1 || rows[0].Row != controlRow:
 		return labkit.InconclusiveBecause("%d faults, want that of the control", len(rows))
@@ -170,7 +170,7 @@ func podControl(_ *history.History, rows []podFault, leases []lease) labkit.Resu
 	return labkit.AbsentBecause("nothing took longer than %v", f.longest())
 }
 
-func podVerdict(h *history.History, rows []podFault, leases []lease) labkit.Result {
+func podVerdict(h *history.History, rows []podFault, leases []lease) labkit.Outcome {
 	for _, l := range leases {
 		if l.lost() {
 			return labkit.ReproducedBecause("%v", l)

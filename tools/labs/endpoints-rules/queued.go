@@ -75,7 +75,7 @@ var queuedOracle = labkit.Oracle{
 	Judge: judgeQueued,
 }
 
-func judgeQueued(h *history.History) labkit.Result {
+func judgeQueued(h *history.History) labkit.Outcome {
 	all := history.Of[change](h)
 	res := queuedVerdict(h, all)
 	most := map[column][2]int{}
@@ -93,7 +93,7 @@ func judgeQueued(h *history.History) labkit.Result {
 	return res
 }
 
-func queuedVerdict(h *history.History, all []change) labkit.Result {
+func queuedVerdict(h *history.History, all []change) labkit.Outcome {
 	got, early := map[column]int{}, 0
 	for _, c := range all {
 		if c.Column == kubeletColumn {

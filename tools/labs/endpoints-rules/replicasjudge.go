@@ -90,7 +90,7 @@ func (r routed) unsure() string {
 	return ""
 }
 
-func judgeReplicas(h *history.History) labkit.Result {
+func judgeReplicas(h *history.History) labkit.Outcome {
 	all := history.Of[routed](h)
 	res := replicasVerdict(h, all)
 	last := map[route]routed{}
@@ -112,7 +112,7 @@ func judgeReplicas(h *history.History) labkit.Result {
 }
 
 // replicasVerdict: no round that shows nothing hides another one's loss.
-func replicasVerdict(h *history.History, all []routed) labkit.Result {
+func replicasVerdict(h *history.History, all []routed) labkit.Outcome {
 	unsure := ""
 	got, updates := map[route]int{}, 0
 	for _, r := range all {

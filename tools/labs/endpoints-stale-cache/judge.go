@@ -36,7 +36,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	all := history.Of[happened](h)
 	seen := map[string]happened{}
 	var facts []string
@@ -44,7 +44,7 @@ func judge(h *history.History) labkit.Result {
 		seen[o.Case] = o
 		facts = append(facts, fmt.Sprintf("%s: %v, then %v", o.Case, o.Before, o.After))
 	}
-	res := func() labkit.Result {
+	res := func() labkit.Outcome {
 		for _, c := range cases {
 			if o, ok := seen[c]; !ok || o.Before.Ready != 0 {
 				return labkit.InconclusiveBecause("%s: the address was ready all the time: the trigger is missing", c)

@@ -97,7 +97,7 @@ type counted struct{ Anew, Deployments int }
 // twice before.
 var wantRollouts = map[string]int{"yce-test": 5, "switched": 3, "direct": 2 + 4*1 + 2*2, "older": 3 + 4*1 + 2*2, "undone": 3 + 4*1 + 2*2}
 
-func judgeCollision(h *history.History) labkit.Result {
+func judgeCollision(h *history.History) labkit.Outcome {
 	second := history.One[secondRelease](h).Rollout
 	if _, why := second.done(); why != "" {
 		s := history.One[stillStuck](h)
@@ -184,7 +184,7 @@ func keptFaults(h *history.History, bad func(string, ...any)) map[string]int {
 	return looks
 }
 
-func judgeIdentity(h *history.History) labkit.Result {
+func judgeIdentity(h *history.History) labkit.Outcome {
 	var wrong []string
 	looks := keptFaults(h, func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) })
 	n := history.One[counted](h)

@@ -108,7 +108,7 @@ func (d *daemonSet) update(ctx context.Context) error {
 	return nil
 }
 
-func judgeDaemonSet(h *history.History) labkit.Result {
+func judgeDaemonSet(h *history.History) labkit.Outcome {
 	o := history.One[dsUpdated](h)
 	switch {
 	case !o.APIAlive:

@@ -130,7 +130,7 @@ func (c *equalLabel) recount(ctx context.Context) error {
 	return nil
 }
 
-func judgeEqualLabel(h *history.History) labkit.Result {
+func judgeEqualLabel(h *history.History) labkit.Outcome {
 	var facts []string
 	seen, second := map[bool]int{}, map[bool]int{} // by: below 2^31?
 	for _, r := range history.Of[recounted](h) {
@@ -144,7 +144,7 @@ func judgeEqualLabel(h *history.History) labkit.Result {
 		}
 		facts = append(facts, fmt.Sprintf("labels %d and %d: %d revision(s), pod replaced: %t", r.Zero, r.One, r.Revisions, r.Is != r.Was))
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case seen[true] != each || seen[false] != each:
 		res = labkit.InconclusiveBecause("%d StatefulSets with labels below 2^31 and %d above, want %d each", seen[true], seen[false], each)
@@ -301,7 +301,7 @@ func (c *stableOrder) worked(ctx context.Context) (float64, error) {
 	return count, err
 }
 
-func judgeOrder(h *history.History) labkit.Result {
+func judgeOrder(h *history.History) labkit.Outcome {
 	o := history.One[synced](h)
 	changes, names := 0, map[string]bool{}
 	for i, u := range o.Updates {
@@ -310,7 +310,7 @@ func judgeOrder(h *history.History) labkit.Result {
 		}
 		names[u] = true
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case changes > 0 || o.Made > 0:
 		res = labkit.ReproducedBecause("the update revision changed %d times and the pod was replaced %d times without a change of the template", changes, o.Made)

@@ -66,7 +66,7 @@ type met struct {
 // pairRolled says that a rollout between two templates of one hash went through.
 type pairRolled struct{ CollisionCount int64 }
 
-func judgeOwner(h *history.History) labkit.Result {
+func judgeOwner(h *history.History) labkit.Outcome {
 	var bad, facts, seen []string
 	for _, m := range history.Of[met](h) {
 		seen = append(seen, m.What)

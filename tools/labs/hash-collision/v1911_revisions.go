@@ -195,7 +195,7 @@ func (c *forcedConflicts) letThrough(ctx context.Context) error {
 	return nil
 }
 
-func judgeConflicts(h *history.History) labkit.Result {
+func judgeConflicts(h *history.History) labkit.Outcome {
 	t := history.One[touched](h)
 	facts := []string{fmt.Sprintf("StatefulSet: %d creations met AlreadyExists; %d ControllerRevisions of one template, collisionCount %d", t.Conflicts, t.Revisions, t.CollisionCount)}
 	if want := conflicts(labkit.Profile(h.Profile)); t.Conflicts < want || t.Revisions == 0 {

@@ -156,7 +156,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	r, e := history.One[reached](h), history.One[ended](h)
 	switch {
 	case !r.Own || r.Rules == 0:

@@ -245,7 +245,7 @@ func (l *lab) late(ctx context.Context) error {
 	return l.b.Stop()
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	c, o, after := history.One[controllers](h), history.One[lease](h), history.One[late](h)
 	history.One[healthy](h)
 	switch {

@@ -139,7 +139,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	pods, again := history.Of[seen](h), history.One[restarted](h)
 	limited := 0
 	for _, p := range pods {

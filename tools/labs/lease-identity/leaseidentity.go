@@ -197,7 +197,7 @@ func (l *lab) pods(ctx context.Context, w succession) (int, error) {
 	return created, err
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	seen, after := map[string]together{}, map[string]bool{}
 	for _, o := range history.Of[together](h) {
 		seen[o.Way] = o

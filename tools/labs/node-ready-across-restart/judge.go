@@ -20,7 +20,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	all, down := history.Of[started](h), history.One[without](h)
 	early, first := 0, ""
 	for _, o := range all {

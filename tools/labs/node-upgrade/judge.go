@@ -38,7 +38,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	plan, rows := history.One[planned](h), history.Of[swapped](h)
 	unsure := "" // the first reason why it cannot be told that nothing happened
 	cannotTell := func(format string, a ...any) {

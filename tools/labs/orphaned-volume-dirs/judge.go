@@ -24,7 +24,7 @@ var kept = map[string]left{
 	boundNone: {Pod: boundNone, Dir: true, Volumes: 1, Mounted: true},
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	counted := map[string]int{}
 	for _, f := range history.Of[found](h) {
 		counted[f.When] = f.Pods

@@ -67,7 +67,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var bad, facts []string
 	odd := ""     // what neither stock nor ours should answer
 	missing := "" // what was not tried; it hides nothing that was
@@ -138,7 +138,7 @@ func judge(h *history.History) labkit.Result {
 	}
 	facts = append(facts, fmt.Sprintf("bad patches that answer 500: %d of %d", wrong, count()),
 		fmt.Sprintf("rollbacks of a Deployment that the URL does not name: %d", reached), fmt.Sprintf("patches that end the kube-apiserver: %d of %d", ends, len(fatals)))
-	var res labkit.Result
+	var res labkit.Outcome
 	switch all := wrong == count() && reached == 2*len(versions) && ends == len(fatals); {
 	case missing != "" && (len(bad) == 0 || h.Variant != string(labkit.Ours)):
 		res = labkit.InconclusiveBecause("%s was not sent", missing)

@@ -73,7 +73,7 @@ type found struct {
 	lived                         bool
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	cells := map[place]*found{}
 	at := func(p place) *found {
 		if cells[p] == nil {
@@ -137,7 +137,7 @@ func judge(h *history.History) labkit.Result {
 }
 
 // sum holds each planned cell against what was seen of it.
-func sum(h *history.History, cells map[place]*found) labkit.Result {
+func sum(h *history.History, cells map[place]*found) labkit.Outcome {
 	var wrong, open []string
 	facts := []string{fmt.Sprintf("%-13s %-24s %6s  %s", "was there", "then", "looks", "wrong")}
 	looks, n := 0, 0

@@ -244,7 +244,7 @@ func judgeDeath19(s seen) (string, error) {
 	return "", nil
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	s := seen{states: rbdlab.States(h), contents: rbdlab.ContentsOf(h), learned: rbdlab.LearnedOf(h), blocked: map[string]string{}, variant: h.Variant}
 	for _, b := range history.Of[blocked](h) {
 		s.blocked[b.When] = b.List
@@ -252,7 +252,7 @@ func judge(h *history.History) labkit.Result {
 	for _, j := range history.Of[journal](h) {
 		s.dirty = j.Dirty
 	}
-	res := labkit.Result{}
+	res := labkit.Outcome{}
 	var lost, fine, damaged, missing []string
 	all := rowsOf(labkit.Profile(h.Profile))
 	for _, x := range all {

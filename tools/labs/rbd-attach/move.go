@@ -120,10 +120,10 @@ func (l *lab) move(ctx context.Context, image string, columns int) error {
 	return err
 }
 
-func judgeMove(h *history.History) labkit.Result {
+func judgeMove(h *history.History) labkit.Outcome {
 	states, contents := rbdlab.States(h), rbdlab.ContentsOf(h)
 	lock := rbdlab.LegacyLock("old-1")
-	res := labkit.Result{}
+	res := labkit.Outcome{}
 	var wrong, lost []string
 	for _, image := range []string{oneBlank, twoBlanks} {
 		at := func(when string) (rbdlab.State, bool) {

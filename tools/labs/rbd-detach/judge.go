@@ -29,12 +29,12 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	seen, contents, proven := rbdlab.States(h), rbdlab.ContentsOf(h), map[string]bool{}
 	for _, t := range history.Of[triggered](h) {
 		proven[t.Row] = true
 	}
-	res := labkit.Result{}
+	res := labkit.Outcome{}
 	var held, freed, wrong, missing []string
 	for _, x := range rowsOf(labkit.Profile(h.Profile)) {
 		was, had := seen[rbdlab.At{Image: x.image, When: before}]

@@ -140,9 +140,9 @@ func (l *mixed) pair(ctx context.Context, image string, limit bool) error {
 	return err
 }
 
-func judgeMixed(h *history.History) labkit.Result {
+func judgeMixed(h *history.History) labkit.Outcome {
 	states, contents := rbdlab.States(h), rbdlab.ContentsOf(h)
-	res := labkit.Result{}
+	res := labkit.Outcome{}
 	var lost, missing []string
 	doubled := false
 	for _, p := range pairs {

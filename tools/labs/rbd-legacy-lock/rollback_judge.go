@@ -94,7 +94,7 @@ var rollbackOracle = labkit.Oracle{
 	Judge: judgeRollback,
 }
 
-func judgeRollback(h *history.History) labkit.Result {
+func judgeRollback(h *history.History) labkit.Outcome {
 	states, contents := rbdlab.States(h), rbdlab.ContentsOf(h)
 	ended := map[string]bool{}
 	for _, a := range history.Of[arrived](h) {

@@ -42,7 +42,7 @@ func leaks(h *history.History) (found []string, places, creates int) {
 	return found, places, creates
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	images := map[string]image{}
 	for _, i := range history.Of[image](h) {
 		images[i.When] = i
@@ -69,7 +69,7 @@ func judge(h *history.History) labkit.Result {
 	case len(attaches) != 2:
 		return labkit.InconclusiveBecause("%d attaches were counted", len(attaches))
 	}
-	res := labkit.Result{}
+	res := labkit.Outcome{}
 	most := 0
 	for _, c := range attaches {
 		most = max(most, len(c.RBD))

@@ -142,9 +142,9 @@ func (l *lab) swapped(ctx context.Context, name string) error {
 	return err
 }
 
-func judgeSwap(h *history.History) labkit.Result {
+func judgeSwap(h *history.History) labkit.Outcome {
 	states, contents, learned := rbdlab.States(h), rbdlab.ContentsOf(h), rbdlab.LearnedOf(h)
-	res := labkit.Result{}
+	res := labkit.Outcome{}
 	var lost, fine, wrong []string
 	for _, n := range oldNodes {
 		at := func(when string) (rbdlab.State, bool) {

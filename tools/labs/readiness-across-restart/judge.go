@@ -57,7 +57,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	total := kubeletlab.Published{NotReady: map[string]int{}, Lowest: probed}
 	var facts []string
 	rounds, want := history.Of[restarted](h), restarts(labkit.Variant(h.Variant), labkit.Profile(h.Profile))+1

@@ -126,7 +126,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var facts []string
 	fact := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
 	deleted, phases := map[string]int{}, map[string]bool{}
@@ -174,7 +174,7 @@ func judge(h *history.History) labkit.Result {
 	for _, f := range first.Found {
 		fact("  %s: %d of %d restarts (%d back, %d stale)", f.Resource, f.count("back")+f.count("stale"), f.Restarts, f.count("back"), f.count("stale"))
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch n := deleted[phaseIncident]; {
 	case n > 0 && h.Variant == string(labkit.Stock) && (replays == 0 || flaps == 0):
 		res = labkit.InconclusiveBecause("the controller manager shows the incident, but the counting controller does not: %d replayed events, %d deletions of what lives", replays, flaps)
@@ -197,7 +197,7 @@ func judge(h *history.History) labkit.Result {
 }
 
 // judgeRest judges what comes after an incident that was not there.
-func judgeRest(h *history.History, deleted int, live bool, logs map[string]audited, fact func(string, ...any)) labkit.Result {
+func judgeRest(h *history.History, deleted int, live bool, logs map[string]audited, fact func(string, ...any)) labkit.Outcome {
 	var wrong []string
 	unsure := "" // hides nothing that is wrong
 	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }

@@ -112,7 +112,7 @@ func (p *pluginPath) create(ctx context.Context) error {
 	return nil
 }
 
-func judgePluginPath(h *history.History) labkit.Result {
+func judgePluginPath(h *history.History) labkit.Outcome {
 	o := history.One[plugged](h)
 	switch {
 	case o.Ran:

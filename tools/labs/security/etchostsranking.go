@@ -181,7 +181,7 @@ func (r *ranking) after(ctx context.Context) error {
 	return nil
 }
 
-func judgeRanking(h *history.History) labkit.Result {
+func judgeRanking(h *history.History) labkit.Outcome {
 	first, end := history.One[evictedFirst](h), history.One[inTheEnd](h)
 	switch {
 	case first.Pod == "other" || end.OtherEvicted:

@@ -174,7 +174,7 @@ func beginsAsLog(file string) (bool, error) {
 	return strings.HasPrefix(string(b), "Log file created at: "), err
 }
 
-func judgeLogLinks(h *history.History) labkit.Result {
+func judgeLogLinks(h *history.History) labkit.Outcome {
 	o := history.One[followed](h)
 	switch {
 	case !o.Planted:

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"strings"
 
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
-	"holdfast/tools/labkit/journal"
 )
 
 // notSeen is why nothing could be seen of a row.
@@ -21,7 +21,7 @@ type finding struct {
 	happened bool
 	saw      string
 	untold   string
-	numbers  []journal.Number
+	numbers  []outcome.Number
 }
 
 // cannotTell is a finding of none.
@@ -37,7 +37,7 @@ func (f finding) answer() labkit.Verdict {
 
 // measure adds a number.
 func (f finding) measure(name string, value float64, unit string) finding {
-	f.numbers = append(f.numbers, journal.Number{Name: name, Value: value, Unit: unit})
+	f.numbers = append(f.numbers, outcome.Number{Name: name, Value: value, Unit: unit})
 	return f
 }
 
@@ -52,12 +52,12 @@ func (f finding) counting(h *history.History, metric string, n, least float64) f
 
 // judge holds the findings of the rows against what each variant must show: on stock, and
 // with the gates off, every row has to show what its patch is for.
-func judge(h *history.History, rows []row) labkit.Result {
+func judge(h *history.History, rows []row) labkit.Outcome {
 	untold := map[string]string{}
 	for _, o := range history.Of[notSeen](h) {
 		untold[o.Fix] = o.Why
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	var there, gone, why []string
 	for _, r := range rows {
 		f := cannotTell("%s", untold[r.fix])

@@ -220,7 +220,7 @@ func malformedMessage(kind string) ([]byte, error) {
 	return append([]byte("k8s\x00"), b...), err
 }
 
-func judgeMalformed(h *history.History) labkit.Result {
+func judgeMalformed(h *history.History) labkit.Outcome {
 	want := []string{"kube-controller-manager"}
 	if h.Profile == string(labkit.Long) {
 		want = append(want, "kubelet")

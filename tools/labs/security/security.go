@@ -82,7 +82,7 @@ func exploits(name, summary string, rows []row, test ...labkit.Variant) labkit.L
 		Needs:    needs(rows),
 		Timeout:  func(p labkit.Profile) time.Duration { return labkit.Pick(p, 10*time.Minute, 30*time.Minute) },
 		Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, rows) },
-		Oracle:   labkit.Oracle{Text: text, Judge: func(h *history.History) labkit.Result { return judge(h, rows) }},
+		Oracle:   labkit.Oracle{Text: text, Judge: func(h *history.History) labkit.Outcome { return judge(h, rows) }},
 	}
 }
 

@@ -158,7 +158,7 @@ func (l *lab) roll(ctx context.Context) error {
 	return nil
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var made, old, n int
 	for _, r := range history.Of[rolled](h) {
 		if r.Gaps > 0 || r.Made < replicas {
@@ -166,7 +166,7 @@ func judge(h *history.History) labkit.Result {
 		}
 		n, made, old = n+1, made+r.Made, old+r.Old
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch extra := made - n*replicas; {
 	case n != rollouts:
 		return labkit.InconclusiveBecause("%d rollouts, want %d", n, rollouts)

@@ -40,7 +40,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	want := []string{whatForced, whatBack + old}
 	if h.Variant == string(labkit.Ours) && h.Profile == string(labkit.Long) {
 		want = append(want, whatBack+"v1.8.15", whatBack+base)
@@ -85,7 +85,7 @@ func judge(h *history.History) labkit.Result {
 		}
 		all += kept
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case len(bad) > 0 && h.Variant == string(labkit.Ours):
 		// Nothing that was not seen makes up for what was.

@@ -151,7 +151,7 @@ func (r round) breaksK(p replaced) (why string, off time.Time) {
 	return "", off
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var facts []string
 	all, stock := history.Of[round](h), h.Variant == string(labkit.Stock)
 	var plain, drained []round
@@ -185,8 +185,8 @@ func judge(h *history.History) labkit.Result {
 	return res
 }
 
-func verdict(h *history.History, stock bool, plain, drained []round) labkit.Result {
-	res, first := answer(h, stock, plain, drained), labkit.Result{}
+func verdict(h *history.History, stock bool, plain, drained []round) labkit.Outcome {
+	res, first := answer(h, stock, plain, drained), labkit.Outcome{}
 	if stock || res.Verdict != labkit.Inconclusive {
 		return res
 	}
@@ -207,7 +207,7 @@ func verdict(h *history.History, stock bool, plain, drained []round) labkit.Resu
 }
 
 // answer is the first that a round gives, in their order.
-func answer(h *history.History, stock bool, plain, drained []round) labkit.Result {
+func answer(h *history.History, stock bool, plain, drained []round) labkit.Outcome {
 	for _, r := range append(slices.Clone(plain), drained...) {
 		k := r.checkK()
 		switch {

@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"holdfast/tools/build/base"
+	"holdfast/tools/build/outcome"
 )
 
-func outcome(lab string, v base.Variant, verdict, date string) Outcome {
-	return Outcome{Lab: lab, Variant: v, Verdict: verdict, Seed: 7, Commit: strings.Repeat("c", 40), Date: date}
+func made(lab string, v base.Variant, verdict outcome.Verdict, date string) outcome.Outcome {
+	return outcome.Outcome{Lab: lab, Variant: v, Verdict: verdict, Seed: 7, Commit: strings.Repeat("c", 40), Date: date}
 }
 
 func rootWith(t *testing.T, text string) string {
@@ -38,13 +39,14 @@ func TestRecord(t *testing.T) {
 	if err != nil || len(r.Outcomes) != 0 || r.Oldest() != "" {
 		t.Fatalf("without a file: %+v, %v", r, err)
 	}
-	stock := outcome("b", base.Stock, "reproduced", "2026-11-20")
-	stock.Numbers = []Number{{"gap", 0.5, "s"}, {"lost", 3, ""}}
+	stock := made("b", base.Stock, "reproduced", "2026-11-20")
+	stock.Numbers = []outcome.Number{{Name: "gap", Value: 0.5, Unit: "s"}, {Name: "lost", Value: 3}}
+	stock.Seconds, stock.Why = 3, "a node flapped"
 	r.Put(stock)
-	r.Put(outcome("b", base.Ours.Without("x"), "reproduced", "2026-11-22"))
-	r.Put(outcome("a", base.Ours, "inconclusive", "2026-11-19"))
-	r.Put(outcome("a", base.Ours, "absent", "2026-11-21")) // in the place of the one before
-	r.Put(outcome("gone", base.Ours, "absent", "2025-01-01"))
+	r.Put(made("b", base.Ours.Without("x"), "reproduced", "2026-11-22"))
+	r.Put(made("a", base.Ours, "inconclusive", "2026-11-19"))
+	r.Put(made("a", base.Ours, "absent", "2026-11-21")) // in the place of the one before
+	r.Put(made("gone", base.Ours, "absent", "2025-01-01"))
 	r.Keep(func(lab string, _ base.Variant) bool { return lab != "gone" })
 	if err := r.Save(root); err != nil {
 		t.Fatal(err)
@@ -66,12 +68,13 @@ func TestRecord(t *testing.T) {
 func TestLoadRefuses(t *testing.T) {
 	row := `{"lab":"a","variant":"ours","verdict":"absent","seed":1,"commit":"c1","date":"2026-11-20"}`
 	for text, want := range map[string]string{
-		"[" + row + "," + row + "]":                                `lab "a" (ours): is there twice`,
-		"[" + strings.Replace(row, "c1", "c1-dirty", 1) + "]":      `commit is "c1-dirty"`,
-		"[" + strings.Replace(row, `"c1"`, `""`, 1) + "]":          "commit is",
-		"[" + strings.Replace(row, "2026-11-20", "today", 1) + "]": "date",
-		"[" + strings.Replace(row, `"absent"`, `""`, 1) + "]":      "verdict must be there",
-		"[" + strings.Replace(row, `"seed"`, `"key"`, 1) + "]":     "key",
+		"[" + row + "," + row + "]":                                         `lab "a" (ours): is there twice`,
+		"[" + strings.Replace(row, "c1", "c1-dirty", 1) + "]":               `commit is "c1-dirty"`,
+		"[" + strings.Replace(row, `"c1"`, `""`, 1) + "]":                   "commit is",
+		"[" + strings.Replace(row, "2026-11-20", "today", 1) + "]":          "date",
+		"[" + strings.Replace(row, `"absent"`, `""`, 1) + "]":               "verdict must be there",
+		"[" + strings.Replace(row, `"seed"`, `"key"`, 1) + "]":              "key",
+		"[" + strings.Replace(row, `"date"`, `"seconds":7,"date"`, 1) + "]": "what changes from run to run",
 		"{": "correct it, or remove it",
 	} {
 		if _, err := Load(rootWith(t, text)); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), File) {

@@ -5,6 +5,7 @@ package proof
 
 import (
 	"fmt"
+	"holdfast/tools/build/outcome"
 	"maps"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func Markdown(rows []Row, record *outcomes.Record) string {
 }
 
 // madeOf is the day of an outcome and its commit's first digits.
-func madeOf(o *outcomes.Outcome) string { return o.Date + ", " + o.Commit[:min(12, len(o.Commit))] }
+func madeOf(o *outcome.Outcome) string { return o.Date + ", " + o.Commit[:min(12, len(o.Commit))] }
 
 // answer is a cell of a table; nothing for a column that does not apply.
 func answer(c *Cell, record *outcomes.Record, letters map[string]string) string {
@@ -79,7 +80,7 @@ func answer(c *Cell, record *outcomes.Record, letters map[string]string) string 
 	if o == nil {
 		return "not yet"
 	}
-	return o.Verdict + " " + letters[madeOf(o)]
+	return string(o.Verdict) + " " + letters[madeOf(o)]
 }
 
 // letter is a, b, …, z, a1, b1, …

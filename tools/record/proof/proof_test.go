@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/build/testrepo"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
@@ -31,7 +32,7 @@ func table(t *testing.T) (*fixes.Table, labkit.Labs) {
 	var labs []labkit.Lab
 	for _, name := range []string{"alpha", "both", "old", "long"} {
 		labs = append(labs, labkit.Lab{Name: name, Summary: name, Folder: folder[name], OnRequest: name == "long", Steps: func(*labkit.Env) []labkit.Step { return nil },
-			Oracle: labkit.Oracle{Text: []string{"x"}, Judge: func(*history.History) labkit.Result { return labkit.Result{} }}})
+			Oracle: labkit.Oracle{Text: []string{"x"}, Judge: func(*history.History) labkit.Outcome { return labkit.Outcome{} }}})
 	}
 	all, err := labkit.NewLabs(labs, tab)
 	if err != nil {
@@ -84,9 +85,9 @@ func TestCells(t *testing.T) {
 func TestMarkdown(t *testing.T) {
 	record := &outcomes.Record{}
 	for v, verdict := range map[labkit.Variant]string{labkit.Stock: "reproduced", labkit.Ours: "absent"} {
-		record.Put(outcomes.Outcome{Lab: "alpha", Variant: v, Verdict: verdict, Commit: strings.Repeat("c", 40), Date: "2026-11-20"})
+		record.Put(outcome.Outcome{Lab: "alpha", Variant: v, Verdict: outcome.Verdict(verdict), Commit: strings.Repeat("c", 40), Date: "2026-11-20"})
 	}
-	record.Put(outcomes.Outcome{Lab: "both", Variant: labkit.Stock, Verdict: "reproduced", Commit: strings.Repeat("d", 40), Date: "2026-11-19"})
+	record.Put(outcome.Outcome{Lab: "both", Variant: labkit.Stock, Verdict: "reproduced", Commit: strings.Repeat("d", 40), Date: "2026-11-19"})
 	page := Markdown(Rows(table(t)), record)
 	for _, want := range []string{"Of 10 runs 3 are recorded.", "* a is 2026-11-19, dddddddddddd\n* b is 2026-11-20, cccccccccccc\n",
 		"| alpha | alpha | reproduced b | absent b | not yet | not yet |\n", "| beta | both | reproduced a | not yet | not yet |  |\n", "| bare |  |  |  |  |  |\n", "## Base v1.2.0\n"} {

@@ -32,18 +32,18 @@ type Options struct {
 	Build func(context.Context, []labkit.Binary) error
 	Clean func(labkit.Variant) error
 	// Lab runs one cell, nil for run.Labs.
-	Lab func(context.Context, Cell, io.Writer) ([]run.Outcome, error)
+	Lab func(context.Context, Cell, io.Writer) ([]labkit.Outcome, error)
 }
 
-func (o Options) lab(ctx context.Context, c Cell, log io.Writer) ([]run.Outcome, error) {
+func (o Options) lab(ctx context.Context, c Cell, log io.Writer) ([]labkit.Outcome, error) {
 	return run.Labs(ctx, []*labkit.Lab{c.Lab}, run.Options{Profile: labkit.Short, Seed: o.Seed, Only: []labkit.Variant{c.Variant}, Root: o.Root, Out: log})
 }
 
 // until runs a cell until it can tell, tries times at most; each try is in log.
-func (o Options) until(ctx context.Context, c Cell, log io.Writer) (outs []run.Outcome, err error) {
+func (o Options) until(ctx context.Context, c Cell, log io.Writer) (outs []labkit.Outcome, err error) {
 	for n := 1; n <= tries; n++ {
 		outs, err = o.Lab(ctx, c, log)
-		unsure := slices.ContainsFunc(outs, func(out run.Outcome) bool { return out.Verdict == labkit.Inconclusive })
+		unsure := slices.ContainsFunc(outs, func(out labkit.Outcome) bool { return out.Verdict == labkit.Inconclusive })
 		if !unsure || ctx.Err() != nil {
 			if n > 1 && err == nil {
 				fmt.Fprintf(log, "flaky: lab %s (%s) answered when it ran for the %d. time\n", c.Lab.Name, c.Variant, n)
@@ -58,7 +58,7 @@ func (o Options) until(ctx context.Context, c Cell, log io.Writer) (outs []run.O
 // variant's binaries are built while the last labs of the one before run; those of a variant
 // without a fix are removed after its last lab. Answers that are not as expected are no error
 // here.
-func Run(ctx context.Context, cells []Cell, o Options) ([]run.Outcome, error) {
+func Run(ctx context.Context, cells []Cell, o Options) ([]labkit.Outcome, error) {
 	var packages []string
 	var variants []labkit.Variant
 	for _, c := range cells {
@@ -75,7 +75,7 @@ func Run(ctx context.Context, cells []Cell, o Options) ([]run.Outcome, error) {
 		}
 	}
 	var mu sync.Mutex
-	var answers []run.Outcome
+	var answers []labkit.Outcome
 	var cleaned error
 	done, stop := 0, false
 	stopped := func() bool {
@@ -121,7 +121,7 @@ func Run(ctx context.Context, cells []Cell, o Options) ([]run.Outcome, error) {
 				if left--; left == 0 && len(v.Minus()) > 0 {
 					defer func() { cleaned = errors.Join(cleaned, o.Clean(v)) }()
 				}
-				if f := (*run.Failed)(nil); err != nil && !errors.As(err, &f) {
+				if f := run.Failed(nil); err != nil && !errors.As(err, &f) {
 					stop = true
 					return fmt.Errorf("lab %s (%s): %w", c.Lab.Name, v, err)
 				}

@@ -25,7 +25,7 @@ type rig struct {
 	cells   []Cell
 	mu      sync.Mutex
 	events  []string
-	answers []run.Outcome
+	answers []labkit.Outcome
 }
 
 var minusAlpha = base.Ours.Without("alpha")
@@ -52,14 +52,14 @@ func (r *rig) run(ctx context.Context, lab func(Cell) error) (err error) {
 	r.answers, err = Run(ctx, r.cells, Options{AtOnce: 2, Out: io.Discard,
 		Build: func(context.Context, []labkit.Binary) error { builds++; r.say("build %d", builds); return nil },
 		Clean: func(v labkit.Variant) error { r.say("clean %s", v); return nil },
-		Lab: func(_ context.Context, c Cell, _ io.Writer) ([]run.Outcome, error) {
+		Lab: func(_ context.Context, c Cell, _ io.Writer) ([]labkit.Outcome, error) {
 			err := lab(c)
 			r.say("end %s %s", c.Lab.Name, c.Variant)
 			verdict := labkit.Absent
 			if errors.Is(err, errUnsure) {
-				verdict, err = labkit.Inconclusive, &run.Failed{}
+				verdict, err = labkit.Inconclusive, run.Failed{}
 			}
-			return []run.Outcome{{Lab: c.Lab.Name, Variant: c.Variant, Verdict: verdict}}, err
+			return []labkit.Outcome{{Lab: c.Lab.Name, Variant: c.Variant, Verdict: verdict}}, err
 		}})
 	return err
 }
@@ -120,7 +120,7 @@ func TestRunStops(t *testing.T) {
 		t.Errorf("%q", r.events)
 	}
 	r = newRig(t)
-	if err := r.run(t.Context(), func(Cell) error { return &run.Failed{} }); err != nil || r.at("end both stock") < 0 {
+	if err := r.run(t.Context(), func(Cell) error { return run.Failed{} }); err != nil || r.at("end both stock") < 0 {
 		t.Errorf("%v: %q", err, r.events)
 	}
 	r = newRig(t)

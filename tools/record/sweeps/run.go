@@ -34,7 +34,7 @@ type Options struct {
 	AtOnce  int
 	Out     io.Writer
 	// Lab runs a variant, nil for run.Sweep.
-	Lab func(ctx context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error)
+	Lab func(ctx context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Answer, error)
 }
 
 // Run runs all that o says, and adds each row as soon as it is there. Rows that are not right
@@ -55,7 +55,7 @@ func Run(ctx context.Context, rows *Rows, o Options) error {
 		}
 	}
 	if o.Lab == nil {
-		o.Lab = func(ctx context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, ro run.Options) (*run.Swept, error) {
+		o.Lab = func(ctx context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, ro run.Options) (*run.Answer, error) {
 			return run.Sweep(ctx, o.Root, l, v, kills, ro)
 		}
 		// Here and not by the labs, which would do it side by side.
@@ -86,14 +86,13 @@ func (l *locked) Write(b []byte) (int, error) {
 
 // variant runs a variant of a lab, first without a kill.
 func (o Options) variant(ctx context.Context, rows *Rows, l *labkit.Lab, v labkit.Variant) error {
-	id := ID{Lab: l, Variant: v, Profile: o.Profile, Seed: 1}
 	var plain *Row
 	for n := 1; n <= attempts && (plain == nil || plain.State() != Right); n++ {
-		var err error
-		if plain, err = o.one(ctx, id, nil); err != nil {
+		a, err := o.one(ctx, l, v, 1, nil)
+		if err != nil {
 			return err
 		}
-		plain.Attempts = n
+		plain = &Row{Answer: *a, Attempts: n}
 		rows.Put(plain)
 	}
 	if plain.State() != Right {
@@ -105,7 +104,7 @@ func (o Options) variant(ctx context.Context, rows *Rows, l *labkit.Lab, v labki
 			kinds = Kinds(plain)
 		}
 		for _, kind := range kinds {
-			if err := o.sweep(ctx, rows, plain, ID{Lab: l, Variant: v, Profile: o.Profile, Seed: seed, Kill: kind, Kills: o.Kills}); err != nil {
+			if err := o.sweep(ctx, rows, plain, l, seed, kind); err != nil {
 				return err
 			}
 		}
@@ -124,20 +123,21 @@ func Kinds(plain *Row) []string {
 	return kinds
 }
 
-// sweep runs one row.
-func (o Options) sweep(ctx context.Context, rows *Rows, plain *Row, id ID) error {
+// sweep runs the row of a seed and a kind of component: plain's lab and variant, with kills.
+func (o Options) sweep(ctx context.Context, rows *Rows, plain *Row, l *labkit.Lab, seed uint64, kind string) error {
+	name := fmt.Sprintf("%s (%s)", l.Name, plain.Variant)
 	for n := 1; n <= attempts; n++ {
-		kills := sweep.Plan(sweep.Chance{Of: fmt.Sprintf("%s (%s)", id.Lab.Name, id.Variant), Seed: id.Seed, Attempt: n}, id.Kills, id.Kill, plain.Report.Seen, plain.Report.Window)
+		kills := sweep.Plan(sweep.Chance{Of: name, Seed: seed, Attempt: n}, o.Kills, kind, plain.Report.Seen, plain.Report.Window)
 		if len(kills) == 0 {
 			return nil // it has no such component
 		}
-		r, err := o.one(ctx, id, kills)
+		a, err := o.one(ctx, l, plain.Variant, seed, kills)
 		if err != nil {
 			return err
 		}
-		r.Attempts = n
+		r := &Row{Answer: *a, Kill: kind, Kills: o.Kills, Attempts: n}
 		rows.Put(r)
-		fmt.Fprintf(o.Out, "sweep: %s (%s) seed %d: %s: killed %s\n\n", id.Lab.Name, id.Variant, id.Seed, r.State(), r.Killed())
+		fmt.Fprintf(o.Out, "sweep: %s seed %d: %s: killed %s\n\n", name, seed, r.State(), r.Killed())
 		if r.State() != NotMet {
 			return nil
 		}
@@ -145,14 +145,13 @@ func (o Options) sweep(ctx context.Context, rows *Rows, plain *Row, id ID) error
 	return nil
 }
 
-func (o Options) one(ctx context.Context, id ID, kills []sweep.Kill) (*Row, error) {
+// one runs a lab, and prints what it prints as a whole.
+func (o Options) one(ctx context.Context, l *labkit.Lab, v labkit.Variant, seed uint64, kills []sweep.Kill) (*run.Answer, error) {
 	var log bytes.Buffer
-	s, err := o.Lab(ctx, id.Lab, id.Variant, kills, run.Options{Profile: id.Profile, Seed: id.Seed, Root: o.Root, Out: &log})
+	a, err := o.Lab(ctx, l, v, kills, run.Options{Profile: o.Profile, Seed: seed, Root: o.Root, Out: &log})
 	_, _ = o.Out.Write(log.Bytes())
 	if err != nil {
-		return nil, fmt.Errorf("lab %s (%s): %w", id.Lab.Name, id.Variant, err)
+		return nil, fmt.Errorf("lab %s (%s): %w", l.Name, v, err)
 	}
-	out := s.Outcome
-	return &Row{ID: id, Commit: out.Commit, Began: out.Began, Seconds: out.Seconds, Verdict: out.Verdict, Expected: out.Expected,
-		Why: out.Why, Judged: s.Judged, Again: s.Again, Artefacts: out.Artefacts, Report: s.Report}, nil
+	return a, nil
 }

@@ -11,43 +11,22 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"holdfast/tools/labkit"
-	"holdfast/tools/labkit/sweep"
+	"holdfast/tools/labkit/run"
 )
 
 // Each as what is to be killed: each kind of component in a run of its own.
 const Each = "each"
 
-// ID names a kill test.
-type ID struct {
-	Lab     *labkit.Lab
-	Variant labkit.Variant
-	Profile labkit.Profile
-	Seed    uint64
+// Row is a run: without a kill (Kills is 0), or a kill test.
+type Row struct {
+	run.Answer
 	// Kill is the component that was asked for, "" for one by chance; Kills is how many.
 	Kill  string
 	Kills int
-}
-
-// Row is a run: without a kill (ID.Kills is 0), or a kill test.
-type Row struct {
-	ID
-	Commit  string
-	Began   time.Time
-	Seconds float64
 	// Attempts is how often it was run until the kill met a component that ran.
 	Attempts int
-	Verdict  labkit.Verdict
-	Expected labkit.Verdict
-	Why      string
-	// Judged is the verdict of the history, Again that of the saved file judged again.
-	Judged    labkit.Verdict
-	Again     labkit.Verdict
-	Artefacts string
-	// Report has the kills that were done, and of a run without a kill the components.
-	Report sweep.Report
 }
 
 // States of a row.
@@ -83,35 +62,34 @@ func (r *Row) Killed() string {
 	return strings.Join(out, ", ")
 }
 
-// line is the first of why.
-func (r *Row) line() string {
-	l, _, _ := strings.Cut(r.Why, "\n")
-	return l
-}
-
 // Rows are those of one `lab sweep`. They may be used by several goroutines.
 type Rows struct {
 	mu   sync.Mutex
-	rows map[ID]*Row
+	rows map[string]*Row // by Row.name
 }
 
 // All are sorted by lab, variant, kill and seed.
 func (r *Rows) All() []*Row {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Values(r.rows), func(a, b *Row) int { return strings.Compare(a.order(), b.order()) })
+	var all []*Row
+	for _, name := range slices.Sorted(maps.Keys(r.rows)) {
+		all = append(all, r.rows[name])
+	}
+	return all
 }
 
-// Put adds a row, in the place of the one of the same ID.
+// Put adds a row, in the place of the one of the same run.
 func (r *Rows) Put(row *Row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.rows == nil {
-		r.rows = map[ID]*Row{}
+		r.rows = map[string]*Row{}
 	}
-	r.rows[row.ID] = row
+	r.rows[row.name()] = row
 }
 
-func (i ID) order() string {
-	return fmt.Sprintf("%s\x00%s\x00%s\x00%d\x00%s\x00%06d", i.Lab.Name, i.Variant, i.Profile, i.Kills, i.Kill, i.Seed)
+// name says which run it is.
+func (r *Row) name() string {
+	return fmt.Sprintf("%s\x00%s\x00%d\x00%s\x00%06d", r.Lab, r.Variant, r.Kills, r.Kill, r.Seed)
 }

@@ -28,18 +28,18 @@ type rig struct {
 	rows *Rows
 	o    Options
 	// answer is that of a run with kills; by default all is right.
-	answer func(name string, v labkit.Variant, kills []sweep.Kill, seed uint64) *run.Swept
+	answer func(name string, v labkit.Variant, kills []sweep.Kill, seed uint64) *run.Answer
 }
 
-func right(v labkit.Variant) *run.Swept {
+func right(v labkit.Variant) *run.Answer {
 	e := labkit.DefaultExpect[v]
-	return &run.Swept{Outcome: run.Outcome{Verdict: e, Expected: e, Why: "so"}, Judged: e, Again: e}
+	return &run.Answer{Outcome: labkit.Outcome{Verdict: e, Expected: e, Why: "so"}, Judged: e, Again: e}
 }
 
 func newRig(t *testing.T) *rig {
 	r := &rig{}
 	r.o = Options{Labs: []*labkit.Lab{alpha, beta}, Profile: labkit.Short, Seeds: 2, Kills: 1, AtOnce: 2, Out: io.Discard,
-		Lab: func(_ context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Swept, error) {
+		Lab: func(_ context.Context, l *labkit.Lab, v labkit.Variant, kills []sweep.Kill, o run.Options) (*run.Answer, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			var what []string
@@ -53,6 +53,7 @@ func newRig(t *testing.T) *rig {
 					s = got
 				}
 			}
+			s.Lab, s.Variant, s.Seed = l.Name, v, o.Seed
 			s.Report = sweep.Report{Seen: []sweep.Seen{{Component: sweep.Etcd, Process: "etcd"}, {Component: sweep.Kubelet, Process: "node1-kubelet"}}, Window: 10, Done: s.Report.Done}
 			if len(kills) > 0 && s.Report.Done == nil {
 				s.Report.Done = []sweep.Done{{Kill: kills[0], Killed: kills[0].At}}
@@ -103,15 +104,15 @@ func TestWrong(t *testing.T) {
 	r := newRig(t)
 	r.o.Labs = []*labkit.Lab{alpha}
 	met := 0
-	r.answer = func(name string, v labkit.Variant, kills []sweep.Kill, seed uint64) *run.Swept {
+	r.answer = func(name string, v labkit.Variant, kills []sweep.Kill, seed uint64) *run.Answer {
 		s := right(v)
 		switch {
 		case len(kills) == 0:
 			return nil
 		case v == labkit.Stock && seed == 1:
-			s.Outcome.Verdict, s.Judged, s.Again, s.Outcome.Why = labkit.Absent, labkit.Absent, labkit.Absent, "not seen\nat all"
+			s.Verdict, s.Judged, s.Again, s.Why = labkit.Absent, labkit.Absent, labkit.Absent, "not seen\nat all"
 		case v == labkit.Stock:
-			s.Outcome.Verdict, s.Judged, s.Again, s.Outcome.Why = labkit.Inconclusive, labkit.Inconclusive, labkit.Inconclusive, "a gap | here, x.log"
+			s.Verdict, s.Judged, s.Again, s.Why = labkit.Inconclusive, labkit.Inconclusive, labkit.Inconclusive, "a gap | here, x.log"
 		case seed == 1:
 			s.Again = labkit.Reproduced
 		default:
@@ -144,9 +145,9 @@ func TestWrong(t *testing.T) {
 func TestPlainWrong(t *testing.T) {
 	r := newRig(t)
 	r.o.Labs, r.o.Only = []*labkit.Lab{alpha}, []labkit.Variant{labkit.Ours}
-	r.answer = func(_ string, v labkit.Variant, _ []sweep.Kill, _ uint64) *run.Swept {
+	r.answer = func(_ string, v labkit.Variant, _ []sweep.Kill, _ uint64) *run.Answer {
 		s := right(v)
-		s.Outcome.Verdict, s.Outcome.Why = labkit.Inconclusive, "left behind"
+		s.Verdict, s.Why = labkit.Inconclusive, "left behind"
 		return s
 	}
 	r.run(t)
@@ -158,7 +159,7 @@ func TestPlainWrong(t *testing.T) {
 // TestRunError: a lab that cannot be run ends the kill test.
 func TestRunError(t *testing.T) {
 	r := newRig(t)
-	r.o.Lab = func(context.Context, *labkit.Lab, labkit.Variant, []sweep.Kill, run.Options) (*run.Swept, error) {
+	r.o.Lab = func(context.Context, *labkit.Lab, labkit.Variant, []sweep.Kill, run.Options) (*run.Answer, error) {
 		return nil, errors.New("no etcd")
 	}
 	if err := Run(t.Context(), r.rows, r.o); err == nil || !strings.Contains(err.Error(), "no etcd") {

@@ -37,14 +37,14 @@ func counted(rows []*Row) count {
 func Faults(rows []*Row) []string {
 	var bad []string
 	for _, r := range rows {
-		name := fmt.Sprintf("%s (%s), seed %d", r.Lab.Name, r.Variant, r.Seed)
+		name := fmt.Sprintf("%s (%s), seed %d", r.Lab, r.Variant, r.Seed)
 		switch state := r.State(); {
 		case state == Unlike:
 			bad = append(bad, fmt.Sprintf("%s: judged %s, and the saved history %s", name, r.Judged, r.Again))
 		case r.Kills == 0 && state != Right:
-			bad = append(bad, fmt.Sprintf("%s (%s) without a kill: %s, must be %s: %s", r.Lab.Name, r.Variant, r.Verdict, r.Expected, r.line()))
+			bad = append(bad, fmt.Sprintf("%s (%s) without a kill: %s, must be %s: %s", r.Lab, r.Variant, r.Verdict, r.Expected, r.FirstLine()))
 		case state == Wrong:
-			bad = append(bad, fmt.Sprintf("%s, killed %s: %s, must be %s: %s", name, r.Killed(), r.Verdict, r.Expected, r.line()))
+			bad = append(bad, fmt.Sprintf("%s, killed %s: %s, must be %s: %s", name, r.Killed(), r.Verdict, r.Expected, r.FirstLine()))
 		}
 	}
 	c := counted(rows)
@@ -63,7 +63,7 @@ func Print(w io.Writer, rows []*Row) error {
 		if r.Kills == 0 {
 			killed = "nothing"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Lab.Name, r.Variant, r.Seed, killed, r.Verdict, r.Expected, r.State(), r.line())
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Lab, r.Variant, r.Seed, killed, r.Verdict, r.Expected, r.State(), r.FirstLine())
 	}
 	c := counted(rows)
 	fmt.Fprintf(t, "%d runs with a kill: %d right, %d inconclusive, %d wrong, %d not met, %d judged otherwise\n",

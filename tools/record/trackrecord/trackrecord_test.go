@@ -9,6 +9,7 @@ import (
 
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/build/testrepo"
 	"holdfast/tools/labkit"
 	"holdfast/tools/record/outcomes"
@@ -59,7 +60,7 @@ func TestRows(t *testing.T) {
 	}}
 	record := &outcomes.Record{}
 	put := func(lab string, v base.Variant, verdict string) {
-		record.Put(outcomes.Outcome{Lab: lab, Variant: v, Verdict: verdict, Date: "2026-11-20"})
+		record.Put(outcome.Outcome{Lab: lab, Variant: v, Verdict: outcome.Verdict(verdict), Date: "2026-11-20"})
 	}
 	for lab, answers := range map[string][]string{ // stock, ours, gate off
 		"a-one": {"reproduced", "absent", "reproduced"},

@@ -14,6 +14,7 @@ import (
 
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/build/testrepo"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/run"
@@ -107,7 +108,7 @@ func TestRecord(t *testing.T) {
 func recordFaults(record *outcomes.Record, must func(lab string, v base.Variant) string) []string {
 	var bad []string
 	for _, o := range record.Outcomes {
-		if want := must(o.Lab, o.Variant); want != "" && o.Verdict != want {
+		if want := must(o.Lab, o.Variant); want != "" && string(o.Verdict) != want {
 			bad = append(bad, fmt.Sprintf("%s: lab %s (%s) answered %s, and must answer %s: run %s", outcomes.File, o.Lab, o.Variant, o.Verdict, want, outcomes.Command))
 		}
 	}
@@ -178,7 +179,7 @@ func TestOtherLines(t *testing.T) {
 }
 
 func TestFindsRecordFaults(t *testing.T) {
-	record := &outcomes.Record{Outcomes: []outcomes.Outcome{{Lab: "a", Variant: base.Ours, Verdict: "absent"}, {Lab: "a", Variant: base.Stock, Verdict: "absent"}, {Lab: "gone", Variant: base.Ours, Verdict: "x"}}}
+	record := &outcomes.Record{Outcomes: []outcome.Outcome{{Lab: "a", Variant: base.Ours, Verdict: "absent"}, {Lab: "a", Variant: base.Stock, Verdict: "absent"}, {Lab: "gone", Variant: base.Ours, Verdict: "x"}}}
 	found(t, recordFaults(record, func(lab string, v base.Variant) string {
 		if lab == "gone" {
 			return ""

@@ -15,6 +15,7 @@ import (
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/exit"
 	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/build/testrepo"
 	"holdfast/tools/record/outcomes"
 )
@@ -183,7 +184,7 @@ func TestSymbols(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	got, b := parse(t)
-	record := &outcomes.Record{Outcomes: []outcomes.Outcome{{Lab: "all", Variant: base.Stock, Verdict: "reproduced"}, {Lab: "all", Variant: base.Ours, Verdict: "absent"}}}
+	record := &outcomes.Record{Outcomes: []outcome.Outcome{{Lab: "all", Variant: base.Stock, Verdict: "reproduced"}, {Lab: "all", Variant: base.Ours, Verdict: "absent"}}}
 	got.findOptIn(b.Fixes)
 	got.Entries[1].Since = 3 // the next release
 	page := Page(got, b, record)
@@ -207,7 +208,7 @@ func TestPage(t *testing.T) {
 		t.Error("a section without entries is written")
 	}
 	b.Fixes.Fixes[0].Forms[0].Labs, b.Fixes.Fixes[0].Forms[0].Gates = map[string][]string{"z": nil, "b": nil}, nil
-	record.Put(outcomes.Outcome{Lab: "z", Variant: base.Stock, Verdict: "reproduced"})
+	record.Put(outcome.Outcome{Lab: "z", Variant: base.Stock, Verdict: "reproduced"})
 	if r := TrackRecord(got, b, record); len(r) != 1 || r[0].Lab != "b" || r[0].Stock != "reproduced" || r[0].Ours != notYet || r[0].GateOff != "no gate" {
 		t.Errorf("%+v", r)
 	}

@@ -94,7 +94,7 @@ type restarted struct {
 
 type deleted struct{ Left []string }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var facts, wrong []string
 	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
 	var versions []string
@@ -175,7 +175,7 @@ func judge(h *history.History) labkit.Result {
 			bad("after the deletion there is still %s", strings.Join(o.Left, ", "))
 		}
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch n := restarts(labkit.Profile(h.Profile)); {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("the cluster misbehaved: %s", strings.Join(wrong, "; "))

@@ -118,13 +118,13 @@ func (x spec) setUp() bool { return x.Name == "BeforeSuite" || x.Name == "AfterS
 // tally is what became of the specs of one name.
 type tally struct{ planned, passed, failed, again, failedAgain, skipped int }
 
-func (u *suite) judge(h *history.History) labkit.Result {
+func (u *suite) judge(h *history.History) labkit.Outcome {
 	res, _ := u.verdict(h)
 	return res
 }
 
 // verdict also says whether everything was there to give it.
-func (u *suite) verdict(h *history.History) (labkit.Result, bool) {
+func (u *suite) verdict(h *history.History) (labkit.Outcome, bool) {
 	profile := labkit.Profile(h.Profile)
 	plan := history.One[planned](h)
 	history.One[alive](h)
@@ -145,7 +145,7 @@ func (u *suite) verdict(h *history.History) (labkit.Result, bool) {
 	for _, n := range plan.Specs {
 		at(n).planned++
 	}
-	res := labkit.Result{Verdict: labkit.Passed}
+	res := labkit.Outcome{Verdict: labkit.Passed}
 	for _, pass := range u.passes(profile) {
 		r, ok := runs[pass]
 		n := count(r.Specs)
@@ -257,7 +257,7 @@ func sortedNames(m map[string]*tally) []string {
 	return out
 }
 
-func judgeSwap(h *history.History) labkit.Result {
+func judgeSwap(h *history.History) labkit.Outcome {
 	var way []string
 	for _, o := range history.Of[swapped](h) {
 		if o.Begun == 0 || o.Begun >= o.Of || !o.During {

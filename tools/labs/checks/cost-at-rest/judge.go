@@ -16,7 +16,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	readings := history.Of[costlab.Reading](h)
 	ratios, err := costlab.Compare(readings, sizeOf(labkit.Profile(h.Profile)).pairs(),
 		[]costlab.Component{{Name: kubelet, Quantities: quantities}, {Name: manager, Quantities: quantities}})

@@ -17,7 +17,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	readings := history.Of[costlab.Reading](h)
 	ratios, err := costlab.Compare(readings, sizeOf(labkit.Profile(h.Profile)).pairs, compared)
 	res := costlab.Judge(h.Profile, ratios, err)

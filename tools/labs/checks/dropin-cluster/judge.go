@@ -43,7 +43,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	runs := map[string][]dropin.Run{}
 	for _, t := range history.Of[turn](h) {
 		if err := t.Facts.Check(kinds, dropin.Components); err != nil {
@@ -61,7 +61,7 @@ func judge(h *history.History) labkit.Result {
 		}
 	}
 	table := history.One[allowed](h).Table
-	res, bad := labkit.Result{}, []string{}
+	res, bad := labkit.Outcome{}, []string{}
 	known := 0
 	for _, build := range dropin.Builds {
 		v := table.Judge(build, kinds, dropin.Compare(runs[stock], runs[build]))

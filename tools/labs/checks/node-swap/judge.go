@@ -118,7 +118,7 @@ func (s stopped) wrong() (wrong []string) {
 	return wrong
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var wrong, facts []string
 	swaps, kept := history.Of[swapped](h), map[string]bool{}
 	recreated := 0
@@ -146,7 +146,7 @@ func judge(h *history.History) labkit.Result {
 		kept[s.What] = true
 		wrong = append(wrong, s.wrong()...)
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))

@@ -33,7 +33,7 @@ func same(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	seen := map[string]map[string]answer{shim: {}, kernel: {}}
 	for _, a := range history.Of[answer](h) {
 		seen[a.Side][a.What] = a
@@ -55,7 +55,7 @@ func judge(h *history.History) labkit.Result {
 			open = append(open, fmt.Sprintf("%s: what the case needs failed: %q", c.What, k.Output))
 		}
 	}
-	res := labkit.Result{}
+	res := labkit.Outcome{}
 	ends := map[string]died{}
 	for _, d := range history.Of[died](h) {
 		ends[d.Side] = d

@@ -211,10 +211,10 @@ func (l *lab) look(ctx context.Context) error {
 	return err
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	states, contents := rbdlab.States(h), rbdlab.ContentsOf(h)
 	hits := history.Of[struck](h)
-	res := labkit.Result{}
+	res := labkit.Outcome{}
 	slowest, killed := 0.0, 0
 	for i, x := range hits {
 		b := blow{Round: x.Round, Detach: x.Detach}

@@ -127,7 +127,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var wrong, facts, seen []string
 	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
 	for _, o := range history.Of[served](h) {
@@ -188,7 +188,7 @@ func judge(h *history.History) labkit.Result {
 			bad("after rolling-update there are the ReplicationControllers %v", o.Replicas)
 		}
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))

@@ -149,7 +149,7 @@ func (j *rbdJudge) lacks(format string, a ...any) {
 	j.missing = append(j.missing, fmt.Sprintf(format, a...))
 }
 
-func judgeRBD(h *history.History) labkit.Result {
+func judgeRBD(h *history.History) labkit.Outcome {
 	j := &rbdJudge{}
 	j.commands(h)
 	images := map[string]string{}
@@ -162,7 +162,7 @@ func judgeRBD(h *history.History) labkit.Result {
 	if lines != nil {
 		j.contents(h, images, lines)
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case len(j.wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(j.wrong, "; "))

@@ -213,7 +213,7 @@ func (f *failover) look(ctx context.Context, w succession, second bool) error {
 	return nil
 }
 
-func judgeFailover(h *history.History) labkit.Result {
+func judgeFailover(h *history.History) labkit.Outcome {
 	looks, gone := map[string][]ledBy{}, map[string]float64{}
 	for _, o := range history.Of[ledBy](h) {
 		looks[o.Way] = append(looks[o.Way], o)

@@ -98,9 +98,9 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	var facts, costs, over []string
-	var res labkit.Result
+	var res labkit.Outcome
 	seen := map[string]int{}
 	for _, t := range history.Of[timed](h) {
 		if len(t.Stock) == 0 || len(t.Ours) == 0 {
@@ -128,7 +128,7 @@ func judge(h *history.History) labkit.Result {
 }
 
 // verdict is that of all but the times; seen are the things that were timed.
-func verdict(h *history.History, seen map[string]int) labkit.Result {
+func verdict(h *history.History, seen map[string]int) labkit.Outcome {
 	nodes := map[string]int{}
 	for _, f := range history.Of[files](h) {
 		nodes[f.Node]++
@@ -173,7 +173,7 @@ func verdict(h *history.History, seen map[string]int) labkit.Result {
 			return labkit.InconclusiveBecause("%s: %q, want %q", c.what, got, want)
 		}
 	}
-	return labkit.Result{Verdict: labkit.Passed}
+	return labkit.Outcome{Verdict: labkit.Passed}
 }
 
 func median(d []time.Duration) time.Duration {

@@ -247,7 +247,7 @@ func (c *containerized) remove(ctx context.Context) error {
 	return nil
 }
 
-func judgeContainerized(h *history.History) labkit.Result {
+func judgeContainerized(h *history.History) labkit.Outcome {
 	o, left := history.One[boundSubPaths](h), history.One[leftSubPaths](h)
 	switch {
 	case !o.Ready:

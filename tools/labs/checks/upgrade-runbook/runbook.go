@@ -189,7 +189,7 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 	return nil
 }
 
-func judgeRunbook(h *history.History) labkit.Result {
+func judgeRunbook(h *history.History) labkit.Outcome {
 	seen := history.Of[ran](h)
 	for _, b := range seen {
 		if b.Error != "" {

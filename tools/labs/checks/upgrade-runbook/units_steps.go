@@ -129,7 +129,7 @@ func (r *runbook) report(ctx context.Context, release string) error {
 	return nil
 }
 
-func judgeUnits(h *history.History) labkit.Result {
+func judgeUnits(h *history.History) labkit.Outcome {
 	var wrong []string
 	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
 	said := map[string]int{}
@@ -285,7 +285,7 @@ func (r *runbook) row(ctx context.Context, row unitRow) error {
 	return nil
 }
 
-func judgeStandalone(h *history.History) labkit.Result {
+func judgeStandalone(h *history.History) labkit.Outcome {
 	var wrong, facts []string
 	refused := map[string]bool{}
 	for _, c := range history.Of[checked](h) {
@@ -318,7 +318,7 @@ func judgeStandalone(h *history.History) labkit.Result {
 			facts = append(facts, fmt.Sprintf("%s: standalone, no container left %.0f s after the swap began", name, o.Seconds))
 		}
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))

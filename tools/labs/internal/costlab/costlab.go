@@ -162,7 +162,7 @@ func Oracle(what string) []string {
 }
 
 // Judge is the verdict on ratios.
-func Judge(profile string, ratios []Ratio, err error) labkit.Result {
+func Judge(profile string, ratios []Ratio, err error) labkit.Outcome {
 	if err != nil {
 		return labkit.InconclusiveBecause("%v", err)
 	}
@@ -182,7 +182,7 @@ func Judge(profile string, ratios []Ratio, err error) labkit.Result {
 			over = append(over, r.String())
 		}
 	}
-	var res labkit.Result
+	var res labkit.Outcome
 	switch {
 	case len(above) > 0:
 		res = labkit.FailedBecause("%d of %d ratios are above %.2f: %s", len(above), len(ratios), goal, strings.Join(above, "; "))

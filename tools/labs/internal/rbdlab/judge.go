@@ -30,7 +30,7 @@ type Ending struct {
 }
 
 // Answer gives res the ending's verdict.
-func (e Ending) Answer(h *history.History, res labkit.Result) labkit.Result {
+func (e Ending) Answer(h *history.History, res labkit.Outcome) labkit.Outcome {
 	stock, ours := h.Variant == string(labkit.Stock), h.Variant == string(labkit.Ours)
 	bad := slices.Concat(e.Wrong, e.Lost)
 	mustLoseAll := stock || e.EachLosesAll && !ours

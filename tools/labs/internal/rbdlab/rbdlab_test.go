@@ -67,7 +67,7 @@ func TestEnding(t *testing.T) {
 	} {
 		for v, want := range map[labkit.Variant]labkit.Verdict{labkit.Stock: c.stock, labkit.GateOff: c.gateOff, labkit.Ours: c.ours} {
 			h := history.Make(history.Begin{Lab: "a", Variant: string(v), Profile: "long"})
-			if got := c.e.Answer(h, labkit.Result{}); got.Verdict != want {
+			if got := c.e.Answer(h, labkit.Outcome{}); got.Verdict != want {
 				t.Errorf("%+v, %s: %s (%s), want %s", c.e, v, got.Verdict, got.Why, want)
 			}
 		}
