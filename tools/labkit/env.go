@@ -63,6 +63,21 @@ func (e *Env) StartStockCluster(ctx context.Context, base string, nodes ...node.
 	})
 }
 
+// StartStockAPIServer starts etcd, and kube-apiserver of base as upstream has it.
+func (e *Env) StartStockAPIServer(ctx context.Context, base string) (*node.Cluster, error) {
+	return e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: e.Stock(base, "kube-apiserver")}})
+}
+
+// StartProxied is StartStockAPIServer with a proxy before kube-apiserver (see kube.Proxy.Before).
+func (e *Env) StartProxied(ctx context.Context, base string) (*node.Cluster, *kube.Proxy, error) {
+	c, err := e.StartStockAPIServer(ctx, base)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := e.StartProxy(c.APIServer, "proxy", e.Seed)
+	return c, p, err
+}
+
 // Ours is name of base from our build, whatever variant runs.
 func (e *Env) Ours(base, name string) kube.Program { return e.Program(Binary{base, Ours, name}) }
 

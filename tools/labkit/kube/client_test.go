@@ -52,8 +52,8 @@ func TestFields(t *testing.T) {
 	if ReadyAddresses(obj(`{}`)) != nil {
 		t.Error("addresses of nothing")
 	}
-	pod := obj(`{"metadata":{"name":"p"},"status":{"conditions":[{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"a","containerID":"docker://abc","restartCount":2}]}}`)
-	if Condition(pod, "Ready") != "True" || Condition(pod, "Other") != "" || ContainerIDs(pod)["a"] != "abc" || String(pod, "metadata", "name") != "p" || String(pod, "spec", "x") != "" {
+	pod := obj(`{"metadata":{"name":"p"},"spec":{"containers":[{"image":"a:1"},{"image":"b:2"}]},"status":{"conditions":[{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"a","containerID":"docker://abc","restartCount":2}]}}`)
+	if Condition(pod, "Ready") != "True" || Condition(pod, "Other") != "" || ContainerIDs(pod)["a"] != "abc" || String(pod, "metadata", "name") != "p" || String(pod, "spec", "x") != "" || Image(pod) != "a:1" || Image(obj(`{}`)) != "" {
 		t.Errorf("%v", pod)
 	}
 }

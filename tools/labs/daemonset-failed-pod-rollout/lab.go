@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"holdfast/tools/labkit"
@@ -79,7 +78,7 @@ func (l *lab) start(ctx context.Context) (err error) {
 	}
 	for i := range nodes {
 		name := fmt.Sprintf("node%d", i)
-		if err := l.c.Client.Make(ctx, "", &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := l.c.Client.Make(ctx, "", kube.Node(name)); err != nil {
 			return err
 		}
 		now := time.Now().UTC().Format(time.RFC3339)
@@ -104,14 +103,6 @@ spec:
       containers: [{name: agent, image: "registry.example/agent:v1"}]
 `
 
-func imageOf(pod *kube.Object) string {
-	for _, c := range kube.Slice(pod, "spec", "containers") {
-		s, _ := c.(map[string]any)["image"].(string)
-		return s
-	}
-	return ""
-}
-
 // kubelets start pods that are new, or fail them, every 50 ms until ctx ends.
 func (l *lab) kubelets(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -124,7 +115,7 @@ func (l *lab) kubelets(ctx context.Context) {
 			now := time.Now().UTC().Format(time.RFC3339)
 			status := map[string]any{"phase": "Running", "startTime": now, "conditions": []any{
 				map[string]any{"type": "Ready", "status": "True", "lastTransitionTime": now}}}
-			if kube.String(p, "spec", "nodeName") == refusing || imageOf(p) == broken {
+			if kube.String(p, "spec", "nodeName") == refusing || kube.Image(p) == broken {
 				status = map[string]any{"phase": "Failed", "startTime": now, "reason": "OutOfcpu", "message": "Pod Node didn't have enough resource: cpu"}
 			}
 			p.Object["status"] = status
@@ -143,7 +134,7 @@ func (l *lab) ready(ctx context.Context, image string) (int, error) {
 	pods, err := l.c.Client.List(ctx, kube.Pods, ns, "app=agent")
 	n := 0
 	for i := range pods {
-		if kube.Condition(&pods[i], "Ready") == "True" && strings.HasSuffix(imageOf(&pods[i]), image) && pods[i].GetDeletionTimestamp() == nil {
+		if kube.Condition(&pods[i], "Ready") == "True" && strings.HasSuffix(kube.Image(&pods[i]), image) && pods[i].GetDeletionTimestamp() == nil {
 			n++
 		}
 	}
@@ -154,7 +145,7 @@ func (l *lab) ready(ctx context.Context, image string) (int, error) {
 func (l *lab) failed(image string) int {
 	uids := map[string]bool{}
 	for _, ev := range l.pods.Events() {
-		if ev.Object != nil && kube.String(ev.Object, "status", "phase") == "Failed" && kube.String(ev.Object, "spec", "nodeName") == refusing && strings.HasSuffix(imageOf(ev.Object), image) {
+		if ev.Object != nil && kube.String(ev.Object, "status", "phase") == "Failed" && kube.String(ev.Object, "spec", "nodeName") == refusing && strings.HasSuffix(kube.Image(ev.Object), image) {
 			uids[string(ev.Object.GetUID())] = true
 		}
 	}
@@ -217,7 +208,7 @@ func (l *lab) breakIt(ctx context.Context) error {
 		}
 	}
 	for _, ev := range l.pods.Events() {
-		if ev.Type == "ADDED" && imageOf(ev.Object) == broken {
+		if ev.Type == "ADDED" && kube.Image(ev.Object) == broken {
 			o.Made++
 		}
 	}

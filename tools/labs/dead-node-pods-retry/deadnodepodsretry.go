@@ -13,9 +13,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
@@ -72,15 +69,11 @@ func steps(e *labkit.Env) []labkit.Step {
 
 func (l *lab) start(ctx context.Context) error {
 	var err error
-	if l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")}}); err != nil {
-		return err
-	}
-	if l.proxy, err = l.e.StartProxy(l.c.APIServer, "proxy", l.e.Seed); err != nil {
+	if l.c, l.proxy, err = l.e.StartProxied(ctx, base); err != nil {
 		return err
 	}
 	for _, name := range []string{"dead", "well"} {
-		n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := l.c.Client.Make(ctx, "", n); err != nil {
+		if err := l.c.Client.Make(ctx, "", kube.Node(name)); err != nil {
 			return err
 		}
 		if err := l.heartbeat(ctx, name); err != nil {

@@ -58,20 +58,7 @@ func steps(e *labkit.Env) []labkit.Step {
 
 func (l *lab) start(ctx context.Context) error {
 	var err error
-	if l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")}}); err != nil {
-		return err
-	}
-	if l.proxy, err = l.e.StartProxy(l.c.APIServer, "proxy", l.e.Seed); err != nil {
-		return err
-	}
-	l.c.ControllerManager, err = l.e.StartControllerManager(ctx, l.proxy.Before(l.c.APIServer), kube.ControllerManagerConfig{
-		Program: l.e.UnderTest(base, "kube-controller-manager"),
-		// The pods' nodes do not exist.
-		ExtraArgs: []string{"--controllers=*,-podgc,-node", "--leader-elect=false"}})
-	if err != nil {
-		return err
-	}
-	if err := l.c.Client.WaitPodsAdmitted(ctx, ns, 90*time.Second); err != nil {
+	if l.c, l.proxy, err = webset.StartBehindProxy(ctx, l.e, base); err != nil {
 		return err
 	}
 	if l.eps, err = l.c.Client.Record(ctx, kube.Endpoints, ns); err != nil {
@@ -91,12 +78,7 @@ func (l *lab) start(ctx context.Context) error {
 
 // pod makes a ready pod, which no kubelet runs.
 func (l *lab) pod(ctx context.Context, name, node, ip string) error {
-	p := webset.Object("none")
-	p.Name, p.Labels, p.Spec.NodeName, p.Spec.Containers[0].Name = name, map[string]string{"app": web}, node, web
-	if err := l.c.Client.Make(ctx, ns, p); err != nil {
-		return err
-	}
-	return webset.PublishReady(ctx, l.c.Client, ns, name, ip, true)
+	return webset.MakeReady(ctx, l.c.Client, ns, name, web, node, ip)
 }
 
 // ready are the pods of the ready addresses in ep.

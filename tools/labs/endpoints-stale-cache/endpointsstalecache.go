@@ -69,29 +69,14 @@ func steps(e *labkit.Env) []labkit.Step {
 
 func (l *lab) start(ctx context.Context) error {
 	var err error
-	if l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")}}); err != nil {
-		return err
-	}
-	if l.proxy, err = l.e.StartProxy(l.c.APIServer, "proxy", l.e.Seed); err != nil {
-		return err
-	}
-	l.c.ControllerManager, err = l.e.StartControllerManager(ctx, l.proxy.Before(l.c.APIServer), kube.ControllerManagerConfig{
-		Program: l.e.UnderTest(base, "kube-controller-manager"),
-		// The pods' node does not exist.
-		ExtraArgs: []string{"--controllers=*,-podgc,-node", "--leader-elect=false"}})
-	if err != nil {
-		return err
-	}
-	if err := l.c.Client.WaitPodsAdmitted(ctx, ns, 90*time.Second); err != nil {
+	if l.c, l.proxy, err = webset.StartBehindProxy(ctx, l.e, base); err != nil {
 		return err
 	}
 	for i, name := range cases {
-		p := webset.Object("none")
-		p.Name, p.Labels, p.Spec.Containers[0].Name = name, map[string]string{"app": name}, "web"
-		if err := l.c.Client.Make(ctx, ns, kube.Service(name, name, 8080), p); err != nil {
+		if err := l.c.Client.Make(ctx, ns, kube.Service(name, name, 8080)); err != nil {
 			return err
 		}
-		if err := webset.PublishReady(ctx, l.c.Client, ns, name, webset.IP(i), true); err != nil {
+		if err := webset.MakeReady(ctx, l.c.Client, ns, name, name, "node1", webset.IP(i)); err != nil {
 			return err
 		}
 		if _, err := l.wait(ctx, name, "one ready address", func(s state) bool { return s == state{Exists: true, Ready: 1} }); err != nil {

@@ -14,7 +14,6 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
-	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
 )
 
@@ -110,14 +109,11 @@ type foreignMet struct {
 }
 
 func (c *forcedConflicts) startBehindProxy(ctx context.Context) error {
-	k, err := c.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: c.Stock(v1911, "kube-apiserver")}})
+	k, proxy, err := c.StartProxied(ctx, v1911)
 	if err != nil {
 		return err
 	}
-	c.k, c.Client = k, k.Client
-	if c.proxy, err = c.StartProxy(k.APIServer, "proxy", c.Seed); err != nil {
-		return err
-	}
+	c.k, c.Client, c.proxy = k, k.Client, proxy
 	c.release = c.proxy.Hold(func(path string) bool { return strings.HasSuffix(path, revisionsPath) })
 	if k.ControllerManager, err = c.StartControllerManager(ctx, c.proxy.Before(k.APIServer), kube.ControllerManagerConfig{Program: c.UnderTest(v1911, "kube-controller-manager"),
 		ExtraArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=1000"}}); err != nil {

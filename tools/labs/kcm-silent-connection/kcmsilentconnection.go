@@ -13,10 +13,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
@@ -100,7 +96,7 @@ func steps(e *labkit.Env) []labkit.Step {
 }
 
 func (l *lab) start(ctx context.Context) error {
-	c, err := l.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")}})
+	c, err := l.e.StartStockAPIServer(ctx, base)
 	if err != nil {
 		return err
 	}
@@ -127,16 +123,7 @@ func (l *lab) start(ctx context.Context) error {
 
 // pods makes a ReplicaSet and waits for its pods. No node is there, so they stay pending.
 func (l *lab) pods(ctx context.Context, name string, bound time.Duration) error {
-	labels := map[string]string{"app": name}
-	n := int32(replicas)
-	if err := l.c.Client.Make(ctx, "default", &appsv1.ReplicaSet{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/none"}}},
-		}},
-	}); err != nil {
+	if err := l.c.Client.Make(ctx, "default", kube.PendingReplicaSet(name, replicas)); err != nil {
 		return err
 	}
 	_, err := l.c.Client.WaitList(ctx, kube.Pods, "default", "app="+name, bound, "are all made", func(pods []kube.Object) (bool, error) {

@@ -11,10 +11,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
@@ -95,7 +91,7 @@ func steps(e *labkit.Env) []labkit.Step {
 }
 
 func (l *lab) start(ctx context.Context) (err error) {
-	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")}})
+	l.c, err = l.e.StartStockAPIServer(ctx, base)
 	return err
 }
 
@@ -164,21 +160,12 @@ func (l *lab) succeed(ctx context.Context, w succession) error {
 // pods makes a ReplicaSet, and returns how many pods were made for it until it has what it
 // asks for and nothing changes for a while. No node is there, so they stay pending.
 func (l *lab) pods(ctx context.Context, w succession) (int, error) {
-	labels := map[string]string{"app": w.name}
-	n := int32(replicas)
 	events, err := l.c.Client.Record(ctx, kube.Pods, "default")
 	if err != nil {
 		return 0, err
 	}
 	defer events.Stop()
-	if err := l.c.Client.Make(ctx, "default", &appsv1.ReplicaSet{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
-		ObjectMeta: metav1.ObjectMeta{Name: w.name},
-		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/none"}}},
-		}},
-	}); err != nil {
+	if err := l.c.Client.Make(ctx, "default", kube.PendingReplicaSet(w.name, replicas)); err != nil {
 		return 0, err
 	}
 	created, since := 0, time.Now()

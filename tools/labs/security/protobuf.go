@@ -71,12 +71,8 @@ type fed struct {
 }
 
 func (m *malformed) start(ctx context.Context) error {
-	c, err := m.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: m.e.Stock(base, "kube-apiserver")}})
-	if err != nil {
-		return err
-	}
-	m.c = c
-	if m.proxy, err = m.e.StartProxy(c.APIServer, "proxy", m.e.Seed); err != nil {
+	var err error
+	if m.c, m.proxy, err = m.e.StartProxied(ctx, base); err != nil {
 		return err
 	}
 	return m.startManager(ctx, "kube-controller-manager")

@@ -80,14 +80,6 @@ spec:
 
 func image(n int) string { return fmt.Sprintf("registry.example/db:%d", n) }
 
-func imageOf(pod *kube.Object) string {
-	for _, c := range kube.Slice(pod, "spec", "containers") {
-		s, _ := c.(map[string]any)["image"].(string)
-		return s
-	}
-	return ""
-}
-
 // over waits until all pods have image n, are ready, and the status says that the rollout is
 // over.
 func (l *lab) over(ctx context.Context, n int) error {
@@ -98,7 +90,7 @@ func (l *lab) over(ctx context.Context, n int) error {
 		}
 		ready := 0
 		for i := range pods {
-			if imageOf(&pods[i]) == image(n) && kube.Condition(&pods[i], "Ready") == "True" {
+			if kube.Image(&pods[i]) == image(n) && kube.Condition(&pods[i], "Ready") == "True" {
 				ready++
 			}
 		}
@@ -139,7 +131,7 @@ func (l *lab) roll(ctx context.Context) error {
 		}
 		// The list of over may be ahead of the watch.
 		if _, err := l.pods.Wait(ctx, 30*time.Second, "the watch has the last pod", func(ev kube.RecordedEvent) bool {
-			return ev.Object != nil && ev.Object.GetName() == "db-0" && imageOf(ev.Object) == image(n) && kube.Condition(ev.Object, "Ready") == "True"
+			return ev.Object != nil && ev.Object.GetName() == "db-0" && kube.Image(ev.Object) == image(n) && kube.Condition(ev.Object, "Ready") == "True"
 		}); err != nil {
 			return err
 		}
@@ -148,7 +140,7 @@ func (l *lab) roll(ctx context.Context) error {
 			if ev.Type != "ADDED" {
 				continue
 			}
-			if r.Made++; imageOf(ev.Object) != image(n) {
+			if r.Made++; kube.Image(ev.Object) != image(n) {
 				r.Old++
 			}
 		}

@@ -363,7 +363,7 @@ func (l *lab) ready(ctx context.Context, image string) error {
 			switch {
 			case p.GetDeletionTimestamp() != nil:
 				return false, fmt.Errorf("%s is being deleted", p.GetName())
-			case app == "web" && kubeletlab.PodReady(p) && imageOf(p) == image:
+			case app == "web" && kubeletlab.PodReady(p) && kube.Image(p) == image:
 				got["web"]++
 			case app != "" && app != "web" && kubeletlab.PodReady(p):
 				got[app]++
@@ -383,14 +383,4 @@ func (l *lab) ready(ctx context.Context, image string) error {
 		return len(kube.ReadyAddresses(o)) == 2, nil
 	})
 	return err
-}
-
-// imageOf is that of a pod's first container.
-func imageOf(p *kube.Object) any {
-	for _, c := range kube.Slice(p, "spec", "containers") {
-		if m, ok := c.(map[string]any); ok {
-			return m["image"]
-		}
-	}
-	return nil
 }

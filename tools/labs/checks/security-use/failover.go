@@ -88,7 +88,7 @@ func namespace(w succession) string { return "ns-" + w.first + "-" + w.second }
 
 func (f *failover) start(ctx context.Context) error {
 	var err error
-	if f.c, err = f.e.StartCluster(ctx, node.ClusterConfig{APIServer: &kube.APIServerConfig{Program: f.e.Stock(base, "kube-apiserver")}}); err != nil {
+	if f.c, err = f.e.StartStockAPIServer(ctx, base); err != nil {
 		return err
 	}
 	cm, err := f.manager(ctx, "stock")

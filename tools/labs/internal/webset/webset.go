@@ -12,7 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
 )
 
@@ -85,6 +87,34 @@ func PublishReady(ctx context.Context, c *kube.Client, ns, pod, ip string, ready
 	status := map[bool]string{true: "True", false: "False"}[ready]
 	_, err := c.PatchStrategic(ctx, kube.Pods, ns, pod, fmt.Sprintf(`{"status":{%s"conditions":[{"type":"Ready","status":%q}]}}`, running, status), "status")
 	return err
+}
+
+// MakeReady makes a pod of an app that is an API object only, on a node that need not exist, and
+// publishes it as ready with that address.
+func MakeReady(ctx context.Context, c *kube.Client, ns, name, app, node, ip string) error {
+	p := Object("none")
+	p.Name, p.Labels, p.Spec.NodeName, p.Spec.Containers[0].Name = name, map[string]string{"app": app}, node, Service
+	if err := c.Make(ctx, ns, p); err != nil {
+		return err
+	}
+	return PublishReady(ctx, c, ns, name, ip, true)
+}
+
+// StartBehindProxy starts etcd, kube-apiserver of base as upstream has it, a proxy before it, and
+// behind the proxy the kube-controller-manager under test, without the controllers that would miss
+// the pods' nodes. Pods can be made then.
+func StartBehindProxy(ctx context.Context, e *labkit.Env, base string) (*node.Cluster, *kube.Proxy, error) {
+	c, proxy, err := e.StartProxied(ctx, base)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.ControllerManager, err = e.StartControllerManager(ctx, proxy.Before(c.APIServer), kube.ControllerManagerConfig{
+		Program:   e.UnderTest(base, "kube-controller-manager"),
+		ExtraArgs: []string{"--controllers=*,-podgc,-node", "--leader-elect=false"}})
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, proxy, c.Client.WaitPodsAdmitted(ctx, NS, 90*time.Second)
 }
 
 // SetImage changes the image of a pod in place.
