@@ -33,11 +33,6 @@ const (
 	maxEndpoints = 256 << 20
 )
 
-// api is kubeapi.Client, or a test's.
-type api interface {
-	Ask(ctx context.Context, method, path, body string, limit int64, timeout time.Duration) ([]byte, error)
-}
-
 // node is what the API server says of a Node.
 type node struct {
 	Metadata struct {
@@ -73,7 +68,7 @@ type lookup struct {
 
 // ask asks one node. Each failure is noted and the other questions are asked all the same, unless
 // the node is down.
-func ask(ctx context.Context, a api, table *kubeletflags.Table, n *node) *answers {
+func ask(ctx context.Context, a kubeapi.Asker, table *kubeletflags.Table, n *node) *answers {
 	out := &answers{node: n}
 	out.kubelet, out.known = parseVersion(n.Status.NodeInfo.KubeletVersion)
 	proxy := "/api/v1/nodes/" + url.PathEscape(n.Metadata.Name) + "/proxy/"
@@ -179,40 +174,4 @@ func reason(err error, method string) (text string, down bool) {
 		return fmt.Sprintf("%d: the API server does not reach the kubelet", status.Code), true
 	}
 	return strconv.Itoa(status.Code), false
-}
-
-// list reads all pages of a list; 1.7 and 1.8 answer all at once.
-func list[T any](ctx context.Context, a api, path string, limit int64) ([]T, error) {
-	var out []T
-	next := ""
-	for page := 0; page < 1000; page++ {
-		q := "limit=500"
-		if next != "" {
-			q += "&continue=" + url.QueryEscape(next)
-		}
-		sep := "?"
-		if strings.Contains(path, "?") {
-			sep = "&"
-		}
-		b, err := a.Ask(ctx, http.MethodGet, path+sep+q, "", limit, listTimeout)
-		if err != nil {
-			return out, err
-		}
-		var l struct {
-			Kind     string
-			Metadata struct{ Continue string }
-			Items    []T
-		}
-		if err := decode(b, &l); err != nil {
-			return out, err
-		}
-		if !strings.HasSuffix(l.Kind, "List") {
-			return out, errors.New("the answer is no list")
-		}
-		out = append(out, l.Items...)
-		if next = l.Metadata.Continue; next == "" {
-			return out, nil
-		}
-	}
-	return out, errors.New("the list does not end")
 }

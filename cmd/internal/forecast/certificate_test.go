@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/servercert"
 )
 
 func TestCertificate(t *testing.T) {
@@ -42,7 +43,7 @@ func TestCertificate(t *testing.T) {
 		"signed with ECDSA-SHA1":              {named(x509.Certificate{DNSNames: []string{"a"}, SignatureAlgorithm: x509.ECDSAWithSHA1})},
 		"an intermediate certificate of the API server is signed with SHA1-RSA": {good, named(x509.Certificate{SignatureAlgorithm: x509.SHA1WithRSA})},
 	} {
-		fs := certificates("API server", chain)
+		fs := servercert.Findings("API server", servercert.Kubelet, chain)
 		if want == "" && len(fs) > 0 || want != "" && (len(fs) != 1 || !strings.Contains(fs[0].Text, want)) {
 			t.Errorf("want %q, got %+v", want, fs)
 		}

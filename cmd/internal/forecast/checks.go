@@ -4,7 +4,6 @@
 package forecast
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -357,27 +356,4 @@ func (c *checker) volumes(f *forecast, a *answers, to target, p *pod) {
 			}
 		}
 	}
-}
-
-// certificates tells what today's Go refuses of what the API server shows, leaf first.
-func certificates(where string, chain []*x509.Certificate) []finding.Finding {
-	var out []finding.Finding
-	for i, cert := range chain {
-		what := "the API server's certificate"
-		if i > 0 {
-			what = "an intermediate certificate of the API server"
-		}
-		if i == 0 && len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.EmailAddresses)+len(cert.URIs) == 0 {
-			out = append(out, finding.Of("HF104", where, what+" has no subjectAltName: Holdfast's kubelet refuses it, and the node becomes NotReady", "make it anew with the names and addresses that kubelets use"))
-		}
-		// Nobody verifies the signature of a root, nor of a certificate that is its own.
-		if slices.Equal(cert.RawIssuer, cert.RawSubject) {
-			continue
-		}
-		switch cert.SignatureAlgorithm {
-		case x509.SHA1WithRSA, x509.ECDSAWithSHA1, x509.DSAWithSHA1, x509.MD5WithRSA, x509.MD2WithRSA:
-			out = append(out, finding.Of("HF104", where, fmt.Sprintf("%s is signed with %s: Holdfast's kubelet refuses it, and the node becomes NotReady", what, cert.SignatureAlgorithm), "sign it anew with SHA-256"))
-		}
-	}
-	return out
 }

@@ -29,6 +29,7 @@ import (
 	"holdfast/cmd/internal/kubeapi"
 	"holdfast/cmd/internal/kubeletflags"
 	"holdfast/cmd/internal/output"
+	"holdfast/cmd/internal/servercert"
 )
 
 type options struct {
@@ -74,7 +75,7 @@ or told; else 0. 2 is wrong usage. The codes: docs/user/codes.md`,
 			if err != nil {
 				return err
 			}
-			a, err := o.connect(cmd)
+			a, err := kubeapi.Connect(o.kubeconfig, o.context, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -97,20 +98,6 @@ func (o *options) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
 	finding.Flags(cmd, &o.format, &o.failOn)
-}
-
-// connect reads the kubeconfig and says which API server will be asked.
-func (o *options) connect(cmd *cobra.Command) (*kubeapi.Client, error) {
-	file, err := kubeapi.File(o.kubeconfig)
-	if err != nil {
-		return nil, exit.Failedf("%w", err)
-	}
-	a, err := kubeapi.Load(file, o.context)
-	if err != nil {
-		return nil, exit.Failedf("the kubeconfig: %w", err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
-	return a, nil
 }
 
 // interruptible is the command's context until Ctrl-C: what is known by then is printed.
@@ -137,7 +124,7 @@ func (o *options) check() (*target, error) {
 
 // server is what the program asks: kubeapi.Client.
 type server interface {
-	api
+	kubeapi.Asker
 	Certificates(ctx context.Context) ([]*x509.Certificate, error)
 }
 
@@ -156,7 +143,7 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 	if to != nil && to.holdfast {
 		chain, err := a.Certificates(ctx)
 		if err == nil {
-			found = append(found, certificates("API server", chain)...)
+			found = append(found, servercert.Findings("API server", servercert.Kubelet, chain)...)
 		} else {
 			found = append(found, finding.Of("HF002", "API server", "its certificate was not seen: "+err.Error(), ""))
 		}
@@ -170,7 +157,7 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 		}
 		if to == nil || !to.holdfast {
 			if chain, err := a.Certificates(ctx); err == nil {
-				found = certificates("API server", chain)
+				found = servercert.Findings("API server", servercert.Kubelet, chain)
 			}
 		}
 		if len(found) > 0 {
@@ -192,7 +179,7 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 		found = append(found, f.findings...)
 	}
 	if slices.ContainsFunc(forecasts, func(f *forecast) bool { return len(f.unready) > 0 }) {
-		all, err := list[endpoints](ctx, a, "/api/v1/endpoints", maxEndpoints)
+		all, err := kubeapi.List[endpoints](ctx, a, "/api/v1/endpoints", maxEndpoints, listTimeout)
 		if err != nil {
 			why, _ := reason(err, http.MethodGet)
 			if strings.HasPrefix(why, "403") {
@@ -208,14 +195,14 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 	return finding.Err(found, o.failOn)
 }
 
-func serverVersion(ctx context.Context, a api) (version, bool, error) {
+func serverVersion(ctx context.Context, a kubeapi.Asker) (version, bool, error) {
 	b, err := a.Ask(ctx, http.MethodGet, "/version", "", 1<<20, nodeTimeout)
 	if err != nil {
 		why, _ := reason(err, http.MethodGet)
 		return version{}, false, errors.New(why)
 	}
 	var v struct{ GitVersion string }
-	if err := decode(b, &v); err != nil {
+	if err := kubeapi.Decode(b, &v); err != nil {
 		return version{}, false, err
 	}
 	out, ok := parseVersion(v.GitVersion)
@@ -226,13 +213,13 @@ func serverVersion(ctx context.Context, a api) (version, bool, error) {
 }
 
 // list reads the nodes that were chosen.
-func (o *options) list(ctx context.Context, a api) ([]*node, error) {
+func (o *options) list(ctx context.Context, a kubeapi.Asker) ([]*node, error) {
 	if len(o.nodes) == 0 {
 		path := "/api/v1/nodes"
 		if o.selector != "" {
 			path += "?" + url.Values{"labelSelector": {o.selector}}.Encode()
 		}
-		return list[*node](ctx, a, path, maxNodes)
+		return kubeapi.List[*node](ctx, a, path, maxNodes, listTimeout)
 	}
 	var out []*node
 	names := slices.Clone(o.nodes)
@@ -243,7 +230,7 @@ func (o *options) list(ctx context.Context, a api) ([]*node, error) {
 			return nil, err
 		}
 		n := &node{}
-		if err := decode(b, n); err != nil {
+		if err := kubeapi.Decode(b, n); err != nil {
 			return nil, fmt.Errorf("node %s: %w", name, err)
 		}
 		if n.Metadata.Name != name {
@@ -256,7 +243,7 @@ func (o *options) list(ctx context.Context, a api) ([]*node, error) {
 
 // each asks all nodes, some at a time, and answers in their order. A node that could not be asked
 // before an interrupt says so.
-func (c *checker) each(ctx context.Context, a api, nodes []*node, errs io.Writer) []*forecast {
+func (c *checker) each(ctx context.Context, a kubeapi.Asker, nodes []*node, errs io.Writer) []*forecast {
 	out := make([]*forecast, len(nodes))
 	next := make(chan int)
 	var wg sync.WaitGroup

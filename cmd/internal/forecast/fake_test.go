@@ -17,6 +17,7 @@ import (
 
 	"holdfast/cmd/internal/containerhash"
 	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/kubeapi"
 	"holdfast/cmd/internal/kubeletflags"
 )
 
@@ -105,7 +106,7 @@ func asRead(t testing.TB, spec object) object {
 		t.Fatal(err)
 	}
 	out := object{}
-	if err := decode(b, &out); err != nil {
+	if err := kubeapi.Decode(b, &out); err != nil {
 		t.Fatal(err)
 	}
 	return out

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"holdfast/cmd/internal/kubeapi"
 )
 
 // The answers follow from hashes that the releases' own code computed: a stock kubelet keeps what
@@ -34,7 +36,7 @@ func TestGolden(t *testing.T) {
 			Hash    map[string][]json.Number
 			Unknown []string
 		}
-		if err := decode(s.Bytes(), &row); err != nil {
+		if err := kubeapi.Decode(s.Bytes(), &row); err != nil {
 			t.Fatal(err)
 		}
 		hash := func(m int) uint32 { // after a protobuf round trip

@@ -4,12 +4,13 @@
 package forecast
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/cmd/internal/kubeapi"
 )
 
 // pod is what is read of a pod. What a container's spec has (environment, arguments) is kept for
@@ -182,24 +183,13 @@ func firstProbe(p map[string]any) time.Duration {
 	return time.Duration(period*max(number(p, "successThreshold", 1), 1)+max(number(p, "timeoutSeconds", 1), 1)) * time.Second
 }
 
-// decode reads JSON with the numbers as they are written, as the hash needs them.
-func decode(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(v); err != nil {
-		// A type error of encoding/json names the value that it found: it may be anything.
-		return fmt.Errorf("the answer is not the JSON that was expected (%d bytes)", len(data))
-	}
-	return nil
-}
-
 // decodePods reads a list of pods.
 func decodePods(data []byte) ([]*pod, error) {
 	var list struct {
 		Kind  string
 		Items *[]*pod
 	}
-	if err := decode(data, &list); err != nil {
+	if err := kubeapi.Decode(data, &list); err != nil {
 		return nil, err
 	}
 	// A kubelet without pods answers "items": null.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/cmd/internal/kubeapi"
 )
 
 // seen is a container that runs, as the kubelet's cadvisor sees it.
@@ -48,7 +50,7 @@ func decodeStats(data []byte) (map[key]seen, error) {
 			CreationTime time.Time `json:"creation_time"`
 		}
 	}
-	if err := decode(data, &all); err != nil {
+	if err := kubeapi.Decode(data, &all); err != nil {
 		return nil, err
 	}
 	if all == nil {
@@ -99,7 +101,7 @@ type disk struct {
 
 func decodeSummary(data []byte) (*summary, error) {
 	s := &summary{}
-	if err := decode(data, s); err != nil {
+	if err := kubeapi.Decode(data, s); err != nil {
 		return nil, err
 	}
 	if s.Node.Fs == nil && s.Node.Memory == nil {

@@ -16,6 +16,7 @@ import (
 
 	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/kubeapi"
 	"holdfast/cmd/internal/kubeletflags"
 	"holdfast/cmd/internal/manifest"
 )
@@ -57,7 +58,7 @@ something could not be asked; else 0. 2 is wrong usage.`,
 			if err != nil {
 				return exit.Failedf("%s: %w", plan, err)
 			}
-			a, err := o.connect(cmd)
+			a, err := kubeapi.Connect(o.kubeconfig, o.context, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -102,7 +103,7 @@ func readPlan(r io.Reader) (map[string][]row, error) {
 }
 
 // verify asks the plan's nodes, compares and prints.
-func (o *options) verify(ctx context.Context, a api, plan map[string][]row, out io.Writer) error {
+func (o *options) verify(ctx context.Context, a kubeapi.Asker, plan map[string][]row, out io.Writer) error {
 	table, err := kubeletflags.Load()
 	if err != nil {
 		return err

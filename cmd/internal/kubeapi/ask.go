@@ -4,9 +4,12 @@
 package kubeapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,9 +19,16 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"holdfast/cmd/internal/exit"
 )
 
-// StatusError is an answer that is not 200.
+// Asker is a Client, or a test's.
+type Asker interface {
+	Ask(ctx context.Context, method, path, body string, limit int64, timeout time.Duration) ([]byte, error)
+}
+
+// StatusError is an answer that is neither 200 nor 201.
 type StatusError struct {
 	Code int
 	text string
@@ -46,7 +56,7 @@ func (c *Client) Ask(ctx context.Context, method, path, body string, limit int64
 	return b, nil
 }
 
-// do sends a request, and returns an answer that is 200.
+// do sends a request, and returns an answer that is 200, or 201 for what was made.
 func (c *Client) do(ctx context.Context, method, path, body, accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
 	if err != nil {
@@ -61,7 +71,7 @@ func (c *Client) do(ctx context.Context, method, path, body, accept string) (*ht
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, c.hint)
 	}
-	if res.StatusCode != http.StatusOK {
+	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
 		defer res.Body.Close()
 		b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
 		return nil, &StatusError{res.StatusCode, fmt.Sprintf("%s %s: %s: %s%s", method, path, res.Status, strings.TrimSpace(string(b)), c.hint)}
@@ -126,4 +136,65 @@ func File(given string) (string, error) {
 		return "", fmt.Errorf("no --kubeconfig, no $KUBECONFIG, and %w", err)
 	}
 	return f, nil
+}
+
+// Connect reads the kubeconfig that File finds, and says on errs which API server will be asked.
+func Connect(given, context string, errs io.Writer) (*Client, error) {
+	file, err := File(given)
+	if err != nil {
+		return nil, exit.Failedf("%w", err)
+	}
+	c, err := Load(file, context)
+	if err != nil {
+		return nil, exit.Failedf("the kubeconfig: %w", err)
+	}
+	fmt.Fprintf(errs, "the API server is %s\n", c.Where())
+	return c, nil
+}
+
+// Decode reads JSON with its numbers as they are written. An error has nothing of what was read,
+// which may be a secret.
+func Decode(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("the answer is not the JSON that was expected (%d bytes)", len(data))
+	}
+	return nil
+}
+
+// List reads all pages of a list; 1.7 and 1.8 answer all at once. limit and timeout are of one page.
+func List[T any](ctx context.Context, a Asker, path string, limit int64, timeout time.Duration) ([]T, error) {
+	var out []T
+	next := ""
+	for range 1000 {
+		q := "limit=500"
+		if next != "" {
+			q += "&continue=" + url.QueryEscape(next)
+		}
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		b, err := a.Ask(ctx, http.MethodGet, path+sep+q, "", limit, timeout)
+		if err != nil {
+			return out, err
+		}
+		var l struct {
+			Kind     string
+			Metadata struct{ Continue string }
+			Items    []T
+		}
+		if err := Decode(b, &l); err != nil {
+			return out, err
+		}
+		if !strings.HasSuffix(l.Kind, "List") {
+			return out, errors.New("the answer is no list")
+		}
+		out = append(out, l.Items...)
+		if next = l.Metadata.Continue; next == "" {
+			return out, nil
+		}
+	}
+	return out, errors.New("the list does not end")
 }

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -36,6 +37,36 @@ type Client struct {
 	user, pass string
 	// hint ends each error; it is empty where the kubeconfig is clear.
 	hint string
+}
+
+// Identity is the user of a kubeconfig's current context by its client certificate: the common name,
+// and the organisations as groups. It is "" for a user that logs in otherwise.
+func Identity(file string) (name string, groups []string, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", nil, err
+	}
+	var k kubeconfig
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return "", nil, fmt.Errorf("%s is no kubeconfig", file)
+	}
+	_, u, err := k.find(k.CurrentContext, "which current-context names")
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", file, err)
+	}
+	text, err = content(filepath.Dir(file), u.CertFile, u.CertData)
+	if err != nil || text == nil {
+		return "", nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return "", nil, fmt.Errorf("%s: client-certificate is not in PEM", file)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: client-certificate: %w", file, err)
+	}
+	return cert.Subject.CommonName, cert.Subject.Organization, nil
 }
 
 type kubeconfig struct {

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"holdfast/cmd/internal/atomicfile"
 )
 
 // sum is the SHA-256 of a file.
@@ -30,74 +32,15 @@ func sum(file string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// writeFile writes a file so that after a crash either the old or the new one is there.
-func writeFile(file string, data []byte, mode os.FileMode) error {
-	return replace(file, mode, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
-}
-
-// syncFile is a variable so that tests can have a disk that is full.
-var syncFile = (*os.File).Sync
-
-// copyFile copies a file in the same way. The copy has nothing in common with the original.
-func copyFile(from, to string, mode os.FileMode) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return replace(to, mode, func(w io.Writer) error {
-		_, err := io.Copy(w, in)
-		return err
-	})
-}
-
-func replace(file string, mode os.FileMode, write func(io.Writer) error) error {
-	part := file + ".part"
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
-	if err != nil {
-		return err
-	}
-	err = write(f)
-	if err == nil {
-		err = f.Chmod(mode) // whatever the umask is
-	}
-	if err == nil {
-		err = syncFile(f)
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(part, file)
-	}
-	if err != nil {
-		os.Remove(part)
-		return err
-	}
-	return syncDir(filepath.Dir(file))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}
-
 // linkOrCopy makes to the same file as from, or a copy of it where it is on another file system.
 func linkOrCopy(h *Host, from, to string) error {
 	if err := os.Remove(to); err != nil && !os.IsNotExist(err) {
 		return err
 	}
 	if h.Link(from, to) == nil {
-		return syncDir(filepath.Dir(to))
+		return atomicfile.SyncDir(filepath.Dir(to))
 	}
-	return copyFile(from, to, 0o755)
+	return atomicfile.Copy(from, to, 0o755)
 }
 
 // cmdline is the command line of a process.

@@ -8,17 +8,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"holdfast/cmd/internal/atomicfile"
 )
 
 // TestDiskFull: from each step on nothing can be written. Before the stop nothing is touched;
 // after it the old kubelet is put back, for which no room is needed.
 func TestDiskFull(t *testing.T) {
-	defer func(f func(*os.File) error) { syncFile = f }(syncFile)
-	sync := syncFile
+	defer func(f func(*os.File) error) { atomicfile.Sync = f }(atomicfile.Sync)
+	sync := atomicfile.Sync
 	for _, at := range []string{"keep", "kept", "stage", prepared, stopping, "stopped", renaming, "renamed", starting, "started", healthy, done} {
 		f := newFake(t)
 		full, reached := false, false
-		syncFile = func(file *os.File) error {
+		atomicfile.Sync = func(file *os.File) error {
 			if full {
 				return syscall.ENOSPC
 			}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"holdfast/cmd/internal/atomicfile"
 )
 
 // DefaultLib is where kept kubelets, the state and the journal are. It is on the file system of
@@ -99,7 +101,7 @@ func (s *state) write(h *Host) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(stateFile(h), append(b, '\n'), 0o600)
+	return atomicfile.Write(stateFile(h), append(b, '\n'), 0o600)
 }
 
 // journal adds a line to LIB/journal. That it cannot is no reason to stop.
@@ -163,7 +165,7 @@ func keep(h *Host, program string, k kept, files, envFiles []string) (*kept, err
 				if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 					return err
 				}
-				if err := copyFile(f, to, 0o600); err != nil {
+				if err := atomicfile.Copy(f, to, 0o600); err != nil {
 					return err
 				}
 			}
@@ -172,7 +174,7 @@ func keep(h *Host, program string, k kept, files, envFiles []string) (*kept, err
 		if err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(part, "kept.json"), append(b, '\n'), 0o600); err != nil {
+		if err := atomicfile.Write(filepath.Join(part, "kept.json"), append(b, '\n'), 0o600); err != nil {
 			return err
 		}
 		if s, err := sum(filepath.Join(part, "kubelet")); err != nil || s != k.Sum {
@@ -185,5 +187,5 @@ func keep(h *Host, program string, k kept, files, envFiles []string) (*kept, err
 		os.RemoveAll(part)
 		return nil, fmt.Errorf("the kubelet cannot be kept in %s: %w", k.Dir, err)
 	}
-	return &k, syncDir(parent)
+	return &k, atomicfile.SyncDir(parent)
 }

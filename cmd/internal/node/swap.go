@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"holdfast/cmd/internal/atomicfile"
 	"holdfast/cmd/internal/finding"
 	"holdfast/cmd/internal/predecessor"
 )
@@ -149,7 +150,7 @@ func (m *machine) swapTo(ctx context.Context, back bool, original *kept) (findin
 		return fail(err)
 	}
 	h.Step("renamed")
-	if err := syncDir(filepath.Dir(m.path)); err != nil {
+	if err := atomicfile.SyncDir(filepath.Dir(m.path)); err != nil {
 		return fail(err)
 	}
 	if err := m.phase(starting); err != nil {
@@ -186,7 +187,7 @@ var (
 
 // stage puts the new kubelet beside the old one, and gives the old one a second name.
 func (m *machine) stage() error {
-	err := copyFile(m.new.file, m.staged(), 0o755)
+	err := atomicfile.Copy(m.new.file, m.staged(), 0o755)
 	if err == nil {
 		var s string
 		if s, err = sum(m.staged()); err == nil && s != m.new.sum {

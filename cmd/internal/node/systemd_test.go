@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"holdfast/cmd/internal/atomicfile"
 )
 
 const (
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	syncFile = func(*os.File) error { return nil } // a killed program loses nothing by it
+	atomicfile.Sync = func(*os.File) error { return nil } // a killed program loses nothing by it
 	os.Exit(m.Run())
 }
 
