@@ -19,19 +19,20 @@ import (
 var update = flag.Bool("update", false, "write the page of the codes")
 
 func TestPage(t *testing.T) {
-	file := filepath.Join("../../..", Page)
-	want := Markdown()
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+	for page, want := range map[string]string{Page: Markdown(), AlertsPage: Alerts()} {
+		file := filepath.Join("../../..", page)
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != want {
-		t.Errorf("%s is not what the table of codes has: go test ./internal/finding -update writes it", Page)
+		if string(got) != want {
+			t.Errorf("%s is not what the table of codes has: go test ./internal/finding -update writes it", page)
+		}
 	}
 }
 

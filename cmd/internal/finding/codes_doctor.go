@@ -1,0 +1,157 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package finding
+
+import "fmt"
+
+// Alert is a metric of Holdfast that says that something needs a look. A code that has one is given
+// by doctor while the metric says so, and is a rule in AlertsPage.
+type Alert struct {
+	// Name is the rule's.
+	Name string
+	// Component is kubelet or kube-controller-manager.
+	Component string
+	// Metric and Labels say which series counts, Gauge that it is 1 as long as it is so; else it
+	// is a counter.
+	Metric string
+	Labels map[string]string
+	Gauge  bool
+	// Says is what happened, Remedy what to do; both are one sentence without an end.
+	Says, Remedy string
+}
+
+// alerts are the codes HF651 to HF659. What a fix does when all is well is none.
+var alerts = map[string]Alert{
+	"HF651": {Name: "HoldfastSubPathMountStays", Component: "kubelet", Metric: "holdfast_subpath_rollback_failed_total",
+		Says: "a subPath mount could not be removed and stays", Remedy: "start no kubelet on this node that is older than 1.7.14, 1.8.9 or 1.9.4: it deletes the files behind the mount"},
+	"HF652": {Name: "HoldfastPredecessorOverrideRefused", Component: "kubelet", Metric: "holdfast_predecessor_override_refused", Gauge: true,
+		Says: "the kubelet cannot read the file holdfast-predecessor-override and ignores it", Remedy: "write one line with a release, or the word none, and restart the kubelet"},
+	"HF653": {Name: "HoldfastPredecessorNotSaved", Component: "kubelet", Metric: "holdfast_predecessor_save_failed_total",
+		Says: "holdfast-predecessor.json cannot be written", Remedy: "look at the disk below the kubelet's root directory"},
+	"HF654": {Name: "HoldfastCheckpointNotWritten", Component: "kubelet", Metric: "holdfast_checkpoint_compat_rewrite_failed_total",
+		Says: "a sandbox checkpoint cannot be written back", Remedy: "look at the disk below /var/lib/dockershim, and drain the node before a way back to 1.7"},
+	"HF655": {Name: "HoldfastRBDLockKept", Component: "kubelet", Metric: "holdfast_rbd_detach_locks_kept_total",
+		Says: "an old RBD lock could not be released", Remedy: "run kubectl holdfast rbd-locks"},
+	"HF656": {Name: "HoldfastRBDDeviceStays", Component: "kubelet", Metric: "holdfast_rbd_detach_unused_total", Labels: map[string]string{"result": "kept"},
+		Says: "an RBD device stays mapped after a mount that failed, and no other node gets the image", Remedy: "unmap it by hand, see docs/user/rbd.md"},
+	"HF657": {Name: "HoldfastUnreadyNotAcknowledged", Component: "kubelet", Metric: "holdfast_unready_before_replace_waits_total", Labels: map[string]string{"outcome": "timeout"},
+		Says: "a container was killed before the API server held that it is not ready", Remedy: "look at the API server and the node's network"},
+	"HF658": {Name: "HoldfastServiceCheckFails", Component: "kube-controller-manager", Metric: "holdfast_endpoints_live_service_check_checks_total", Labels: map[string]string{"result": "error"},
+		Says: "the API server did not say whether a Service exists, and its Endpoints stay", Remedy: "look at the API server, and whether the controller manager may get services (HF631)"},
+	"HF659": {Name: "HoldfastDeadNodePodsFail", Component: "kube-controller-manager", Metric: "holdfast_dead_node_pods_retry_failed_total",
+		Says: "pods of a node that is silent could not be marked as not ready, and are tried again", Remedy: "look at the API server and etcd, and at the log of the controller manager"},
+}
+
+// AlertOf is the alert of a code, nil for a code that has none.
+func AlertOf(code string) *Alert {
+	a, ok := alerts[code]
+	if !ok {
+		return nil
+	}
+	return &a
+}
+
+func alertCode(code, title, page string) Code {
+	a := alerts[code]
+	return Code{Code: code, Level: Warn, Title: title, By: []string{"doctor"}, About: []string{
+		fmt.Sprintf("The %s's metric `%s` says that %s. A counter counts from the process's start: it may be long ago.", a.Component, a.series(), a.Says),
+		fmt.Sprintf("What to do: %s. See %s. The rule `%s` in [alerts.yaml](alerts.yaml) is the same.", a.Remedy, page, a.Name),
+	}}
+}
+
+// doctorCodes are the codes of doctor. HF601 and HF602 are verify's. A code is printed as ? where
+// doctor could not ask.
+var doctorCodes = []Code{
+	{
+		Code: "HF603", Level: Warn, Also: []Level{Unknown}, Title: "an address of a Service goes off, on and off", By: []string{"doctor"},
+		About: []string{
+			"With `--watch 10m`: an address left the Endpoints of its Service, came back, and left again, within that time. Clients that follow Endpoints switch each time.",
+			"Look at the pod's probes first. If nothing is wrong with the pod: an in-place update of an image does it ([unready-before-replace](../../patches/unready-before-replace/README.md)), a kubelet restart ([readiness-across-restart](../../patches/readiness-across-restart/README.md)), or a watch that restarts from the past ([HF605](#hf605)).",
+		},
+	},
+	{
+		Code: "HF604", Level: Warn, Also: []Level{Unknown}, Title: "the Endpoints of a Service are not what its pods are", By: []string{"doctor"},
+		About: []string{
+			"A pod is ready, its Service selects it, and its address is not among the ready ones of the Endpoints; or an address is there whose pod is gone or not ready. It was so in two looks, 30 s apart.",
+			"Change a label or an annotation of the Service: the controller then compares anew. The cause, and the end of it: [endpoints-stale-cache](../../patches/endpoints-stale-cache/README.md). If all Services are so, the controller manager does not work: [HF615](#hf615).",
+			"Not looked at: Services without a selector, Endpoints that [endpoints-rules](endpoints-rules.md) writes, and for addresses of pods that are not ready, Services that publish those.",
+		},
+	},
+	{
+		Code: "HF605", Level: Warn, Also: []Level{Unknown}, Title: "the API server sends deletions with old versions", By: []string{"doctor"},
+		About: []string{
+			"kube-apiserver 1.7.0–1.7.12, 1.8.0–1.8.7 and 1.9.0–1.9.2: after a deletion a watch restarts in the past, and a stock controller manager deletes the Endpoints of healthy Services ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)).",
+			"Upgrade the API server within its minor release, or run Holdfast's controller manager. `kubectl holdfast audit-rv` shows in the audit log whose watches did restart so.",
+		},
+	},
+	{
+		Code: "HF611", Level: Warn, Also: []Level{Unknown}, Title: "a workload has nothing of its own with its template", By: []string{"doctor"},
+		About: []string{
+			"A Deployment that is not paused, whose spec the controller has seen, has no ReplicaSet of its own with its template. Its rollout does not go on, or it works with a ReplicaSet that another Deployment or nobody owns; then two controllers may scale the same pods. The same for a DaemonSet that works with a ControllerRevision that it does not own. It was so in two looks, 30 s apart.",
+			"If the text names what is in the way: look at what that is, and delete it if nobody needs it. Holdfast's controller manager takes another name: [hash-collision](../../patches/hash-collision/README.md).",
+		},
+	},
+	{
+		Code: "HF613", Level: Stop, Also: []Level{Unknown}, Title: "the name of a DaemonSet's next revision is taken", By: []string{"doctor"},
+		About: []string{
+			"The DaemonSet's template has no ControllerRevision yet, and the name that it would get belongs to one of another template. The sync of this DaemonSet **kills a stock controller manager** of 1.7 to 1.11 ([hash-collision](../../patches/hash-collision/README.md), b). That happens within seconds where one runs, so this is seen while none does: it crashed, or it is to be swapped.",
+			"Start Holdfast's controller manager, or change the template: any other annotation on it gives another name.",
+			"doctor knows the template that the DaemonSet has now, and not the one of an update to come. For a list of image tags, `kubectl holdfast pod-template-hash collide` tells which collide. `?`: the release of the controller manager has hashes that this program does not know.",
+		},
+	},
+	{
+		Code: "HF614", Level: Warn, Also: []Level{Unknown}, Title: "a stock controller manager would roll a StatefulSet", By: []string{"doctor"},
+		About: []string{
+			"The StatefulSet has a collision count, or two ControllerRevisions with one number. A stock controller manager that takes over may replace all its pods, or roll it back and forth ([hash-collision](../../patches/hash-collision/README.md#mixed-versions-and-going-back)). Holdfast does not.",
+			"Before you go back to stock, or run it beside Holdfast: set `partition` to `replicas`, or the strategy to OnDelete. Such sets are not named.",
+		},
+	},
+	{
+		Code: "HF615", Level: Warn, Also: []Level{Unknown}, Title: "pods of a node that is gone are Ready, or no leader renews its lease", By: []string{"doctor"},
+		About: []string{
+			"A node is Unknown for more than a minute, or there is no such Node, and pods on it are Ready for more than a minute: Services send them traffic. [dead-node-pods-retry](../../patches/dead-node-pods-retry/README.md) has the cause. By hand: delete the pods with `--grace-period=0 --force`, but only where the machine is off.",
+			"The lease of kube-controller-manager or kube-scheduler in kube-system is older than a minute and was not renewed between two looks, 30 s apart: nothing is reconciled, or scheduled. Look at the process that holds it ([kcm-silent-connection](../../patches/kcm-silent-connection/README.md)).",
+			"A component without `--leader-elect` has no lease, and is not looked at.",
+		},
+	},
+	{
+		Code: "HF621", Level: Warn, Also: []Level{Unknown}, Title: "an RBD image needs a look", By: []string{"doctor"},
+		About: []string{
+			"[`kubectl holdfast rbd-locks`](kubectl-holdfast.md#rbd-locks) finds a stale lock, a leaked mapping, two writers or a foreign lock. Run it for the locks, the watchers and the remedy.",
+			"`?`: there are RBD volumes, and doctor was not told how to ask Ceph (`--ceph-conf`, `--id`, `--keyring`), or Ceph did not answer for an image.",
+		},
+	},
+	{
+		Code: "HF631", Level: Warn, Also: []Level{Unknown}, Title: "the controller manager may not get Services", By: []string{"doctor"},
+		About: []string{
+			"Holdfast's endpoints controller asks for a Service before it deletes its Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). Its user may not: each answer is an error, and the Endpoints of deleted Services stay.",
+			"Add the verb `get` on `services` to the user's role. doctor asks for the service account `endpoint-controller` if it is there (`--use-service-account-credentials`), else for `system:kube-controller-manager`, which is in the text. `--controller-manager-user` names another one.",
+		},
+	},
+	{
+		Code: "HF641", Level: Warn, Also: []Level{Unknown}, Title: "releases are mixed or too far apart, or a gate is off", By: []string{"doctor"},
+		About: []string{
+			"Upstream supports kubelets of the API server's minor release and of the two before it, and a controller manager of the API server's minor release or the one before. Kubelets of several releases are what an upgrade looks like in the middle; if none is under way, one was left behind.",
+			"A feature gate of Holdfast that is off brings back what stock does: the text names it. It is on where the unit or the manifest does not name it.",
+			"`?`: a version could not be read. For the controller manager: doctor asks its pods in kube-system. One that listens on 127.0.0.1, as kubeadm sets it up, or is no pod, is asked where you run doctor with `--controller-manager http://127.0.0.1:10252`.",
+		},
+	},
+	alertCode("HF651", "a subPath mount stays", "[subpath-rollback](../../patches/subpath-rollback/README.md)"),
+	alertCode("HF652", "the override of the predecessor is refused", "[predecessor](../../patches/predecessor/README.md#look-and-correct)"),
+	alertCode("HF653", "the predecessor cannot be recorded", "[predecessor](../../patches/predecessor/README.md)"),
+	alertCode("HF654", "a sandbox checkpoint cannot be written", "[checkpoint-compat](../../patches/checkpoint-compat/README.md)"),
+	alertCode("HF655", "an old RBD lock was kept", "[RBD volumes](rbd.md)"),
+	alertCode("HF656", "an RBD device stays mapped", "[RBD volumes](rbd.md#when-a-pod-waits)"),
+	alertCode("HF657", "a container was killed while it was ready", "[unready-before-replace](../../patches/unready-before-replace/README.md)"),
+	alertCode("HF658", "Endpoints of a deleted Service may stay", "[endpoints-live-service-check](../../patches/endpoints-live-service-check/README.md)"),
+	alertCode("HF659", "pods of a silent node could not be marked", "[dead-node-pods-retry](../../patches/dead-node-pods-retry/README.md)"),
+	{
+		Code: "HF661", Level: Warn, Also: []Level{Unknown}, Title: "anyone may use the kubelet", By: []string{"doctor"},
+		About: []string{
+			"`--anonymous-auth` is on and `--authorization-mode` is AlwaysAllow, both the default: whoever reaches port 10250 of the node runs commands in each of its containers. `--read-only-port` is open, 10255 by default: whoever reaches it reads the specs of all pods, with the values of their environment.",
+			"Set `--anonymous-auth=false`, `--authorization-mode=Webhook` with `--client-ca-file`, and `--read-only-port=0`, once nothing (Heapster, for one) reads that port. Holdfast has upstream's defaults.",
+			"`?`: the kubelet has a `--config` file, whose content doctor does not see.",
+		},
+	},
+}
