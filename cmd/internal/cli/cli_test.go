@@ -34,7 +34,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 // a pipe into it, and every command that answers has -o.
 func TestEveryCommand(t *testing.T) {
 	list := commands(Command())
-	if len(list) != 15 {
+	if len(list) != 16 {
 		t.Errorf("%d commands", len(list))
 	}
 	for _, cmd := range list {

@@ -35,6 +35,9 @@ var levels = []Level{Stop, New, Warn, Unknown, OK}
 // rank is smaller for a worse level.
 func (l Level) rank() int { return slices.Index(levels, l) }
 
+// Worse tells whether a is a worse level than b.
+func Worse(a, b Level) bool { return a.rank() < b.rank() }
+
 // Finding is one thing that was found.
 type Finding struct {
 	// Code is "HF101". What it means is in the table (Codes) and never changes.

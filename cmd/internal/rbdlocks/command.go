@@ -114,7 +114,7 @@ func run(ctx context.Context, a api, r *ceph, image string, format output.Format
 	// What was asked is printed also where the API server fails in the middle.
 	defer p.w.Flush()
 	p.head()
-	if err := s.print(ctx, volumes, p, errs); err != nil {
+	if err := s.each(ctx, volumes, errs, p.print); err != nil {
 		return err
 	}
 	if err := p.foot(); err != nil {
@@ -143,8 +143,8 @@ func (s *survey) read(ctx context.Context) error {
 	return nil
 }
 
-// print looks at the images and prints their answers.
-func (s *survey) print(ctx context.Context, volumes []*volume, p *printer, progress io.Writer) error {
+// each looks at the images and gives their answers to take.
+func (s *survey) each(ctx context.Context, volumes []*volume, progress io.Writer, take func(Answer) error) error {
 	told := time.Now()
 	for i, v := range volumes {
 		if time.Since(told) > s.r.limits.progress {
@@ -153,7 +153,7 @@ func (s *survey) print(ctx context.Context, volumes []*volume, p *printer, progr
 		}
 		answer, err := s.look(ctx, v)
 		if err == nil {
-			err = p.print(answer)
+			err = take(answer)
 		}
 		if err != nil {
 			return err

@@ -1,0 +1,124 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/kubeapi"
+	"holdfast/cmd/internal/rbdlocks"
+)
+
+type options struct {
+	kubeconfig, context string
+	user, manager       string
+	watch, between      time.Duration
+	rbac                bool
+	ceph                rbdlocks.Ceph
+	format              finding.Format
+	failOn              finding.FailOn
+}
+
+const about = `Look through the API server for the signs of the incidents that Holdfast ends, for what
+a stock controller manager or kubelet would do, and for alerts of Holdfast's metrics.
+Nothing is changed. Each finding has a code: docs/user/codes.md.
+
+Lists are read once, kubelets are asked through the API server's node proxy, and the
+controller manager through the pod proxy. What may be a moment's state (HF604, HF611,
+HF613, HF615) is looked at again after 30 s. --watch follows the Endpoints of all
+Services for that time (HF603). RBD images are asked about only if Ceph's user or
+configuration is given (HF621).
+
+What could not be asked is a row with ?. --rbac prints the rights that it needs.
+
+Without --kubeconfig the first file of $KUBECONFIG is read, or ~/.kube/config.
+
+Exit status: 3, a finding at or above --fail-on; else 1, something could not be asked;
+else 0. 2 is wrong usage.`
+
+const example = `  kubectl-holdfast doctor
+  kubectl-holdfast doctor --fail-on warn -o json
+  kubectl-holdfast doctor --watch 10m
+  kubectl-holdfast doctor --rbac | kubectl create -f -`
+
+// maxWatch bounds --watch: what is followed stays in memory.
+const maxWatch = 24 * time.Hour
+
+// Command returns the command doctor.
+func Command() *cobra.Command { return command(&options{between: betweenLooks}) }
+
+func command(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "doctor",
+		Short:   "What is wrong in a cluster that Holdfast ends, or that a stock binary would do",
+		Long:    about,
+		Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("it takes no arguments, and got %q", args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
+	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
+	cmd.Flags().DurationVar(&o.watch, "watch", 0, "follow the Endpoints of all Services for that time, at most 24h")
+	cmd.Flags().StringVar(&o.manager, "controller-manager", "", "URL of the controller manager, http://127.0.0.1:10252 (default: its pods in kube-system)")
+	cmd.Flags().StringVar(&o.user, "controller-manager-user", "", "its user, of which HF631 is asked")
+	cmd.Flags().StringVar(&o.ceph.Conf, "ceph-conf", "", "Ceph's configuration, as for rbd-locks")
+	cmd.Flags().StringVar(&o.ceph.ID, "id", "", "Ceph's user, without \"client.\"")
+	cmd.Flags().StringVar(&o.ceph.Keyring, "keyring", "", "the keyring with its key")
+	cmd.Flags().BoolVar(&o.rbac, "rbac", false, "print the rights that doctor needs, and ask nothing")
+	finding.Flags(cmd, &o.format, &o.failOn)
+	return cmd
+}
+
+func (o *options) check() error {
+	if o.watch < 0 || o.watch > maxWatch {
+		return exit.Usagef("--watch is %s: use a time up to %s", o.watch, maxWatch)
+	}
+	if o.manager != "" {
+		if u, err := url.Parse(o.manager); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			return exit.Usagef("--controller-manager is no URL like http://127.0.0.1:10252")
+		}
+	}
+	return checkUser(o.user)
+}
+
+func (o *options) run(cmd *cobra.Command) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.rbac {
+		_, err := fmt.Fprint(cmd.OutOrStdout(), RBAC)
+		return err
+	}
+	file, err := kubeapi.File(o.kubeconfig)
+	if err != nil {
+		return exit.Failedf("%w", err)
+	}
+	a, err := kubeapi.Load(file, o.context)
+	if err != nil {
+		return exit.Failedf("the kubeconfig: %w", err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return o.look(ctx, a, cmd.OutOrStdout(), cmd.ErrOrStderr())
+}
