@@ -19,7 +19,7 @@ type series struct {
 }
 
 var (
-	seriesForm = regexp.MustCompile(`^([a-z][a-z0-9_]{0,120})(?:\{(.{0,4000})\})? ([^ ]{1,40})$`)
+	seriesForm = regexp.MustCompile(`^([a-z][a-z0-9_]{0,120})(?:\{(.*)\})? ([^ ]{1,40})$`)
 	labelForm  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]{0,60})="((?:[^"\\]|\\.)*)"`)
 )
 
@@ -28,7 +28,7 @@ var (
 func parseMetrics(page []byte) []series {
 	var out []series
 	for line := range strings.Lines(string(page)) {
-		if !strings.HasPrefix(line, "holdfast_") && !strings.HasPrefix(line, buildInfo) {
+		if len(line) > maxSeries || !strings.HasPrefix(line, "holdfast_") && !strings.HasPrefix(line, buildInfo) {
 			continue
 		}
 		m := seriesForm.FindStringSubmatch(strings.TrimSpace(line))
@@ -48,7 +48,10 @@ func parseMetrics(page []byte) []series {
 	return out
 }
 
-const buildInfo = "kubernetes_build_info"
+const (
+	buildInfo = "kubernetes_build_info"
+	maxSeries = 4096 // bytes of one line
+)
 
 // build is the release that a page of metrics tells of its component.
 func build(page []series) (release, bool) {

@@ -90,37 +90,56 @@ func askNodes(ctx context.Context, a *kubeapi.Client, nodes []node, progress io.
 func askNode(ctx context.Context, a *kubeapi.Client, table *kubeletflags.Table, n *node) (component, []finding.Finding) {
 	out := newComponent("kubelet", n.name, n.kubelet)
 	var found []finding.Finding
+	ask := func(path string, limit int64, take func([]byte) error) error {
+		b, err := a.Ask(ctx, http.MethodGet, "/api/v1/nodes/"+url.PathEscape(n.name)+"/proxy/"+path, "", limit, shortTimeout)
+		if err != nil {
+			return err
+		}
+		return take(b)
+	}
 	missing := func(what string, err error) {
 		found = append(found, finding.Of("HF002", n.name, fmt.Sprintf("not asked for its %s: %s", what, why(err, "get", "nodes/proxy")), "ask again, or as another user"))
 	}
-	proxy := "/api/v1/nodes/" + url.PathEscape(n.name) + "/proxy/"
-	b, err := a.Ask(ctx, http.MethodGet, proxy+"debug/pprof/cmdline", "", maxCmdline, shortTimeout)
-	if err != nil {
-		missing("command line", err)
-	} else if line := table.Parse(kubeletflags.Split(string(b))); len(line.Names) == 0 {
-		missing("command line", errors.New("the answer is none"))
-	} else {
+	err := ask("debug/pprof/cmdline", maxCmdline, func(b []byte) error {
+		line := table.Parse(kubeletflags.Split(string(b)))
+		if len(line.Names) == 0 {
+			return errNone
+		}
 		found = append(found, open(n.name, line)...)
 		if n.kubelet.holdfast {
 			var more []finding.Finding
 			out.GatesOff, more = off(n.name, line.Gates())
 			found = append(found, more...)
 		}
-	}
-	if !n.kubelet.holdfast || ctx.Err() != nil {
-		return out, found // a stock kubelet has no metric of Holdfast
-	}
-	b, err = a.Ask(ctx, http.MethodGet, proxy+"metrics", "", maxMetrics, shortTimeout)
-	page := parseMetrics(b)
-	if err == nil && len(page) == 0 {
-		err = errors.New("the answer has none of Holdfast")
-	}
-	if err != nil {
-		missing("metrics", err)
+		return nil
+	})
+	var status *kubeapi.StatusError
+	if ofNode := errors.As(err, &status) && status.Code < http.StatusBadGateway; err != nil && !ofNode && !errors.Is(err, errNone) {
+		missing("command line and metrics", err) // there is no use in asking for more
 		return out, found
 	}
-	return out, append(found, evaluate(n.name, "kubelet", page)...)
+	if err != nil {
+		missing("command line", err)
+	}
+	if !n.kubelet.holdfast {
+		return out, found // a stock kubelet has no metric of Holdfast
+	}
+	err = ask("metrics", maxMetrics, func(b []byte) error {
+		page := parseMetrics(b)
+		if len(page) == 0 {
+			return errNone
+		}
+		found = append(found, evaluate(n.name, "kubelet", page)...)
+		return nil
+	})
+	if err != nil {
+		missing("metrics", err)
+	}
+	return out, found
 }
+
+// errNone is the error for an answer that has not what was asked for.
+var errNone = errors.New("the answer is another one")
 
 // open tells what a kubelet lets anyone do.
 func open(object string, line *kubeletflags.Line) []finding.Finding {
