@@ -15,6 +15,7 @@ import (
 	"holdfast/cmd/internal/containerhash"
 	"holdfast/cmd/internal/doctor"
 	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/fleet"
 	"holdfast/cmd/internal/forecast"
 	"holdfast/cmd/internal/node"
 	"holdfast/cmd/internal/podtemplatehash"
@@ -63,7 +64,7 @@ func Command() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
-	cmd.AddCommand(auditrv.Command(), containerhash.Command(), doctor.Command(), forecast.Command(), forecast.VerifyCommand(), node.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command())
+	cmd.AddCommand(auditrv.Command(), containerhash.Command(), doctor.Command(), fleet.Command(), forecast.Command(), forecast.VerifyCommand(), node.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command())
 	return cmd
 }
 

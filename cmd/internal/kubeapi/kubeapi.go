@@ -241,3 +241,24 @@ func (c *Client) Get(ctx context.Context, path string, v any) error {
 	}
 	return nil
 }
+
+// inClusterDir has what every pod with a ServiceAccount has.
+const inClusterDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// InCluster asks the API server of the cluster that this program runs in, as the pod's
+// ServiceAccount.
+func InCluster() (*Client, error) { return inCluster(inClusterDir) }
+
+func inCluster(dir string) (*Client, error) {
+	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
+	if host == "" || port == "" {
+		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: run it in a pod")
+	}
+	c := &cluster{Server: "https://" + net.JoinHostPort(host, port), CAFile: filepath.Join(dir, "ca.crt")}
+	client, err := c.client(&user{TokenFile: filepath.Join(dir, "token")}, "")
+	if err != nil {
+		return nil, fmt.Errorf("the pod's ServiceAccount: %w", err)
+	}
+	client.context = "this pod"
+	return client, nil
+}

@@ -1,0 +1,139 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/kubeapi"
+	"holdfast/cmd/internal/node"
+)
+
+// Command is the command fleet.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "Swap the kubelets of a cluster as the rollout of a DaemonSet",
+		Long: `Swap the kubelets of a cluster, one node at a time, as the rollout of a DaemonSet: kubectl
+rollout status, pause and undo do what they do for any other.
+
+manifests prints the objects; agent is what their pods run. Each node's kubelet is swapped as
+node swap and node back do it, so docs/user/fleet.md and the page of node belong together.`,
+		Example: `  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 | kubectl apply -f -
+  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 | kubectl apply -f -`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("unknown command %q: use manifests or agent", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(manifestsCommand(), agentCommand(), probeCommand(), onHostCommand())
+	return cmd
+}
+
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exit.Usagef("%q: it takes flags only", args[0])
+	}
+	return nil
+}
+
+func (f *agentFlags) add(cmd *cobra.Command) {
+	s := cmd.Flags()
+	s.StringVar(&f.Lib, "keep-in", node.DefaultLib, "where the nodes keep the old kubelet, the state and the journal")
+	s.StringVar(&f.Unit, "unit", "kubelet.service", "the kubelet's unit")
+	s.StringVar(&f.Settle, "settle", "auto", "time before containers are compared; auto: 60 s, and 2 s for 5 pods")
+	f.failOn, _ = finding.ParseFailOn(string(finding.New))
+	s.Var(&f.failOn, "fail-on", "a swap that finds this has failed: STOP, new (a container was recreated) or warn")
+}
+
+func manifestsCommand() *cobra.Command {
+	m := &manifests{}
+	cmd := &cobra.Command{
+		Use:   "manifests --image IMAGE",
+		Short: "Print the objects that swap the kubelets of a cluster",
+		Long: `Print a DaemonSet, its ServiceAccount, roles, PodSecurityPolicy, and the ConfigMap that is the
+lock, for kubectl apply. Nothing is asked and nothing is changed.
+
+Each revision of the DaemonSet names the kubelet that it wants: --target original is the one
+before Holdfast, --target holdfast-2 the one whose version ends with +holdfast.2, which the
+image has as /kubelet. Apply original first: no kubelet is touched, and each pod says in its log
+what node check finds. After a failure, a retry needs a higher --attempt.`,
+		Example: `  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 > original.yaml
+  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 > swap.yaml
+  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 --attempt 2`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.write(cmd.OutOrStdout()) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&m.Image, "image", "", "an image with /kubectl-holdfast and /kubelet")
+	f.StringVar(&m.Namespace, "namespace", name, "the namespace of all objects")
+	f.StringVar(&m.Target, "target", original, "original, or holdfast-X")
+	f.IntVar(&m.Attempt, "attempt", 1, "a higher number tries again what failed")
+	f.DurationVar(&m.MinReady, "min-ready", 10*time.Second, "how long a node must be ready before the next one")
+	f.StringSliceVar(&m.NodeSelector, "node-selector", nil, "LABEL=VALUE: only nodes with that label; may be repeated")
+	m.add(cmd)
+	return cmd
+}
+
+func agentCommand() *cobra.Command {
+	flags := &agentFlags{}
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "What a pod of the DaemonSet runs: bring this node to its target, and verify",
+		Long: `Run in a pod that is privileged and has hostPID, with TARGET, ATTEMPT, NAMESPACE and NODE in
+its environment, as fleet manifests makes it. The pod is ready when the kubelet that TARGET names
+runs and is verified.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			settle, _ := flags.settleTime()
+			attempt, err := strconv.Atoi(os.Getenv("ATTEMPT"))
+			if err != nil {
+				return exit.Usagef("ATTEMPT is %q: fleet manifests --attempt sets it", os.Getenv("ATTEMPT"))
+			}
+			t, err := parseTarget(os.Getenv("TARGET"), attempt)
+			if err != nil {
+				return err
+			}
+			client, err := kubeapi.InCluster()
+			if err != nil {
+				return err
+			}
+			c := &api{client: client, namespace: os.Getenv("NAMESPACE"), node: os.Getenv("NODE")}
+			if c.namespace == "" || c.node == "" {
+				return exit.Usagef("NAMESPACE or NODE is not set: fleet manifests sets them")
+			}
+			ctx, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
+			defer cancel()
+			a := &agent{target: t, cluster: c, settle: verifyTime, poll: 2 * time.Second, log: cmd.OutOrStdout(), tell: tellProbe(stateDir),
+				host: &hostPrograms{lib: flags.Lib, unit: flags.Unit, settle: settle, failOn: flags.failOn}}
+			a.say("target %s, node %s", t, c.node)
+			a.run(ctx)
+			return nil
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+// verifyTime is how long the kubelet must run as one process, after the swap has settled.
+const verifyTime = 10 * time.Second
+
+func probeCommand() *cobra.Command {
+	return &cobra.Command{Use: "probe", Hidden: true, Short: "The readiness probe of the agent's pod", Args: noArgs,
+		RunE: func(*cobra.Command, []string) error { return probe(stateDir) }}
+}
