@@ -102,4 +102,11 @@ var nodeCodes = []Code{
 			"Run `mount --make-rshared /` before the swap, and at each boot.",
 		},
 	},
+	{
+		Code: "HF530", Level: Stop, Title: "the package would not replace, or not start, this kubelet", By: []string{"node keep"},
+		About: []string{
+			"The package kubelet replaces `/usr/bin/kubelet` and nothing else, and its scripts start the unit only where it is enabled. The unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",
+			"Put that right, or use `node swap`, which replaces the file that the unit starts. `/etc/holdfast/skip-check` passes it over.",
+		},
+	},
 }

@@ -24,6 +24,7 @@ type Options struct {
 	HealthTimeout             time.Duration
 	Settle                    time.Duration // less than 0: by the number of pods
 	DryRun                    bool
+	packaged                  bool // the new kubelet has no file yet
 }
 
 func (o Options) systemd() bool { return o.StartCommand == "" }
@@ -179,6 +180,12 @@ func (m *machine) judge(ctx context.Context, file string, back bool) {
 			m.judgeLine("flags, new", target)
 		}
 		m.judgePlace(file)
+	} else if m.o.packaged {
+		if target, err = ofTable(m.line); err != nil {
+			m.found("flags, new", "HF509", finding.Stop, err.Error(), "")
+			return
+		}
+		m.judgeLine("flags, new", target)
 	}
 	m.judgeKubeconfig()
 	m.judgeSwapSpace(target.version)

@@ -33,12 +33,12 @@ in /usr/lib/holdfast/kept. Containers keep running.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("unknown command %q: use check, swap or back", args[0])
+				return exit.Usagef("unknown command %q: use check, swap, back or keep", args[0])
 			}
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(checkCommand(), swapCommand(), backCommand())
+	cmd.AddCommand(checkCommand(), swapCommand(), backCommand(), keepCommand())
 	return cmd
 }
 

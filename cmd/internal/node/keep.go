@@ -1,0 +1,188 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"unsafe"
+
+	"github.com/spf13/cobra"
+
+	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/kubeletflags"
+)
+
+// The defaults of node keep: what the package kubelet replaces, and the file that lets it do so
+// whatever is found.
+const (
+	packaged  = "/usr/bin/kubelet"
+	skipCheck = "/etc/holdfast/skip-check"
+)
+
+// keepOptions are the flags of node keep.
+type keepOptions struct{ replaces, skip string }
+
+func keepCommand() *cobra.Command {
+	s, k := &settings{}, keepOptions{}
+	cmd := &cobra.Command{
+		Use:   "keep",
+		Short: "Keep this machine's kubelet before a package replaces it",
+		Long: `The package kubelet calls this before it is unpacked. Look at the node as node check does, for
+Holdfast's kubelet by the table of its flags, since its file is not there yet. At any STOP nothing is
+kept, and the package manager leaves the kubelet as it is. Else the kubelet and its unit are kept as
+by node swap, once and never a Holdfast, and node back puts them back.
+
+If the file /etc/holdfast/skip-check is there, a STOP is written to the journal and passed over. A
+kubelet that cannot be kept is a STOP all the same.`,
+		Example: `  kubectl-holdfast node keep
+  kubectl-holdfast node keep --replaces /usr/bin/kubelet -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.complete(false); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
+			defer cancel()
+			return runKeep(ctx, thisHost(s.lib), s.o, k, cmd.ErrOrStderr(), s.print(cmd))
+		},
+	}
+	s.common(cmd)
+	f := cmd.Flags()
+	f.StringVar(&k.replaces, "replaces", packaged, "the file that the package replaces")
+	f.StringVar(&k.skip, "skip-check", skipCheck, "if this file is there, a STOP of the check is passed over")
+	return cmd
+}
+
+// runKeep is node keep.
+func runKeep(ctx context.Context, h *Host, o Options, k keepOptions, log io.Writer, print show) error {
+	l, err := lock(h)
+	if err == errLocked {
+		return err
+	}
+	if err != nil {
+		return print(nil, []finding.Finding{finding.Of("HF504", h.Lib, err.Error(), "make room")}, untouched)
+	}
+	defer l.Close()
+	m, err := look(ctx, h, o, log)
+	if err != nil {
+		return err
+	}
+	if !exists(k.replaces) && m.unit == nil {
+		return print(nil, nil, "there is no kubelet at "+k.replaces+", and no unit: nothing to keep")
+	}
+	m.o.packaged = true
+	m.judge(ctx, "", false)
+	m.judgePackage(ctx, k.replaces)
+	if m.stops() {
+		if !exists(k.skip) {
+			m.say("node keep: a STOP, %s stays", k.replaces)
+			return print(m.rows, m.findings(), untouched)
+		}
+		for _, f := range m.findings() {
+			if f.Level == finding.Stop {
+				m.say("%s is there: passed over %s %s: %s", k.skip, f.Code, f.Object, f.Text)
+			}
+		}
+		m.rows = nil
+	}
+	if err := m.keepFile(ctx, k.replaces); err != nil {
+		m.found("kept kubelet", "HF504", "", err.Error(), "make room; the kubelet that is there stays, "+k.skip+" does not pass this over")
+		return print(m.rows, m.findings(), untouched)
+	}
+	text := "no stock kubelet was there to keep"
+	if m.st.Original != nil {
+		text = m.st.Original.Release + " is kept in " + m.st.Original.Dir
+	}
+	m.say("%s", text)
+	return print(m.rows, m.findings(), text)
+}
+
+// keepFile keeps what is at path, also what the check could not read.
+func (m *machine) keepFile(ctx context.Context, path string) error {
+	if m.st.Original != nil || !exists(path) {
+		return nil
+	}
+	if m.old == nil || m.path != path {
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return err
+		}
+		m.path = real
+		if m.old, _ = m.program(ctx, real); m.old == nil || m.old.sum == "" {
+			return fmt.Errorf("%s is no file that can be read", real)
+		}
+		if m.old.version.text == "" {
+			m.old.version.text = "unknown"
+		}
+	}
+	original, err := m.keep(ctx)
+	if err != nil || original == nil {
+		return err
+	}
+	// node back goes by the path that the unit starts.
+	m.st.Program, m.st.Original = path, original
+	return m.st.write(m.h)
+}
+
+// ofTable is Holdfast's kubelet, of which only its table of flags is there.
+func ofTable(line flags) (*program, error) {
+	t, err := kubeletflags.Load()
+	if err != nil {
+		return nil, err
+	}
+	p := &program{answer: answer{takes: line, version: version{text: "Holdfast's kubelet", major: 1, minor: 9, patch: 11, holdfast: true}}}
+	for _, name := range t.Parse(append([]string{"kubelet"}, line...)).Names {
+		if !t.HasFlag(kubeletflags.Ours, name) {
+			p.refused, p.takes = append(p.refused, "--"+name), p.takes.without(name)
+		}
+	}
+	for _, gate := range line.gates() {
+		if !t.HasGate(kubeletflags.Ours, gate) && !slices.Contains(p.gates, gate) {
+			p.gates = append(p.gates, gate)
+		}
+	}
+	p.takes = p.takes.withoutGates(p.gates)
+	return p, nil
+}
+
+// judgePackage looks at what only a package manager does: it replaces one certain file, and starts
+// the unit only where it is enabled.
+func (m *machine) judgePackage(ctx context.Context, path string) {
+	const check = "package"
+	if m.path != "" && m.path != path {
+		m.found(check, "HF530", "", fmt.Sprintf("the package replaces %s, and the unit starts %s", path, m.path), "make ExecStart= name "+path+", or use node swap, which replaces the file that the unit starts")
+		return
+	}
+	if immutable(path) {
+		m.found(check, "HF530", "", path+" is immutable", "chattr -i "+path)
+		return
+	}
+	if m.o.systemd() && m.unit != nil {
+		p, err := properties(ctx, m.h, m.o.Unit, "UnitFileState")
+		if s := p["UnitFileState"]; err == nil && slices.Contains([]string{"disabled", "static", "masked", "masked-runtime", "bad"}, s) {
+			m.found(check, "HF530", "", fmt.Sprintf("the unit is %s: the package manager stops the kubelet and does not start it again", s), "systemctl enable "+m.o.Unit+"; a unit that is static needs [Install] WantedBy=multi-user.target first")
+			return
+		}
+	}
+	m.ok(check, "%s is what the unit starts", path)
+}
+
+// immutable tells whether a file has the attribute i of chattr. A file system without attributes
+// has none.
+func immutable(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	const getFlags, immutableFlag = 0x80086601, 0x10 // FS_IOC_GETFLAGS, FS_IMMUTABLE_FL
+	var attributes uint32
+	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), getFlags, uintptr(unsafe.Pointer(&attributes)))
+	return errno == 0 && attributes&immutableFlag != 0
+}
