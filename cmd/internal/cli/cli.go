@@ -21,6 +21,7 @@ import (
 	"holdfast/cmd/internal/podtemplatehash"
 	"holdfast/cmd/internal/predecessor"
 	"holdfast/cmd/internal/rbdlocks"
+	"holdfast/cmd/internal/symptoms"
 )
 
 const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
@@ -64,7 +65,7 @@ func Command() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
-	cmd.AddCommand(auditrv.Command(), containerhash.Command(), doctor.Command(), fleet.Command(), forecast.Command(), forecast.VerifyCommand(), node.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command())
+	cmd.AddCommand(auditrv.Command(), containerhash.Command(), doctor.Command(), fleet.Command(), forecast.Command(), forecast.VerifyCommand(), node.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command(), symptoms.Command())
 	return cmd
 }
 
