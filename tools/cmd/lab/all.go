@@ -22,6 +22,7 @@ import (
 	"holdfast/tools/record/outcomes"
 	"holdfast/tools/record/proof"
 	"holdfast/tools/record/trackrecord"
+	"holdfast/tools/verify/pictures"
 )
 
 // allCmd runs every lab in every variant and writes the record.
@@ -33,7 +34,7 @@ func allCmd() *cobra.Command {
 		Long: `Run each lab of the profile short on stock, ours, ours without its fix and ours with its gates off,
 and in what other variants it has. A run that cannot tell is repeated, twice at most.
 
-Then write what answered as it must into ` + outcomes.File + `, README.md's track record and
+Then write what answered as it must into ` + outcomes.File + `, the track record and
 ` + proof.MarkdownFile + `: of a checkout without changes only, because the record names a commit.
 Exit status 1: a lab did not answer as it must, or an answer could not be recorded.`,
 		Example: `  lab all
@@ -119,6 +120,11 @@ func take(root string, table *fixes.Table, all labkit.Labs, record *outcomes.Rec
 
 // writePages writes what is made of the record.
 func writePages(root string, table *fixes.Table, all labkit.Labs, record *outcomes.Record) error {
+	front := filepath.Join(root, trackrecord.FrontPage)
+	summary, err := os.ReadFile(front)
+	if err != nil {
+		return err
+	}
 	file := filepath.Join(root, trackrecord.Page)
 	page, err := os.ReadFile(file)
 	if err != nil {
@@ -126,10 +132,22 @@ func writePages(root string, table *fixes.Table, all labkit.Labs, record *outcom
 	}
 	updated, err := trackrecord.Update(string(page), table, record, all)
 	if err == nil {
+		updated, err = trackrecord.Shown(updated, table, record, all)
+	}
+	if err == nil {
 		err = os.WriteFile(file, []byte(updated), 0o644)
 	}
 	if err == nil {
+		updated, err = trackrecord.Shown(string(summary), table, record, all)
+	}
+	if err == nil {
+		err = os.WriteFile(front, []byte(updated), 0o644)
+	}
+	if err == nil {
 		err = os.WriteFile(filepath.Join(root, proof.MarkdownFile), []byte(proof.Markdown(proof.Rows(table, all), record)), 0o644)
+	}
+	if err == nil {
+		err = pictures.Write(root, record)
 	}
 	return err
 }

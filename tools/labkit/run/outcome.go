@@ -69,7 +69,7 @@ func commitOf(root string, mapped bool) string {
 	}
 	commit := git("rev-parse", "HEAD")
 	// The record, and what is made of it, change with each full run, and no binary or lab with them.
-	if commit != "" && git("status", "--porcelain", "--", ":/", ":(exclude,top)"+base.RecordFile, ":(exclude,top)README.md", ":(exclude,top)docs/security.md", ":(exclude,top)docs/design/proof.md") != "" {
+	if commit != "" && git("status", "--porcelain", "--", ":/", ":(exclude,top)"+base.RecordFile, ":(exclude,top)README.md", ":(exclude,top)docs/evidence/track-record.md", ":(exclude,top)docs/pictures", ":(exclude,top)docs/security.md", ":(exclude,top)docs/design/proof.md") != "" {
 		commit += "-dirty"
 	}
 	if commit != "" && mapped {

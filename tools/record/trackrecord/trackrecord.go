@@ -1,7 +1,7 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trackrecord writes README's table of incidents from the fixes and the record of what
+// Package trackrecord writes the table of incidents from the fixes and the record of what
 // the labs answered last.
 package trackrecord
 
@@ -19,7 +19,10 @@ import (
 )
 
 // Page has the table.
-const Page = "README.md"
+const Page = "docs/evidence/track-record.md"
+
+// up leads from the page's folder to the root.
+const up = "../../"
 
 // Head is the table's head.
 const Head = "| incident | fix | base | stock | ours | without it | gate off | lab |\n|---|---|---|---|---|---|---|---|\n"
@@ -99,7 +102,7 @@ func Rows(table *fixes.Table, record *outcomes.Record, all labkit.Labs) string {
 			if f.Asleep() != "" {
 				ours += fixes.AsleepMark
 			}
-			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s | %s |\n", incident, name, f.Page, f.Base, stock, ours, minus, off, command)
+			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s | %s |\n", incident, name, up+f.Page, f.Base, stock, ours, minus, off, command)
 		}
 	}
 	return b.String()

@@ -80,12 +80,12 @@ func TestRows(t *testing.T) {
 	put("both", base.Ours.Without("c"), "absent")
 	put("c", base.Ours.Without("c"), "reproduced")
 	got := Rows(table, record, labs)
-	want := "| two labs of a folder | [a](patches/a/README.md) | v1 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
-		"| its own lab, not in make test, before a wider one | [c](patches/c/README.md) | v1 | reproduced | inconclusive | absent, reproduced | no gate | `make lab LAB=c` |\n" +
-		"| beside a longer one | [d](patches/d/README.md) | v1 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
-		"| only in the lab of another | [w](patches/w/README.md) | v1 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
-		"| it breaks otherwise | [e-v3](patches/e/v3/README.md) | v3 | not yet | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
-		"| nothing shows it | [none](patches/none/README.md) | v1 | no lab yet | no lab yet | no lab yet | no gate |  |\n" +
+	want := "| two labs of a folder | [a](../../patches/a/README.md) | v1 | absent, reproduced | absent | reproduced | reproduced | `make lab LAB=a` |\n" +
+		"| its own lab, not in make test, before a wider one | [c](../../patches/c/README.md) | v1 | reproduced | inconclusive | absent, reproduced | no gate | `make lab LAB=c` |\n" +
+		"| beside a longer one | [d](../../patches/d/README.md) | v1 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
+		"| only in the lab of another | [w](../../patches/w/README.md) | v1 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
+		"| it breaks otherwise | [e-v3](../../patches/e/v3/README.md) | v3 | not yet | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
+		"| nothing shows it | [none](../../patches/none/README.md) | v1 | no lab yet | no lab yet | no lab yet | no gate |  |\n" +
 		"| later | `b` | | not yet | not yet | | | |\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -97,6 +97,18 @@ func TestRows(t *testing.T) {
 	}
 	if again, err := Update(page, table, record, labs); err != nil || again != page {
 		t.Errorf("%v, a second time\n%s", err, again)
+	}
+	// Where one lab of an incident did not see it with stock, it is not shown.
+	if page, err := Shown("is: 9 of 9 incidents.\n", table, record, labs); err != nil || page != "is: 0 of 7 incidents.\n" {
+		t.Errorf("%v, page %q", err, page)
+	}
+	put("a-one", base.Stock, "reproduced")
+	put("a-two", base.Stock, "reproduced")
+	if page, err := Shown("is: 9 of 9 incidents.\n", table, record, labs); err != nil || page != "is: 1 of 7 incidents.\n" {
+		t.Errorf("%v, page %q", err, page)
+	}
+	if _, err := Shown("none\n", table, record, labs); err == nil || !strings.Contains(err.Error(), "N of N") {
+		t.Errorf("a page without the sentence: %v", err)
 	}
 	if _, err := Update("# x\n", table, record, labs); err == nil || !strings.Contains(err.Error(), "no table") {
 		t.Errorf("a page without the table: %v", err)

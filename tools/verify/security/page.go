@@ -95,7 +95,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 			return []string{number(e), components(e), e.What, reason(e)}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the last answers\n([outcomes.json](../tools/labs/outcomes.json) has their commits), †: the fix does nothing until you turn its gate on; [README](../README.md#track-record) explains them.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the last answers\n([outcomes.json](../tools/labs/outcomes.json) has their commits), †: the fix does nothing until you turn its gate on; [the track record](evidence/track-record.md) explains them.\n\n" +
 		"| number | fix | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Fix, r.Stock, r.Ours, r.GateOff, r.Lab)
