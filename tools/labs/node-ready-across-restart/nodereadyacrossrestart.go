@@ -24,8 +24,8 @@ const (
 	ns   = "default"
 	// patience is for what takes seconds on an idle machine.
 	patience = 90 * time.Second
-	// starts of the kubelet while dockerd answers; pods run meanwhile.
-	starts, pods = 10, 4
+	// starts of the kubelet while dockerd answers.
+	starts = 10
 	// looked is how many statuses of each start are waited for. The first is the one that
 	// may come too early.
 	looked = 2
@@ -37,6 +37,9 @@ const (
 	downBound = 25 * time.Second
 )
 
+// pods run meanwhile. In the long profile they are as many as a kubelet takes by default.
+func pods(p labkit.Profile) int { return labkit.Pick(p, 4, 110) }
+
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
@@ -45,7 +48,7 @@ func Labs() []labkit.Lab {
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
-		Timeout: func(labkit.Profile) time.Duration { return 8 * time.Minute },
+		Timeout: func(p labkit.Profile) time.Duration { return labkit.Pick(p, 8*time.Minute, 40*time.Minute) },
 		Needs:   labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubelet")),
 	}}
 }
@@ -63,7 +66,7 @@ type lab struct {
 
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e, killed: make(chan error, 1)}
-	s := []labkit.Step{{Text: fmt.Sprintf("start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet and %d pods", pods), Do: l.start},
+	s := []labkit.Step{{Text: fmt.Sprintf("start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet and %d pods", pods(e.Profile)), Do: l.start},
 		{Text: "control: start the kubelet under test, and kill dockerd before the kubelet looks at it; start dockerd", Do: l.down}}
 	for i := range starts {
 		kill := e.Rand.IntN(2) == 0
@@ -84,16 +87,24 @@ func (l *lab) start(ctx context.Context) error {
 	if l.calls, err = l.node.ProxyDocker(l.saw); err != nil {
 		return err
 	}
-	for i := range pods {
-		name := fmt.Sprintf("web-%d", i)
-		if err := c.Client.Make(ctx, ns, node.Pod(name, l.node.Name, node.Web("web"))); err != nil {
+	for i := range pods(l.e.Profile) {
+		if err := c.Client.Make(ctx, ns, node.Pod(fmt.Sprintf("web-%d", i), l.node.Name, node.Web("web"))); err != nil {
 			return err
 		}
-		if _, err := c.Client.WaitFor(ctx, kube.Pods, ns, name, patience, "is ready", func(o *kube.Object) (bool, error) {
-			return kube.Condition(o, "Ready") == "True", nil
-		}); err != nil {
-			return err
+	}
+	if _, err := c.Client.WaitList(ctx, kube.Pods, ns, "", labkit.Pick(l.e.Profile, patience, 15*time.Minute), "are ready", func(all []kube.Object) (bool, error) {
+		n := 0
+		for i := range all {
+			if kube.Condition(&all[i], "Ready") == "True" {
+				n++
+			}
 		}
+		if n < pods(l.e.Profile) {
+			return false, fmt.Errorf("%d of %d", n, pods(l.e.Profile))
+		}
+		return true, nil
+	}); err != nil {
+		return err
 	}
 	l.nodes, err = c.Client.Record(ctx, kube.Nodes, "")
 	return err
