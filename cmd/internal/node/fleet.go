@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"holdfast/cmd/internal/atomicfile"
 	"holdfast/cmd/internal/finding"
 )
 
@@ -140,7 +141,7 @@ func (l Local) Systemctl(ctx context.Context, args ...string) error {
 }
 
 // WriteFile writes a file so that after a crash either the old or the new one is there.
-func WriteFile(file string, data []byte) error { return writeFile(file, data, 0o600) }
+func WriteFile(file string, data []byte) error { return atomicfile.Write(file, data, 0o600) }
 
 // CopyProgram copies a program in the same way.
-func CopyProgram(from, to string) error { return copyFile(from, to, 0o755) }
+func CopyProgram(from, to string) error { return atomicfile.Copy(from, to, 0o755) }
