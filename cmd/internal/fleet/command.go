@@ -51,11 +51,11 @@ func noArgs(_ *cobra.Command, args []string) error {
 
 func (f *agentFlags) add(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.StringVar(&f.Lib, "keep-in", node.DefaultLib, "where the nodes keep the old kubelet, the state and the journal")
+	s.StringVar(&f.Lib, "keep-in", node.DefaultLib, "where the nodes keep the old kubelet and the state")
 	s.StringVar(&f.Unit, "unit", "kubelet.service", "the kubelet's unit")
 	s.StringVar(&f.Settle, "settle", "auto", "time before containers are compared; auto: 60 s, and 2 s for 5 pods")
 	f.failOn, _ = finding.ParseFailOn(string(finding.New))
-	s.Var(&f.failOn, "fail-on", "a swap that finds this has failed: STOP, new (a container was recreated) or warn")
+	s.Var(&f.failOn, "fail-on", "a swap that finds this has failed: STOP, new (a new container) or warn")
 }
 
 func manifestsCommand() *cobra.Command {
@@ -95,7 +95,8 @@ func agentCommand() *cobra.Command {
 		Long: `Run in a pod that is privileged and has hostPID, with TARGET, ATTEMPT, NAMESPACE and NODE in
 its environment, as fleet manifests makes it. The pod is ready when the kubelet that TARGET names
 runs and is verified.`,
-		Args: noArgs,
+		Example: "  TARGET=holdfast-2 ATTEMPT=1 NAMESPACE=kube-system NODE=node1 kubectl-holdfast fleet agent",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.check(); err != nil {
 				return err

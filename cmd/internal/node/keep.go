@@ -55,7 +55,7 @@ kubelet that cannot be kept is a STOP all the same.`,
 	s.common(cmd)
 	f := cmd.Flags()
 	f.StringVar(&k.replaces, "replaces", packaged, "the file that the package replaces")
-	f.StringVar(&k.skip, "skip-check", skipCheck, "if this file is there, a STOP of the check is passed over")
+	f.StringVar(&k.skip, "skip-check", skipCheck, "a file that makes a STOP of the check pass")
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"holdfast/cmd/internal/atomicfile"
 	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/finding"
 )
@@ -94,12 +95,12 @@ func TestKeepStops(t *testing.T) {
 		}, "HF503", true},
 		"no room": {func(f *fake) {
 			f.Link = func(string, string) error { return errors.New("another file system") }
-			syncFile = func(*os.File) error { return errors.New("no space left on device") }
+			atomicfile.Sync = func(*os.File) error { return errors.New("no space left on device") }
 		}, "HF504", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sync := syncFile
-			defer func() { syncFile = sync }()
+			sync := atomicfile.Sync
+			defer func() { atomicfile.Sync = sync }()
 			f := newFake(t)
 			c.make(f)
 			before := f.snapshot()
