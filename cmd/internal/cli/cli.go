@@ -17,6 +17,7 @@ import (
 	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/fleet"
 	"holdfast/cmd/internal/forecast"
+	"holdfast/cmd/internal/kcm"
 	"holdfast/cmd/internal/node"
 	"holdfast/cmd/internal/podtemplatehash"
 	"holdfast/cmd/internal/predecessor"
@@ -26,15 +27,16 @@ import (
 
 const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
 release. They read files and standard input only; but doctor, forecast and verify ask an
-API server and its kubelets, rbd-locks an API server and Ceph, and node looks at the machine
-that it runs on: node swap and node back change it.
+API server and its kubelets, kcm an API server, rbd-locks an API server and Ceph, and node
+looks at the machine that it runs on. node swap, node back, kcm manifest and fleet agent
+change what they run on; fleet manifests prints objects.
 
 Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 
 Exit status: 0, everything was answered; 1, something could not be read or
 answered (everything else was), or a requested condition does not hold; 2, wrong
 usage, and nothing was read; 3, everything was asked and something was found:
-doctor, forecast, node, verify, rbd-locks, and audit-rv with --exit-code.`
+doctor, forecast, kcm, node, verify, rbd-locks, and audit-rv with --exit-code.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
   kubectl get deployments --all-namespaces -o yaml | kubectl-holdfast pod-template-hash -
@@ -65,7 +67,7 @@ func Command() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
-	cmd.AddCommand(auditrv.Command(), containerhash.Command(), doctor.Command(), fleet.Command(), forecast.Command(), forecast.VerifyCommand(), node.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command(), symptoms.Command())
+	cmd.AddCommand(auditrv.Command(), containerhash.Command(), doctor.Command(), fleet.Command(), forecast.Command(), forecast.VerifyCommand(), kcm.Command(), node.Command(), podtemplatehash.Command(), predecessor.Command(), rbdlocks.Command(), symptoms.Command())
 	return cmd
 }
 

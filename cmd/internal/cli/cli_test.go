@@ -34,7 +34,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 // a pipe into it, and every command that answers in a table has -o.
 func TestEveryCommand(t *testing.T) {
 	list := commands(Command())
-	if len(list) != 21 {
+	if len(list) != 25 {
 		t.Errorf("%d commands", len(list))
 	}
 	for _, cmd := range list {
@@ -71,7 +71,7 @@ func TestErrors(t *testing.T) {
 		status int
 		stderr string
 	}{
-		{[]string{"audit-rw"}, exit.Usage, "kubectl-holdfast: unknown command \"audit-rw\": use one of audit-rv, completion, container-hash, doctor, explain, fleet, forecast, node, pod-template-hash, predecessor, rbd-locks, verify\nkubectl-holdfast --help shows the usage\n"},
+		{[]string{"audit-rw"}, exit.Usage, "kubectl-holdfast: unknown command \"audit-rw\": use one of audit-rv, completion, container-hash, doctor, explain, fleet, forecast, kcm, node, pod-template-hash, predecessor, rbd-locks, verify\nkubectl-holdfast --help shows the usage\n"},
 		{[]string{"pod-template-hash", "--nosuch", "x"}, exit.Usage, "kubectl-holdfast pod-template-hash: unknown flag: --nosuch\nkubectl-holdfast pod-template-hash --help shows the usage\n"},
 		{[]string{"pod-template-hash"}, exit.Usage, "kubectl-holdfast pod-template-hash: name a FILE, or - for standard input\nkubectl-holdfast pod-template-hash --help shows the usage\n"},
 		{[]string{"container-hash", "-o", "yaml", "-"}, exit.Usage, "kubectl-holdfast container-hash: invalid argument \"yaml\" for \"-o, --output\" flag: use table or json\nkubectl-holdfast container-hash --help shows the usage\n"},

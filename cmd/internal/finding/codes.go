@@ -31,14 +31,14 @@ func (c *Code) Page() string { return Page + "#" + strings.ToLower(c.Code) }
 
 // Codes are all codes in order: those of every command in the program.
 func Codes() []Code {
-	all := slices.Concat(forecastCodes, nodeCodes, doctorCodes)
+	all := slices.Concat(forecastCodes, nodeCodes, kcmCodes, doctorCodes)
 	slices.SortStableFunc(all, func(a, b Code) int { return strings.Compare(a.Code, b.Code) })
 	return all
 }
 
 // Lookup is a code's row, nil if there is none.
 func Lookup(code string) *Code {
-	for _, list := range [][]Code{forecastCodes, nodeCodes, doctorCodes} {
+	for _, list := range [][]Code{forecastCodes, nodeCodes, kcmCodes, doctorCodes} {
 		for i := range list {
 			if list[i].Code == code {
 				return &list[i]

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,34 +147,12 @@ func (c *checker) commandLine(f *forecast, a *answers, to target) {
 		return
 	}
 	if refused := c.table.Refused(to.row, a.line); len(refused) > 0 {
-		f.add("HF101", f.node, fmt.Sprintf("%s refuses %s%s", to, names(refused), to.as()), "take it out of the unit before the swap")
+		f.add("HF101", f.node, fmt.Sprintf("%s refuses %s%s", to, strings.Join(kubeletflags.Plain(refused), ", "), to.as()), "take it out of the unit before the swap")
 	}
 	if a.line.Standalone(to.minor) && !a.line.Standalone(a.kubelet.minor) {
 		remedy := "add --kubeconfig=FILE --require-kubeconfig=true to the unit"
 		f.add("HF102", f.node, fmt.Sprintf("%s would run standalone with these flags, without those that it refuses, and kill every pod", to), remedy)
 	}
-}
-
-// plain is what a flag or a gate can be called. What is called otherwise is not shown: it may be a
-// value that stands in the wrong place.
-var plain = regexp.MustCompile(`^(--[a-z0-9][a-z0-9.-]{0,60}|feature gate [A-Z][A-Za-z0-9]{0,60})$`)
-
-const maxNames = 12
-
-func names(refused []string) string {
-	var out []string
-	other := 0
-	for _, r := range refused {
-		if plain.MatchString(r) && len(out) < maxNames {
-			out = append(out, r)
-		} else {
-			other++
-		}
-	}
-	if other > 0 {
-		out = append(out, fmt.Sprintf("%d more that it does not know", other))
-	}
-	return strings.Join(out, ", ")
 }
 
 func (c *checker) skew(f *forecast, a *answers, to target) {

@@ -5,32 +5,11 @@ package forecast
 
 import (
 	"encoding/json"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
-)
 
-// mutants calls do with n texts that are a valid one with bytes, words or numbers changed.
-func mutants(n int, valid string, do func(s string)) {
-	r := rand.New(rand.NewPCG(1, 2))
-	words := []string{"null", "{}", "[]", `""`, "-1", "1e999", "\x00", "\\u0000", `"a":`, "}", "]", "99999999999999999999", "%", "<", "Ki", "\xff"}
-	for range n {
-		b := []byte(valid)
-		for range 1 + r.IntN(4) {
-			i := r.IntN(len(b) + 1)
-			switch j := min(i+r.IntN(20), len(b)); r.IntN(4) {
-			case 0:
-				b = slices.Delete(b, i, j)
-			case 1:
-				b = b[:i]
-			default:
-				b = slices.Concat(b[:i], []byte(words[r.IntN(len(words))]), b[j:])
-			}
-		}
-		do(string(b))
-	}
-}
+	"holdfast/cmd/internal/mutate"
+)
 
 // What a kubelet answers may be anything: nothing panics, and errors have nothing of it.
 func TestBadAnswers(t *testing.T) {
@@ -69,21 +48,21 @@ func TestBadAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	count := 2500
-	mutants(count, string(pods), func(s string) {
+	const count = 10_000
+	mutate.Texts(count, string(pods), func(s string) {
 		got, err := decodePods([]byte(s))
 		check(&answers{pods: got, seen: right}, err)
 	})
-	mutants(count, string(stats), func(s string) {
+	mutate.Texts(count, string(stats), func(s string) {
 		got, err := decodeStats([]byte(s))
 		all, _ := decodePods(pods)
 		check(&answers{pods: all, seen: got}, err)
 	})
-	mutants(count, string(sum), func(s string) {
+	mutate.Texts(count, string(sum), func(s string) {
 		got, err := decodeSummary([]byte(s))
 		check(&answers{summary: got}, err)
 	})
-	mutants(count, "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%", func(s string) {
+	mutate.Texts(count, "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%", func(s string) {
 		got, err := decodeSummary(sum)
 		if err != nil {
 			t.Fatal(err)

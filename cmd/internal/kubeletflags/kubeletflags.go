@@ -1,13 +1,14 @@
 // Copyright The Holdfast Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeletflags knows the flags and feature gates of the kubelets that a node may run, and
-// reads command lines as they do.
+// Package kubeletflags knows the flags and feature gates of the kubelets that a node may run, and of
+// the controller managers of 1.9, and reads command lines as they do.
 package kubeletflags
 
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,10 @@ import (
 //go:embed kubelet.txt
 var table string
 
-// Ours is the table's name for Holdfast's kubelet; upstream's have their release, "v1.7.0".
+//go:embed kube-controller-manager.txt
+var managers string
+
+// Ours is a table's name for Holdfast; upstream's have their release, "v1.7.0".
 const Ours = "ours"
 
 // Table says which release has what.
@@ -32,8 +36,12 @@ type flagRow struct{ kind, in string }
 
 type defaultRow struct{ flag, in, value string }
 
-// Load returns the table that the program carries.
-var Load = sync.OnceValues(func() (*Table, error) { return parse(table) })
+// Load returns the table of kubelets that the program carries, LoadManagers that of controller
+// managers.
+var (
+	Load         = sync.OnceValues(func() (*Table, error) { return parse(table) })
+	LoadManagers = sync.OnceValues(func() (*Table, error) { return parse(managers) })
+)
 
 func parse(text string) (*Table, error) {
 	t := &Table{flags: map[string]flagRow{}, gates: map[string]string{}}
@@ -55,7 +63,7 @@ func parse(text string) (*Table, error) {
 			t.defaults = append(t.defaults, defaultRow{w[1], w[2], w[3]})
 			continue
 		}
-		return nil, fmt.Errorf("kubelet.txt: %q is no line of the table", strings.TrimSpace(line))
+		return nil, fmt.Errorf("%q is no line of a table", strings.TrimSpace(line))
 	}
 	return t, nil
 }
@@ -208,6 +216,29 @@ func (t *Table) Refused(release string, l *Line) []string {
 	}
 	slices.Sort(gates)
 	return append(out, gates...)
+}
+
+// plain is what a flag or a gate can be called.
+var plain = regexp.MustCompile(`^(--[a-z0-9][a-z0-9.-]{0,60}|feature gate [A-Z][A-Za-z0-9]{0,60})$`)
+
+const maxNames = 12
+
+// Plain is what Refused names, with what has no plain name counted only: it may be a value that stands
+// in the wrong place.
+func Plain(refused []string) []string {
+	var out []string
+	other := 0
+	for _, r := range refused {
+		if plain.MatchString(r) && len(out) < maxNames {
+			out = append(out, r)
+		} else {
+			other++
+		}
+	}
+	if other > 0 {
+		out = append(out, fmt.Sprintf("%d more that it does not know", other))
+	}
+	return out
 }
 
 // Standalone tells whether a release of this minor number would run without an API server: it kills

@@ -21,13 +21,12 @@ import (
 // files are the contents of all that is committed, by path.
 func files(tables map[string]*Table) (map[string][]byte, error) {
 	out := map[string][]byte{Page: Markdown(tables["kubelet"], tables["kube-controller-manager"])}
-	out[SmallFile] = Small(tables["kubelet"])
 	for c, t := range tables {
 		data, err := t.Encode()
 		if err != nil {
 			return nil, err
 		}
-		out[File(c)] = data
+		out[File(c)], out[SmallFile(c)] = data, Small(t)
 	}
 	return out, nil
 }

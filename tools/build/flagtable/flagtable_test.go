@@ -29,7 +29,7 @@ func TestCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != 4 {
+	if len(all) != 5 {
 		t.Errorf("%d files", len(all))
 	}
 	for name, want := range all {

@@ -10,13 +10,15 @@ import (
 	"strings"
 )
 
-// SmallFile is the kubelet's table as kubectl-holdfast carries it, relative to the root.
-var SmallFile = filepath.Join("cmd", "internal", "kubeletflags", "kubelet.txt")
+// SmallFile is a component's table as kubectl-holdfast carries it, relative to the root.
+func SmallFile(component string) string {
+	return filepath.Join("cmd", "internal", "kubeletflags", component+".txt")
+}
 
 // smallDefaults are the flags whose defaults kubectl-holdfast needs.
 var smallDefaults = []string{"eviction-hard"}
 
-// Small writes what kubectl-holdfast needs of the kubelet's table, a line for each flag and gate:
+// Small writes what kubectl-holdfast needs of a component's table, a line for each flag and gate:
 // the name, for a flag its type, and a digit for each release, 1 where the release has it.
 func Small(t *Table) []byte {
 	var b bytes.Buffer
