@@ -87,10 +87,18 @@ var forecastCodes = []Code{
 		},
 	},
 	{
+		Code: "HF302", Level: Warn, Title: "a volume that another kubelet, or the stop of this one, can harm", By: []string{"forecast"},
+		About: []string{
+			"An RBD volume on a kubelet up to 1.8 that becomes 1.9: old kubelets that are left mount an image that a 1.9 node has mounted. Holdfast with `--feature-gates=RBDLegacyLock=true` takes the lock that they look for: [RBD volumes](rbd.md).",
+			"A GlusterFS volume under 1.7, or a FlexVolume: the volume's daemon may be in the cgroup of the kubelet's unit, and end with the kubelet. `node check` looks there ([HF507](#hf507)).",
+			"Claims are known by their PersistentVolumes, for which the user needs `list` on persistentvolumes.",
+		},
+	},
+	{
 		Code: "HF401", Level: Warn, Title: "a Service has no ready address for a while", By: []string{"forecast"},
 		About: []string{
 			"All ready addresses of the Service are pods of one node, and all of them are unready after the swap: recreated, or with a readiness probe, which a stock kubelet takes for failed until its first result. The time is the longest until a working probe has given it.",
-			"Each node is taken by itself: two nodes at a time are not looked at.",
+			"Each node is taken by itself. The batches that `forecast` prints for several nodes leave every other Service an address.",
 		},
 	},
 	{

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/output"
@@ -27,6 +28,7 @@ const (
 	Table Format = "table" // 80 columns
 	Wide  Format = "wide"  // 160 columns
 	JSON  Format = "json"
+	HTML  Format = "html" // one file, for a change ticket; of forecast only
 )
 
 // String, Set and Type make Format a flag.
@@ -45,6 +47,22 @@ func (f *Format) Set(s string) error {
 // Type is what help shows for the value.
 func (f *Format) Type() string { return "table|wide|json" }
 
+// withHTML is the flag of a command that has HTML, too.
+type withHTML struct{ *Format }
+
+func (f withHTML) Set(s string) error {
+	if Format(s) == HTML {
+		*f.Format = HTML
+		return nil
+	}
+	if f.Format.Set(s) != nil {
+		return exit.Usagef("use table, wide, json or html")
+	}
+	return nil
+}
+
+func (f withHTML) Type() string { return "table|wide|json|html" }
+
 // Width is how many columns a table of the format has.
 func (f Format) Width() int {
 	if f == Wide {
@@ -55,10 +73,19 @@ func (f Format) Width() int {
 
 // Flags adds -o and --fail-on to a command.
 func Flags(cmd *cobra.Command, f *Format, failOn *FailOn) {
+	flags(cmd, f, failOn, f, "80 columns, 160 columns, or one object a line (version, kind)", "table", "wide", "json")
+}
+
+// FlagsHTML adds them to a command that writes HTML, too.
+func FlagsHTML(cmd *cobra.Command, f *Format, failOn *FailOn) {
+	flags(cmd, f, failOn, withHTML{f}, "80 columns, 160 columns, one object a line (version, kind), or a page for a ticket", "table", "wide", "json", "html")
+}
+
+func flags(cmd *cobra.Command, f *Format, failOn *FailOn, value pflag.Value, help string, formats ...string) {
 	*f = Table
-	cmd.Flags().VarP(f, "output", "o", "80 columns, 160 columns, or one object a line (version, kind)")
+	cmd.Flags().VarP(value, "output", "o", help)
 	cmd.Flags().Var(failOn, "fail-on", FailOnHelp)
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions([]string{"STOP", "new", "warn"}, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -46,6 +46,7 @@ type forecast struct {
 	// unready are the pods that are not ready for some time, by UID: how long at most, or 0 where
 	// nothing bounds it.
 	unready map[string]time.Duration
+	claims  []claim
 }
 
 func (f *forecast) count(is string) (n int) {
@@ -303,10 +304,51 @@ func (c *checker) subPaths(f *forecast, a *answers, to target, p *pod) {
 	}
 	text := fmt.Sprintf("it mounts a subPath, and %s deletes the files behind such mounts when the pod goes", to)
 	if a.kubelet.holdfast && gate(a.line, "SubpathUnbindAfterStart") {
-		f.at(finding.Warn, "HF205", object, text+"; Holdfast has unmounted all but busy ones", "go back by the runbook: it unmounts what is left, and refuses if it cannot")
+		f.at(finding.Warn, "HF205", object, text+"; Holdfast has unmounted all but busy ones", "go back by node back: it unmounts what is left, and refuses if it cannot")
 		return
 	}
-	f.add("HF205", object, text, "drain the pod, or go back by the runbook, which unmounts them while no kubelet runs")
+	f.add("HF205", object, text, "drain the pod, or go back by node back, which unmounts them while no kubelet runs")
+}
+
+// claim is a volume of a pod whose kind its PersistentVolume tells.
+type claim struct {
+	name, pod string
+	kubelet   version
+	to        target
+}
+
+// harmed tells whether a volume is one that another kubelet, or the stop of this one, can harm.
+func (f *forecast) harmed(s source, pod string, kubelet version, to target) {
+	object := f.node + ": " + pod
+	if s.RBD != nil && kubelet.minor <= 8 && to.minor >= 9 {
+		remedy := "replace all kubelets up to 1.8 before the pod moves"
+		if to.holdfast {
+			remedy = "set --feature-gates=RBDLegacyLock=true after the swap, until the last old kubelet is gone"
+		}
+		f.add("HF302", object, "it has an RBD volume, and a kubelet up to 1.8 mounts an image that a 1.9 node has mounted", remedy)
+	}
+	if s.Glusterfs != nil && kubelet.minor <= 7 || s.FlexVolume != nil {
+		kind := "GlusterFS"
+		if s.FlexVolume != nil {
+			kind = "FlexVolume"
+		}
+		f.add("HF302", object, fmt.Sprintf("it has a %s volume, whose daemon may be in the kubelet's unit and end with the kubelet", kind), "node check looks for it; drain the pod, or give the unit KillMode=process before")
+	}
+}
+
+// withClaims adds what the PersistentVolumes tell of the claims.
+func withClaims(forecasts []*forecast, all []persistentVolume) {
+	kinds := map[string]source{}
+	for _, v := range all {
+		if r := v.Spec.ClaimRef; r != nil {
+			kinds[r.Namespace+"/"+r.Name] = v.Spec.source
+		}
+	}
+	for _, f := range forecasts {
+		for _, c := range f.claims {
+			f.harmed(kinds[c.name], c.pod, c.kubelet, c.to)
+		}
+	}
 }
 
 func (c *checker) volumes(f *forecast, a *answers, to target, p *pod) {
@@ -318,6 +360,13 @@ func (c *checker) volumes(f *forecast, a *answers, to target, p *pod) {
 					break
 				}
 			}
+		}
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.Claim != nil {
+			f.claims = append(f.claims, claim{p.Metadata.Namespace + "/" + v.Claim.ClaimName, p.name(), a.kubelet, to})
+		} else {
+			f.harmed(v.source, p.name(), a.kubelet, to)
 		}
 	}
 	// A checkpoint of 1.7 is removed by stock 1.8 and 1.9, with the host ports in it.

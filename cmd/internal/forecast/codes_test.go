@@ -86,6 +86,19 @@ func TestCodes(t *testing.T) {
 			return c
 		}
 	}
+	// A pod with a volume.
+	volumeOf := func(v object) func(*fakeNode, object) {
+		v["name"] = "v"
+		return func(_ *fakeNode, p object) { spec(p)["volumes"] = []any{v} }
+	}
+	// A pod whose claim is bound to an RBD image, and that claim's namespace.
+	claimed := func(namespace string) func(t *testing.T) cluster {
+		return func(t *testing.T) cluster {
+			c := pod("v1.7.0", "1.7", app, volumeOf(object{"persistentVolumeClaim": object{"claimName": "x"}}))(t)
+			c.volumes = []object{{"spec": object{"rbd": object{"image": secret}, "claimRef": object{"namespace": namespace, "name": "x"}}}}
+			return c
+		}
+	}
 	cases := []struct {
 		code, to string
 		cluster  func(t *testing.T) cluster
@@ -232,6 +245,20 @@ func TestCodes(t *testing.T) {
 		{"HF301", "1.9", pod("v1.7.0", "1.7", func() object { return ported(app()) }, nil), "warn host ports"},
 		{"HF301", "holdfast", pod("v1.7.0", "1.7", func() object { return ported(app()) }, nil), ""},
 		{"HF301", "1.9", pod("v1.8.0", "1.8", func() object { return ported(app()) }, nil), ""},
+
+		{"HF302", "holdfast", pod("v1.8.15", "1.8", app, volumeOf(object{"rbd": object{"image": secret}})), "warn RBDLegacyLock"},
+		{"HF302", "1.9", pod("v1.7.0", "1.7", app, volumeOf(object{"rbd": object{}})), "warn replace all kubelets"},
+		{"HF302", "holdfast", pod("v1.9.0", "1.9", app, volumeOf(object{"rbd": object{}})), ""},
+		{"HF302", "1.8", pod("v1.7.0", "1.7", app, volumeOf(object{"glusterfs": object{}})), "warn GlusterFS"},
+		{"HF302", "holdfast", pod("v1.8.0", "1.8", app, volumeOf(object{"glusterfs": object{}})), ""},
+		{"HF302", "holdfast", pod("v1.9.0", "1.9", app, volumeOf(object{"flexVolume": object{"driver": secret}})), "warn FlexVolume"},
+		{"HF302", "holdfast", claimed("default"), "warn RBDLegacyLock"},
+		{"HF302", "holdfast", claimed("other"), ""},
+		{"HF002", "holdfast", func(t *testing.T) cluster {
+			c := claimed("default")(t)
+			c.extra["/api/v1/persistentvolumes"] = "403"
+			return c
+		}, "? the user needs the verb list on persistentvolumes"},
 
 		{"HF401", "1.9", func(t *testing.T) cluster {
 			n := newNode("node1", "v1.9.0")

@@ -54,7 +54,8 @@ is missing. --to names the new kubelet: Holdfast, an upstream release (1.7 is 1.
 that Holdfast replaced on each node.
 
 Everything is read through the API server, and the kubelets through its node proxy:
-verbs get and create on nodes/proxy, get and list on nodes, pods and endpoints.
+verbs get and create on nodes/proxy, get and list on nodes, pods, endpoints and
+persistentvolumes.
 Where a kubelet does not tell the recorded hashes, the answer is an estimate and says
 so. Environment, arguments and annotations are hashed in memory and never shown.
 
@@ -63,7 +64,8 @@ Without --kubeconfig the first file of $KUBECONFIG is read, or ~/.kube/config.
 Exit status: 3, a finding at or above --fail-on; else 1, something could not be asked
 or told; else 0. 2 is wrong usage. The codes: docs/user/codes.md`,
 		Example: `  kubectl-holdfast forecast --node node1 --to holdfast
-  kubectl-holdfast forecast --all --to 1.9 --fail-on new -o json`,
+  kubectl-holdfast forecast --all --to 1.9 --fail-on new -o json
+  kubectl-holdfast forecast -l pool=a --to holdfast -o html > ticket.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exit.Usagef("it takes no arguments, and got %q: name nodes by --node", args)
@@ -89,15 +91,15 @@ or told; else 0. 2 is wrong usage. The codes: docs/user/codes.md`,
 	cmd.Flags().BoolVar(&o.all, "all", false, "all nodes")
 	cmd.Flags().StringVar(&o.to, "to", "", "the new kubelet: holdfast, 1.7, 1.8, 1.9, a patch release of them, or back")
 	o.flags(cmd)
+	finding.FlagsHTML(cmd, &o.format, &o.failOn)
 	_ = cmd.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"holdfast", "1.7", "1.8", "1.9", "back"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// flags are those that forecast and verify have in common.
+// flags are those that forecast and verify have in common, but -o.
 func (o *options) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
-	finding.Flags(cmd, &o.format, &o.failOn)
 }
 
 // interruptible is the command's context until Ctrl-C: what is known by then is printed.
@@ -161,7 +163,13 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 			}
 		}
 		if len(found) > 0 {
-			if err := finding.Write(out, found, o.failOn, o.format, "no node was asked"); err != nil {
+			const none = "no node was asked"
+			if o.format == finding.HTML {
+				err = finding.WriteHTML(out, "Forecast of a swap of kubelets", nil, found, none)
+			} else {
+				err = finding.Write(out, found, o.failOn, o.format, none)
+			}
+			if err != nil {
 				return err
 			}
 			return finding.Err(found, o.failOn)
@@ -175,24 +183,43 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 		found = append(found, finding.Of("HF002", "API server", "not asked for its version: "+err.Error(), ""))
 	}
 	forecasts := c.each(ctx, a, nodes, errs)
+	if slices.ContainsFunc(forecasts, func(f *forecast) bool { return len(f.claims) > 0 }) {
+		all, err := kubeapi.List[persistentVolume](ctx, a, "/api/v1/persistentvolumes", maxEndpoints, listTimeout)
+		if err != nil {
+			found = append(found, notListed("persistentvolumes", err))
+		}
+		withClaims(forecasts, all)
+	}
 	for _, f := range forecasts {
 		found = append(found, f.findings...)
 	}
+	var all []endpoints
+	known := true
 	if slices.ContainsFunc(forecasts, func(f *forecast) bool { return len(f.unready) > 0 }) {
-		all, err := kubeapi.List[endpoints](ctx, a, "/api/v1/endpoints", maxEndpoints, listTimeout)
+		all, err = kubeapi.List[endpoints](ctx, a, "/api/v1/endpoints", maxEndpoints, listTimeout)
 		if err != nil {
-			why, _ := reason(err, http.MethodGet)
-			if strings.HasPrefix(why, "403") {
-				why = "403: the user needs the verb list on endpoints"
-			}
-			found = append(found, finding.Of("HF002", "API server", "not asked for endpoints: "+why, ""))
+			found = append(found, notListed("endpoints", err))
+			known = false
 		}
 		found = append(found, services(forecasts, all)...)
 	}
-	if err := o.print(out, forecasts, found); err != nil {
+	var sets [][]string
+	if known && len(forecasts) > 1 {
+		sets = batches(forecasts, all)
+	}
+	if err := o.print(out, forecasts, found, sets); err != nil {
 		return err
 	}
 	return finding.Err(found, o.failOn)
+}
+
+// notListed says that there is no list of a resource.
+func notListed(resource string, err error) finding.Finding {
+	why, _ := reason(err, http.MethodGet)
+	if strings.HasPrefix(why, "403") {
+		why = "403: the user needs the verb list on " + resource
+	}
+	return finding.Of("HF002", "API server", "not asked for "+resource+": "+why, "")
 }
 
 func serverVersion(ctx context.Context, a kubeapi.Asker) (version, bool, error) {
@@ -282,7 +309,7 @@ type nodeLine struct {
 	Unknown int    `json:"unknown"`
 }
 
-func (o *options) print(out io.Writer, forecasts []*forecast, found []finding.Finding) error {
+func (o *options) print(out io.Writer, forecasts []*forecast, found []finding.Finding, batches [][]string) error {
 	kinds := map[string]int{}
 	for _, f := range forecasts {
 		for _, r := range f.rows {
@@ -294,6 +321,14 @@ func (o *options) print(out io.Writer, forecasts []*forecast, found []finding.Fi
 		nodes = fmt.Sprintf("%d nodes", len(forecasts))
 	}
 	sum := fmt.Sprintf("%s, %d kept, %d new, %d not known", nodes, kinds[kept], kinds[isNew], kinds[unknown])
+	nodeHead, batchHead := []string{"NODE", "KUBELET", "TO", "PODS", "KEPT", "NEW", "?"}, []string{"BATCH", "NODES"}
+	if o.format == finding.HTML {
+		tables := []finding.Rows{{Head: nodeHead, Rows: nodeRows(forecasts)}}
+		if len(batches) > 0 {
+			tables = append(tables, finding.Rows{Head: batchHead, Rows: batchRows(batches)})
+		}
+		return finding.WriteHTML(out, "Forecast of a swap of kubelets", tables, found, sum)
+	}
 	if o.format == finding.JSON {
 		for _, f := range forecasts {
 			if err := output.Line(out, nodeLine{finding.Version, "node", f.node, f.kubelet, f.to, f.pods, f.count(kept), f.count(isNew), f.count(unknown)}); err != nil {
@@ -305,10 +340,21 @@ func (o *options) print(out io.Writer, forecasts []*forecast, found []finding.Fi
 				}
 			}
 		}
+		for i, b := range batches {
+			if err := output.Line(out, batchLine{finding.Version, "batch", i + 1, b}); err != nil {
+				return err
+			}
+		}
 		return finding.Write(out, found, o.failOn, o.format, sum)
 	}
-	if err := finding.WriteTable(out, o.format, []string{"NODE", "KUBELET", "TO", "PODS", "KEPT", "NEW", "?"}, nodeRows(forecasts)); err != nil {
+	if err := finding.WriteTable(out, o.format, nodeHead, nodeRows(forecasts)); err != nil {
 		return err
+	}
+	if len(batches) > 0 {
+		fmt.Fprintln(out)
+		if err := finding.WriteTable(out, o.format, batchHead, batchRows(batches)); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(out)
 	return finding.Write(out, found, o.failOn, o.format, sum)

@@ -46,6 +46,7 @@ type fakeCluster struct {
 	version   string
 	nodes     []*fakeNode
 	endpoints []object
+	volumes   []object
 	// extra are answers by path, with a status if it begins with one: "403 …".
 	extra map[string]string
 
@@ -228,7 +229,7 @@ func (c *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(raw))
 		return
 	}
-	if name == "" && (path == "nodes" || path == "endpoints" || path == "pods") {
+	if name == "" && (path == "nodes" || path == "endpoints" || path == "pods" || path == "persistentvolumes") {
 		var items []object
 		switch path {
 		case "nodes":
@@ -239,6 +240,8 @@ func (c *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		case "endpoints":
 			items = c.endpoints
+		case "persistentvolumes":
+			items = c.volumes
 		case "pods":
 			for _, n := range c.nodes {
 				if r.URL.Query().Get("fieldSelector") == "spec.nodeName="+n.name {

@@ -4,8 +4,11 @@
 package forecast
 
 import (
+	"context"
 	"fmt"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -156,11 +159,61 @@ func TestManyNodes(t *testing.T) {
 		}
 		c.nodes = append(c.nodes, n)
 	}
+	s := httptest.NewServer(c)
+	defer s.Close()
+	// In a process of its own, so that what is counted is the program's.
+	cmd := exec.Command(os.Args[0], "--all", "--to", "holdfast", "--kubeconfig", kubeconfig(t, s.URL))
+	cmd.Env = append(os.Environ(), "FORECAST_CHILD=1")
 	start := time.Now()
-	out, errs, status := c.forecast(t, "--all", "--to", "holdfast")
+	out, err := cmd.CombinedOutput()
 	took := time.Since(start)
-	if status != 0 || !strings.Contains(out, "25000 kept") || took > 3*time.Minute {
-		t.Errorf("status %d after %s\n%s%s", status, took, out, errs)
+	if err != nil || !strings.Contains(string(out), "25000 kept") || took > 3*time.Minute {
+		t.Fatalf("%v after %s\n%s", err, took, out)
 	}
-	t.Logf("500 nodes, 25,000 pods: %s", took)
+	used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
+	if c.most > inFlight || used > 300 {
+		t.Errorf("%d requests at the same time, %d MiB", c.most, used)
+	}
+	for name, n := range c.requests {
+		if name != "" && n > 5 || n > len(c.nodes)+6 { // and one for its pods
+			t.Errorf("%d requests for %q", n, name)
+		}
+	}
+	t.Logf("500 nodes, 25,000 pods: %s, %s of the processor, %d MiB, %d requests in flight", took, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), used, c.most)
+}
+
+// TestMain is the program that TestManyNodes measures.
+func TestMain(m *testing.M) {
+	if os.Getenv("FORECAST_CHILD") == "" {
+		os.Exit(m.Run())
+	}
+	cmd := Command()
+	cmd.SetArgs(os.Args[1:])
+	os.Exit(exit.Code(cmd.ExecuteContext(context.Background())))
+}
+
+// The page has all that the table has, without a script, an outside link or a name that is read as HTML.
+func TestHTML(t *testing.T) {
+	const bad = "<script>alert(1)</script>"
+	n, m := newNode("node1", "v1.7.0"), newNode("node2", "v1.7.0")
+	c := newContainer(bad)
+	c["securityContext"] = object{"allowPrivilegeEscalation": false}
+	p := n.add(t, "web", "1.7", c)
+	p["metadata"].(object)["name"] = bad
+	spec(p)["nodeSelector"] = object{bad: secret}
+	n.labels[secret] = secret
+	out, errs, status := newCluster(n, m).forecast(t, "--all", "--to", "holdfast", "-o", "html")
+	if status != 0 || !strings.HasPrefix(out, "<!DOCTYPE html>") || !strings.HasSuffix(out, "</html>\n") {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+	for _, wanted := range []string{"HF201", "HF206", "&lt;script&gt;alert(1)&lt;/script&gt;", "<td>node1</td>", "<td>node1, node2</td>", "1 new"} {
+		if !strings.Contains(out, wanted) {
+			t.Errorf("the page has no %s\n%s", wanted, out)
+		}
+	}
+	for _, never := range []string{"<script", "http:", "https:", "src=", "href=", "url(", "@import"} {
+		if strings.Contains(out, never) {
+			t.Errorf("the page has %s\n%s", never, out)
+		}
+	}
 }

@@ -61,8 +61,20 @@ type expression struct {
 
 type volume struct {
 	Name    string
-	Claim   *struct{} `json:"persistentVolumeClaim"`
+	Claim   *struct{ ClaimName string } `json:"persistentVolumeClaim"`
 	GitRepo *struct{ Repository, Revision, Directory string }
+	source
+}
+
+// source is what is looked at of a volume's or a PersistentVolume's kind.
+type source struct{ RBD, Glusterfs, FlexVolume *struct{} }
+
+// persistentVolume is what is read of one.
+type persistentVolume struct {
+	Spec struct {
+		source
+		ClaimRef *struct{ Namespace, Name string }
+	}
 }
 
 func (p *pod) name() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }

@@ -69,6 +69,7 @@ something could not be asked; else 0. 2 is wrong usage.`,
 	}
 	cmd.Flags().StringVar(&plan, "plan", "", "what forecast -o json had printed before the swap, - for standard input")
 	o.flags(cmd)
+	finding.Flags(cmd, &o.format, &o.failOn)
 	return cmd
 }
 
