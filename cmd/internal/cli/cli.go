@@ -36,7 +36,8 @@ Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 Exit status: 0, everything was answered; 1, something could not be read or
 answered (everything else was), or a requested condition does not hold; 2, wrong
 usage, and nothing was read; 3, everything was asked and something was found:
-doctor, forecast, kcm, node, verify, rbd-locks, and audit-rv with --exit-code.`
+doctor, forecast, kcm, node, verify, rbd-locks, container-hash explain, and audit-rv with
+--exit-code.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
   kubectl get deployments --all-namespaces -o yaml | kubectl-holdfast pod-template-hash -

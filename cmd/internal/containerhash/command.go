@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -34,6 +35,9 @@ type options struct {
 	set             *Set
 	chosen          []*Release
 	failed, found   int
+	// newer have a field that a release does not know, matched record the hash in a release,
+	// unmatched in none.
+	newer, matched, unmatched int
 }
 
 // Command returns the command container-hash.
@@ -74,7 +78,7 @@ func explainCommand() *cobra.Command {
 		Use:   "explain --recorded HASH FILE...",
 		Short: "Which release's kubelet recorded a hash",
 		Long: `Tell which releases record the given hash for a container. If none does, tell what
-was tried and which fields prevent an answer.
+was tried and which fields prevent an answer; the exit status is then 3.
 
 ` + files + `
 
@@ -181,13 +185,35 @@ func (o *options) run(cmd *cobra.Command, args []string, do func(w *bufio.Writer
 			complain(err)
 		}
 	}
+	if o.format != output.JSON && o.found > 1 {
+		fmt.Fprintln(w, o.summary())
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
 	switch {
+	case o.unmatched > 0 && o.matched == 0:
+		return exit.Foundf("no release records the hash for this spec")
 	case o.failed > 0:
 		return exit.Failedf("%d questions could not be answered: see above", o.failed)
 	case o.found == 0 && o.container != "":
 		return exit.Failedf("no container %q in what was read", o.container)
 	}
 	return nil
+}
+
+// summary is the last line for several containers.
+func (o *options) summary() string {
+	out := fmt.Sprintf("%d containers", o.found)
+	for _, part := range []struct {
+		n    int
+		text string
+	}{{o.newer, "with a field that an older release does not know"}, {o.unmatched, "whose recorded hash is of no release"}, {o.failed, "not answered"}} {
+		if part.n > 0 {
+			out += fmt.Sprintf(", %d %s", part.n, part.text)
+		}
+	}
+	return out
 }
 
 // containersOf are the containers of an object.
@@ -261,6 +287,9 @@ const oldestCompared = 7
 // hashes prints the hashes of one container.
 func (o *options) hashes(w *bufio.Writer, c container) error {
 	tried := o.set.Try(o.chosen, c.spec, o.how())
+	if slices.ContainsFunc(tried, func(a Attempt) bool { return len(a.Unknown) > 0 }) {
+		o.newer++
+	}
 	if o.format == output.JSON {
 		answer := struct {
 			ID json.RawMessage `json:"id"`
@@ -320,8 +349,13 @@ func (o *options) explain(w *bufio.Writer, c container) error {
 	} else if _, err := w.WriteString(e.text(c.name, o.readings)); err != nil {
 		return err
 	}
-	if e.Recorded == nil && e.Ignoring == nil {
-		return errorOf(e.Tried)
+	if e.Recorded != nil || e.Ignoring != nil {
+		o.matched++
+		return nil
 	}
+	if err := errorOf(e.Tried); err != nil {
+		return err
+	}
+	o.unmatched++
 	return nil
 }

@@ -218,7 +218,7 @@ func TestExplain(t *testing.T) {
 			"  1.9: records ", "  1.8: records ", "  1.6-1.7: does not know securityContext.allowPrivilegeEscalation\n"}},
 	} {
 		status, out, errs := call(t, tc.in, "explain", "--recorded", tc.recorded, "-")
-		if status != 0 || errs != "" {
+		if none := tc.name == "unknown"; none != (status == exit.Found) || none != (errs != "") || !none && status != 0 {
 			t.Errorf("%s: %d %s", tc.name, status, errs)
 		}
 		for _, w := range tc.want {
@@ -230,6 +230,20 @@ func TestExplain(t *testing.T) {
 	status, out, _ := call(t, nodeExporter, "explain", "--recorded", "5cee1837", "--release", "1.7,1.9", "-o", "json", "-")
 	if status != 0 || !strings.HasPrefix(out, `{"id":"report","recorded":["1.7"],"hash":1559107639,"tried":[{"release":"1.9","hash":1428860573},{"release":"1.7","hash":1559107639}]}`) {
 		t.Errorf("-o json: %d %s", status, out)
+	}
+}
+
+// Several containers: a summary is last, and one that matches is enough.
+func TestSummary(t *testing.T) {
+	two := nodeExporter + `{"id":"e","spec":{"name":"a","image":"b","securityContext":{"allowPrivilegeEscalation":false}}}`
+	if status, out, errs := call(t, two, "--release", "1.7,1.9", "-"); status != 0 || !strings.HasSuffix(out, "\n2 containers, 1 with a field that an older release does not know\n") {
+		t.Errorf("%d %s%s", status, out, errs)
+	}
+	if status, out, errs := call(t, two, "explain", "--recorded", "5cee1837", "-"); status != 0 || !strings.HasSuffix(out, "\n2 containers, 1 whose recorded hash is of no release\n") {
+		t.Errorf("%d %s%s", status, out, errs)
+	}
+	if status, out, errs := call(t, nodeExporter, "-"); status != 0 || strings.Contains(out, "containers") {
+		t.Errorf("%d %s%s", status, out, errs)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -211,10 +212,22 @@ func (o *options) template(notes io.Writer, obj manifest.Object, releases []*Rel
 	if err != nil {
 		return nil, err
 	}
+	// One note for all releases: a later one may fill in more.
+	var in, missing []string
 	for _, r := range releases {
-		if missing := r.Missing(template); len(missing) > 0 {
-			fmt.Fprintf(notes, "note: %s, %s: not as the API server returns it: it would fill in %s, so the controller's hash is different\n", obj.Name(), r.Name, strings.Join(missing, ", "))
+		m := r.Missing(template)
+		if len(m) == 0 {
+			continue
 		}
+		in = append(in, r.Name)
+		for _, field := range m {
+			if !slices.Contains(missing, field) {
+				missing = append(missing, field)
+			}
+		}
+	}
+	if len(in) > 0 {
+		fmt.Fprintf(notes, "note: %s, %s: not as the API server returns it: it would fill in %s, so the controller's hash is different\n", obj.Name(), strings.Join(in, ", "), strings.Join(missing, ", "))
 	}
 	return template, nil
 }

@@ -41,7 +41,7 @@ func TestHash(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
 	}
-	if !strings.Contains(notes, "schedulerName") {
+	if !strings.Contains(notes, "schedulerName") || strings.Count(notes, "note:") != 1 {
 		t.Errorf("the missing default is not noted: %s", notes)
 	}
 	if out, _, err = runWith("", "--release", "1.2", "--dump", manifests+"web.json"); err != nil || !strings.Contains(out, "(api.PodTemplateSpec){ObjectMeta:(api.ObjectMeta){") {
