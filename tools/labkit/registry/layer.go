@@ -9,13 +9,18 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // File is one file, folder or link in an image.
@@ -37,26 +42,31 @@ type Layer struct {
 	Files []File
 
 	once   sync.Once
-	diff   string // digest of the tar
-	packed []byte // compressed
+	packed v1.Layer
 	err    error
 }
 
 // NewLayer is a layer of files and of the folders that they need.
 func NewLayer(files ...File) *Layer { return &Layer{Files: files} }
 
-func (l *Layer) pack() (diff string, packed []byte, err error) {
-	l.once.Do(func() { l.diff, l.packed, l.err = pack(l.Files) })
-	return l.diff, l.packed, l.err
+func (l *Layer) pack() (v1.Layer, error) {
+	l.once.Do(func() {
+		var files []byte
+		if files, l.err = pack(l.Files); l.err == nil {
+			l.packed, l.err = tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
+				tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching)
+		}
+	})
+	return l.packed, l.err
 }
 
-// pack makes the same bytes of the same files. A path that comes twice is what it
+// pack makes the same tar of the same files. A path that comes twice is what it
 // is the last time.
-func pack(files []File) (diff string, packed []byte, err error) {
+func pack(files []File) ([]byte, error) {
 	all := map[string]File{}
 	for _, f := range files {
 		if !path.IsAbs(f.Path) {
-			return "", nil, fmt.Errorf("file %q: the path must be absolute", f.Path)
+			return nil, fmt.Errorf("file %q: the path must be absolute", f.Path)
 		}
 		for d := path.Dir(path.Clean(f.Path)); d != "/"; d = path.Dir(d) {
 			if _, ok := all[d+"/"]; !ok {
@@ -65,33 +75,15 @@ func pack(files []File) (diff string, packed []byte, err error) {
 		}
 		all[f.Path] = f
 	}
-	names := make([]string, 0, len(all))
-	for n := range all {
-		names = append(names, n)
-	}
-	slices.Sort(names)
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	for _, n := range names {
+	for _, n := range slices.Sorted(maps.Keys(all)) {
 		if err := add(w, all[n]); err != nil {
-			return "", nil, err
+			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return "", nil, err
-	}
-	var gz bytes.Buffer
-	z, err := gzip.NewWriterLevel(&gz, gzip.BestSpeed)
-	if err != nil {
-		return "", nil, err
-	}
-	if _, err := z.Write(buf.Bytes()); err != nil {
-		return "", nil, err
-	}
-	if err := z.Close(); err != nil {
-		return "", nil, err
-	}
-	return digest(buf.Bytes()), gz.Bytes(), nil
+	err := w.Close()
+	return buf.Bytes(), err
 }
 
 func add(w *tar.Writer, f File) error {

@@ -14,7 +14,7 @@ import (
 
 // TestPrivate does what dockerd does with a registry that wants tokens.
 func TestPrivate(t *testing.T) {
-	r := &Registry{}
+	r := New()
 	layer := NewLayer(File{Path: "/etc/motd", Content: []byte("hello\n")})
 	if err := r.Add(Image{Refs: []string{"gcr.io/open/app:1", "gcr.io/team/app:1"}, Layers: []*Layer{layer}}); err != nil {
 		t.Fatal(err)
@@ -91,16 +91,20 @@ func TestPrivate(t *testing.T) {
 
 func layerDigest(t *testing.T, l *Layer) string {
 	t.Helper()
-	_, packed, err := l.pack()
+	packed, err := l.pack()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return digest(packed)
+	d, err := packed.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.String()
 }
 
 // TestOpen: a registry without a private repository has no tokens.
 func TestOpen(t *testing.T) {
-	s := httptest.NewServer(&Registry{})
+	s := httptest.NewServer(New())
 	defer s.Close()
 	if code, _ := get(t, s.URL+"/v2/"); code != 200 {
 		t.Error("ping: ", code)

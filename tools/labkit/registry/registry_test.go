@@ -7,8 +7,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,7 +18,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
+
+func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
 func get(t *testing.T, url string) (int, []byte) {
 	t.Helper()
@@ -39,7 +46,7 @@ func TestPull(t *testing.T) {
 	if err := os.WriteFile(prog, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r := &Registry{}
+	r := New()
 	shared := NewLayer(File{Path: "/etc/motd", Content: []byte("hello\n")})
 	im := Image{Refs: []string{"gcr.io/a/b:1", "busybox"}, Entrypoint: []string{"/bin/prog"}, User: "1001",
 		Layers: []*Layer{shared, NewLayer(File{Path: "/bin/prog", From: prog}, File{Path: "/bin/sh", Link: "/bin/prog"}, File{Path: "/tmp/", Mode: os.ModeSticky | 0o777})}}
@@ -52,17 +59,17 @@ func TestPull(t *testing.T) {
 		t.Fatal(code)
 	}
 	code, b := get(t, s.URL+"/v2/library/busybox/manifests/latest")
-	var m struct {
-		Config descriptor
-		Layers []descriptor
-	}
+	var m v1.Manifest
 	if err := json.Unmarshal(b, &m); code != 200 || err != nil || len(m.Layers) != 2 {
 		t.Fatalf("%d %s %v", code, b, err)
+	}
+	if m.MediaType != types.DockerManifestSchema2 || m.Config.MediaType != types.DockerConfigJSON || m.Layers[0].MediaType != types.DockerLayer {
+		t.Errorf("not the media types that dockerd of 2017 knows: %s", b)
 	}
 	if code, again := get(t, s.URL+"/v2/a/b/manifests/"+digest(b)); code != 200 || !bytes.Equal(again, b) {
 		t.Errorf("by digest: %d", code)
 	}
-	code, b = get(t, s.URL+"/v2/a/b/blobs/"+m.Config.Digest)
+	code, b = get(t, s.URL+"/v2/a/b/blobs/"+m.Config.Digest.String())
 	var c struct {
 		Config struct {
 			Entrypoint []string
@@ -72,13 +79,13 @@ func TestPull(t *testing.T) {
 			DiffIDs []string `json:"diff_ids"`
 		}
 	}
-	if err := json.Unmarshal(b, &c); code != 200 || err != nil || digest(b) != m.Config.Digest || c.Config.User != "1001" || !slices.Equal(c.Config.Entrypoint, im.Entrypoint) {
+	if err := json.Unmarshal(b, &c); code != 200 || err != nil || digest(b) != m.Config.Digest.String() || c.Config.User != "1001" || !slices.Equal(c.Config.Entrypoint, im.Entrypoint) {
 		t.Fatalf("configuration %d %s %v", code, b, err)
 	}
 	var files []string
 	for i, l := range m.Layers {
-		_, b := get(t, s.URL+"/v2/a/b/blobs/"+l.Digest)
-		if digest(b) != l.Digest || len(b) != l.Size {
+		_, b := get(t, s.URL+"/v2/a/b/blobs/"+l.Digest.String())
+		if digest(b) != l.Digest.String() || int64(len(b)) != l.Size {
 			t.Errorf("layer %d is not what its digest says", i)
 		}
 		z, err := gzip.NewReader(bytes.NewReader(b))
@@ -104,13 +111,13 @@ func TestPull(t *testing.T) {
 	if !slices.Equal(files, want) {
 		t.Errorf("the layers have %q, want %q", files, want)
 	}
-	if got := r.Pulled(); got["library/busybox:latest"] != 1 || len(got) != 1 {
-		t.Errorf("pulled: %v", got)
+	if got := r.Names(); got != 2 {
+		t.Errorf("%d names", got)
 	}
 }
 
 func TestRefuses(t *testing.T) {
-	r := &Registry{}
+	r := New()
 	layer := NewLayer(File{Path: "/x"})
 	for _, im := range []Image{{Layers: []*Layer{layer}}, {Refs: []string{"a"}}, {Refs: []string{"a@sha256:0"}, Layers: []*Layer{layer}},
 		{Refs: []string{"a"}, Layers: []*Layer{NewLayer(File{Path: "x"})}}, {Refs: []string{"a"}, Layers: []*Layer{NewLayer(File{Path: "/x", From: "/nowhere"})}}} {
@@ -120,7 +127,7 @@ func TestRefuses(t *testing.T) {
 	}
 	s := httptest.NewServer(r)
 	defer s.Close()
-	for _, path := range []string{"/v2/a/b/manifests/1", "/v2/a/b/blobs/sha256:0", "/v2/x", "/v1/"} {
+	for _, path := range []string{"/v2/a/b/manifests/1", "/v2/a/b/blobs/" + digest(nil), "/v2/x", "/v1/"} {
 		if code, _ := get(t, s.URL+path); code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, code)
 		}

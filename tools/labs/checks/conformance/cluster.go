@@ -20,7 +20,7 @@ type lab struct {
 	suite   *suite
 	swap    bool
 	in      process.Place // where the suite runs; nil: in the machine
-	images  registry.Registry
+	images  *registry.Registry
 	c       *node.Cluster
 	proxies []*process.Proc
 	planned planned
@@ -28,7 +28,7 @@ type lab struct {
 }
 
 func (s *lab) registry(ctx context.Context) error {
-	if err := images(ctx, s.e, &s.images); err != nil {
+	if err := images(ctx, s.e, s.images); err != nil {
 		return err
 	}
 	stop, err := s.images.Listen(machine.IP + ":80")
@@ -36,7 +36,7 @@ func (s *lab) registry(ctx context.Context) error {
 		return err
 	}
 	s.e.OnStop("registry", func(context.Context) error { return stop() })
-	s.e.Step("the registry has %d images", len(s.images.Names()))
+	s.e.Step("the registry has %d images", s.images.Names())
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/registry"
 )
 
 const (
@@ -102,7 +103,7 @@ type swapped struct {
 type alive struct{ Nodes int }
 
 func steps(e *labkit.Env, swap bool) []labkit.Step {
-	s := &lab{e: e, suite: clusterSuite, swap: swap}
+	s := &lab{e: e, images: registry.New(), suite: clusterSuite, swap: swap}
 	which := labkit.Pick(e.Profile, "those next to what we patch (specs.json)", "all")
 	first := labkit.Step{Text: fmt.Sprintf("run them, %d at a time", parallel), Do: s.parallel}
 	if swap {

@@ -49,7 +49,7 @@ const (
 )
 
 func nodeSteps(e *labkit.Env) []labkit.Step {
-	s := &lab{e: e, suite: nodeSuite}
+	s := &lab{e: e, images: registry.New(), suite: nodeSuite}
 	which := labkit.Pick(e.Profile, "those that it alone has (node-specs.json)", "all")
 	return append([]labkit.Step{
 		{Text: "make the images that the specs run, of upstream's test programs and Debian's, and serve them by a registry with a private repository", Do: s.nodeRegistry},
