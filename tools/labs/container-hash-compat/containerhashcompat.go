@@ -86,6 +86,8 @@ type lab struct {
 	e    *labkit.Env
 	c    *node.Cluster
 	node *node.Node
+	// kinds are the pods that are there from the beginning.
+	kinds []kind
 	// extra pods were created by ours and must survive going back.
 	extra []string
 	// changes is the restart count that the pod changed must have, one for each step.
@@ -93,10 +95,10 @@ type lab struct {
 }
 
 func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e}
+	l := &lab{e: e, kinds: kindsOf(e.Variant, e.Profile)}
 	s := []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0", Do: l.start},
-		{Text: fmt.Sprintf("create %d pods of different kinds, a DaemonSet and a static pod, all started by v1.7.0", len(kinds)), Do: l.create},
+		{Text: fmt.Sprintf("create %d pods of different kinds, a DaemonSet and a static pod, all started by v1.7.0", len(l.kinds)), Do: l.create},
 	}
 	from, all := "v1.7.0", chain(e.Variant, e.Profile)
 	for i, st := range all {
@@ -138,7 +140,7 @@ func (l *lab) create(ctx context.Context) error {
 	if _, err := l.c.Client.CreateYAML(ctx, ns, objects+"---"+daemonSet()); err != nil {
 		return err
 	}
-	for _, k := range kinds {
+	for _, k := range l.kinds {
 		if _, err := l.c.Client.CreateYAML(ctx, ns, k.yaml(l.node.Name)); err != nil {
 			return err
 		}
@@ -148,7 +150,7 @@ func (l *lab) create(ctx context.Context) error {
 
 // ready waits until every pod is ready (those without a probe run, then).
 func (l *lab) ready(ctx context.Context, bound time.Duration) error {
-	want := len(kinds) + len(l.extra) + 2
+	want := len(l.kinds) + len(l.extra) + 2
 	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", bound, "all ready", func(pods []kube.Object) (bool, error) {
 		n := 0
 		for i := range pods {
@@ -235,7 +237,7 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	if err := l.node.StartKubelet(ctx, program); err != nil {
 		return err
 	}
-	pods := len(kinds) + len(l.extra) + 2
+	pods := len(l.kinds) + len(l.extra) + 2
 	if err := kubeletlab.WaitSynced(ctx, l.node, pods, 2*time.Minute); err != nil {
 		return err
 	}
@@ -257,7 +259,7 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	if o.CountsAfter, err = l.restartCounts(ctx); err != nil {
 		return err
 	}
-	for _, k := range kinds {
+	for _, k := range l.kinds {
 		if k.hostPort == 0 {
 			continue
 		}

@@ -47,8 +47,8 @@ var oracle = labkit.Oracle{
 
 func isStatic(key string) bool { return strings.HasPrefix(key, ns+"/static-") }
 
-// look judges one swap. The error is why it says nothing.
-func (s swapped) look() (outcome, error) {
+// look judges one swap of a node with pods of these kinds. The error is why it says nothing.
+func (s swapped) look(kinds []kind) (outcome, error) {
 	var o outcome
 	// must is what this step has to recreate. may is what only 1.7 can recreate
 	// and only 1.7 can have started: it ignores a field of the spec.
@@ -131,7 +131,7 @@ func judge(h *history.History) labkit.Outcome {
 			unsure = fmt.Sprintf("swap %d is %s, which is not in its place", i+1, s.Name)
 			break
 		}
-		o, err := s.look()
+		o, err := s.look(kindsOf(labkit.Variant(h.Variant), labkit.Profile(h.Profile)))
 		if err != nil {
 			unsure = cmp.Or(unsure, err.Error())
 			continue

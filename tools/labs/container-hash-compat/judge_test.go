@@ -24,7 +24,7 @@ func profile(v labkit.Variant, p labkit.Profile, at int, change func(*swapped)) 
 	for i, s := range chain(v, p) {
 		o := swapped{Step: i, Name: fmt.Sprint("swap ", i), Judged: s.judged(), Before: kubeletlab.Snapshot{}, After: kubeletlab.Snapshot{},
 			CountsBefore: map[string]int64{}, CountsAfter: map[string]int64{}, Changes: int64(i + 1), HostPorts: map[string]string{}}
-		for _, k := range kinds {
+		for _, k := range kindsOf(v, p) {
 			key := ns + "/" + k.name + "/main"
 			o.Before[key] = kubeletlab.Container{ID: "a", StartedAt: "1", Pod: k.name}
 			o.After[key] = o.Before[key]

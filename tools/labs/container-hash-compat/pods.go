@@ -5,8 +5,10 @@ package containerhashcompat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/node"
 )
 
@@ -85,6 +87,20 @@ var kinds = []kind{
 }
 
 const changed = "changed"
+
+// some of kinds show the incident as well as all do: a plain one, and those of which a swap is
+// judged by more than the container.
+var some = []string{"plain", "no-escalation", "host-port", "init", "several", "never", changed}
+
+// kindsOf are those that a run creates. All of them are for what must keep every kind. Where the
+// incident happens the short profile has some, as each recreated container costs seconds of the
+// processors.
+func kindsOf(v labkit.Variant, p labkit.Profile) []kind {
+	if p == labkit.Long || v != labkit.Stock && v != labkit.GateOff {
+		return kinds
+	}
+	return slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return !slices.Contains(some, k.name) })
+}
 
 func (k kind) yaml(on string) string {
 	var b strings.Builder

@@ -50,6 +50,7 @@ func mixedLab() labkit.Lab {
 		Needs:    rbdlab.Needs("v1.7.0"),
 		Packages: rbdlab.Packages,
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
+		Test:     []labkit.Variant{labkit.Ours},
 	}
 }
 

@@ -50,7 +50,6 @@ func rollbackLab() labkit.Lab {
 		Packages: rbdlab.Packages,
 		Variants: []labkit.Variant{labkit.Ours, labkit.GateOff},
 		Timeout:  func(labkit.Profile) time.Duration { return 40 * time.Minute },
-		Test:     []labkit.Variant{labkit.Ours},
 	}
 }
 

@@ -15,9 +15,7 @@ import (
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/fixes"
 	"holdfast/tools/build/outcome"
-	"holdfast/tools/build/testrepo"
 	"holdfast/tools/labkit"
-	"holdfast/tools/labkit/run"
 	"holdfast/tools/labs"
 	"holdfast/tools/record/outcomes"
 	"holdfast/tools/record/proof"
@@ -120,63 +118,6 @@ func recordFaults(record *outcomes.Record, must func(lab string, v base.Variant)
 		}
 	}
 	return bad
-}
-
-// TestShortSet: make test shows each fix, and each tool, that has a lab, with the build of ours in
-// each base that has it, and on stock too the five incidents that operators have told in public: who runs make
-// test for the first time sees them.
-func TestShortSet(t *testing.T) {
-	table, all, _ := checkout(t).labs(t)
-	report(t, shortSetFaults(table, run.TestRuns(all)))
-}
-
-// shortSetFaults lists what a short set does not show. Version has no incident, and is shown by
-// the drop-in comparison.
-func shortSetFaults(table *fixes.Table, set []run.Chosen) []string {
-	var bad []string
-	for _, s := range table.Fixes {
-		if !s.InProduct() && s.Kind != fixes.Tool {
-			continue
-		}
-		stock := false
-		for _, f := range s.Forms {
-			ours := false
-			for _, c := range set {
-				if _, shows := f.Labs[c.Lab.Name]; shows {
-					ours = ours || slices.Contains(c.Variants, labkit.Ours)
-					stock = stock || slices.Contains(c.Variants, labkit.Stock)
-				}
-			}
-			// The track record says of a fix without any lab that there is none yet.
-			if !ours && len(f.Labs) > 0 {
-				bad = append(bad, fmt.Sprintf("no lab of make test shows %s (%s) on ours: add labkit.Ours to the field Test of one", s.Name, f.Base))
-			}
-		}
-		if s.Report && !stock {
-			bad = append(bad, fmt.Sprintf("no lab of make test shows the incident of %s on stock: add labkit.Stock to the field Test of one", s.Name))
-		}
-	}
-	return bad
-}
-
-func TestFindsShortSetFaults(t *testing.T) {
-	form := func(labs ...string) *fixes.Form {
-		shows := map[string][]string{}
-		for _, l := range labs {
-			shows[l] = nil
-		}
-		return testrepo.Form("v1", nil, shows)
-	}
-	table := &fixes.Table{Fixes: []*fixes.Fix{
-		{Name: "rbd-detach", Kind: fixes.Own, Report: true, Forms: []*fixes.Form{form("a", "b")}},
-		{Name: "other", Kind: fixes.Security, Forms: []*fixes.Form{form("b")}},
-		{Name: "toolchain", Kind: fixes.Toolchain, Forms: []*fixes.Form{form("c")}},
-	}}
-	a, b := &labkit.Lab{Name: "a"}, &labkit.Lab{Name: "b"}
-	both := []labkit.Variant{labkit.Stock, labkit.Ours}
-	found(t, shortSetFaults(table, []run.Chosen{{Lab: a, Variants: both}, {Lab: b, Variants: both[1:]}}))
-	found(t, shortSetFaults(table, []run.Chosen{{Lab: b, Variants: both[1:]}}), "the incident of rbd-detach on stock")
-	found(t, shortSetFaults(table, []run.Chosen{{Lab: a, Variants: both}}), "shows other (v1) on ours")
 }
 
 func TestOtherLines(t *testing.T) {

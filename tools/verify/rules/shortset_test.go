@@ -1,0 +1,116 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/testrepo"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/run"
+)
+
+// shortChecks are the checks that make test runs: what an operator does with a node and its
+// kubelet, which no lab of a fix shows.
+var shortChecks = []string{"kubelet-units", "node-swap", "upgrade-runbook"}
+
+// TestShortSet: make test shows each fix that has a lab, and each gate of it, with the build of ours
+// in each base that has it; on stock too, in the same lab, the five incidents that operators have
+// told in public: who runs make test for the first time sees them. It runs nothing else but
+// shortChecks.
+func TestShortSet(t *testing.T) {
+	table, all, _ := checkout(t).labs(t)
+	report(t, shortSetFaults(table, run.TestRuns(all)))
+}
+
+func shortSetFaults(table *fixes.Table, set []run.Chosen) []string {
+	bad := notShown(table, set)
+	for _, name := range shortChecks {
+		if !slices.ContainsFunc(set, func(c run.Chosen) bool { return c.Lab.Name == name && slices.Contains(c.Variants, labkit.Ours) }) {
+			bad = append(bad, fmt.Sprintf("make test does not run the check %s on ours: add labkit.Ours to its field Test", name))
+		}
+	}
+	for i, c := range set {
+		if slices.Contains(shortChecks, c.Lab.Name) {
+			continue
+		}
+		for _, v := range c.Variants {
+			less := slices.Clone(set)
+			less[i].Variants = slices.DeleteFunc(slices.Clone(c.Variants), func(o labkit.Variant) bool { return o == v })
+			if len(notShown(table, less)) == len(notShown(table, set)) {
+				bad = append(bad, fmt.Sprintf("make test shows without lab %s (%s) what it shall show: take the variant out of the lab's field Test", c.Lab.Name, v))
+			}
+		}
+	}
+	return bad
+}
+
+// notShown lists what a short set does not show and shall show.
+func notShown(table *fixes.Table, set []run.Chosen) []string {
+	var bad []string
+	for _, s := range table.Fixes {
+		stock := false
+		for _, f := range s.Forms {
+			// README says of a fix without any lab that there is none yet.
+			ours := map[string]bool{} // by gate, "" is what has none
+			for _, gates := range f.Labs {
+				for _, g := range orNone(gates) {
+					ours[g] = false
+				}
+			}
+			for _, c := range set {
+				gates, shows := f.Labs[c.Lab.Name]
+				if !shows || !slices.Contains(c.Variants, labkit.Ours) {
+					continue
+				}
+				stock = stock || slices.Contains(c.Variants, labkit.Stock)
+				for _, g := range orNone(gates) {
+					ours[g] = true
+				}
+			}
+			for _, g := range slices.Sorted(maps.Keys(ours)) {
+				if !ours[g] {
+					bad = append(bad, fmt.Sprintf("no lab of make test shows %s (%s, gate %q) on ours: add labkit.Ours to the field Test of one", s.Name, f.Base, g))
+				}
+			}
+		}
+		if s.Report && !stock {
+			bad = append(bad, fmt.Sprintf("no lab of make test shows the incident of %s on stock and on ours: add both to the field Test of one", s.Name))
+		}
+	}
+	return bad
+}
+
+// orNone are gates, or "" if there is none.
+func orNone(gates []string) []string {
+	if len(gates) == 0 {
+		return []string{""}
+	}
+	return gates
+}
+
+func TestFindsShortSetFaults(t *testing.T) {
+	table := &fixes.Table{Fixes: []*fixes.Fix{
+		{Name: "rbd-detach", Kind: fixes.Own, Report: true, Forms: []*fixes.Form{testrepo.Form("v1", map[string]bool{"G": true, "H": true}, map[string][]string{"a": {"G"}, "b": {"G", "H"}})}},
+		{Name: "other", Kind: fixes.Security, Forms: []*fixes.Form{testrepo.Form("v1", nil, map[string][]string{"b": nil})}},
+		{Name: "none", Kind: fixes.Own, Forms: []*fixes.Form{testrepo.Form("v1", nil, nil)}},
+	}}
+	both, ours := []labkit.Variant{labkit.Stock, labkit.Ours}, []labkit.Variant{labkit.Ours}
+	set := func(more ...run.Chosen) []run.Chosen {
+		for _, name := range shortChecks {
+			more = append(more, run.Chosen{Lab: &labkit.Lab{Name: name}, Variants: ours})
+		}
+		return more
+	}
+	a, b := &labkit.Lab{Name: "a"}, &labkit.Lab{Name: "b"}
+	found(t, shortSetFaults(table, set(run.Chosen{Lab: a, Variants: both}, run.Chosen{Lab: b, Variants: ours})))
+	found(t, shortSetFaults(table, set(run.Chosen{Lab: b, Variants: ours})), "the incident of rbd-detach on stock")
+	found(t, shortSetFaults(table, set(run.Chosen{Lab: a, Variants: both})), `shows rbd-detach (v1, gate "H") on ours`, `shows other (v1, gate "") on ours`)
+	found(t, shortSetFaults(table, set(run.Chosen{Lab: a, Variants: ours}, run.Chosen{Lab: b, Variants: both})), "without lab a (ours)")
+	found(t, shortSetFaults(table, set(run.Chosen{Lab: b, Variants: both})[:3]), "does not run the check "+shortChecks[2])
+}
