@@ -5,6 +5,8 @@ package upstreamtest
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -47,9 +49,9 @@ func Integration(b *base.Base, only []string) ([]string, error) {
 // etcdURLVariable tells upstream's integration tests where etcd is.
 const etcdURLVariable = "KUBE_INTEGRATION_ETCD_URL"
 
-// startEtcd starts Debian's etcd on loopback, with its data in a folder of its own.
-// stop ends it and removes the folder.
-func startEtcd() (url string, stop func(), err error) {
+// startEtcd starts Debian's etcd on loopback, with its data in a folder of its own, and waits a
+// minute at most until it is healthy. stop ends it and removes the folder.
+func startEtcd(ctx context.Context) (url string, stop func(), err error) {
 	path, err := exec.LookPath("etcd")
 	if err != nil {
 		return "", nil, exit.Preconditionf("upstream's integration tests need etcd: install it as root with apt-get install etcd-server")
@@ -95,19 +97,31 @@ func startEtcd() (url string, stop func(), err error) {
 		stop()
 		return "", nil, err
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		resp, err := http.Get(url + "/health")
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return url, stop, nil
-			}
-		}
-		if time.Now().After(end) {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, exit.Preconditionf("etcd is not healthy after a minute"))
+	defer cancel()
+	for !healthy(ctx, url) {
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
 			stop()
-			return "", nil, exit.Preconditionf("etcd is not healthy after a minute: %v\n%s", err, log.Bytes())
+			return "", nil, fmt.Errorf("%w\n%s", context.Cause(ctx), log.Bytes())
 		}
 	}
+	return url, stop, nil
+}
+
+// healthy asks an etcd whether it is.
+func healthy(ctx context.Context, url string) bool {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
 }
 
 // freePort is a loopback address that was free just now.

@@ -71,7 +71,7 @@ func Run(ctx context.Context, b *base.Base, variant base.Variant, packages []str
 	}
 	r := &runner{b: b, variant: variant, modfile: modfile, name: log + variant.Dir(), args: []string{fmt.Sprintf("-p=%d", sideBySide)}}
 	if opts.Integration {
-		url, stop, err := startEtcd()
+		url, stop, err := startEtcd(ctx)
 		if err != nil {
 			return nil, err
 		}
