@@ -6,14 +6,16 @@ package rules
 import (
 	"fmt"
 	"os/exec"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// TestDeletedTests: a test goes with a commit whose message names it, and not by accident. The
-// commits are those since this rule is there; what is changed and not committed has no message yet.
-// Outside of git, and before the commit of a shallow clone, nothing is known of what was deleted.
+// TestDeletedTests: a test goes with a commit whose message names it, its file or its folder, and not
+// by accident. The commits are those since this rule is there; what is changed and not committed has
+// no message yet. Outside of git, and before the commit of a shallow clone, nothing is known of what
+// was deleted.
 func TestDeletedTests(t *testing.T) {
 	r := checkout(t)
 	git := func(args ...string) string {
@@ -37,28 +39,41 @@ func TestDeletedTests(t *testing.T) {
 	report(t, deletedFaults(log))
 }
 
-var testLine = regexp.MustCompile(`(?m)^([-+])func ((?:Test|Fuzz)\w*)\(`)
+// testLine is a test in a diff, fileLine the file that the lines after it were in.
+var (
+	testLine = regexp.MustCompile(`^([-+])func ((?:Test|Fuzz)\w*)\(`)
+	fileLine = regexp.MustCompile(`^--- a/(.*)`)
+)
 
 // deletedFaults reads changes: of each a zero byte, its name, \x01, its message, \x01 and its diff.
-// A test that a change moves is not deleted.
+// A test that a change moves is not deleted. The message names the test, its file or its folder.
 func deletedFaults(log string) []string {
 	var bad []string
 	for _, text := range strings.Split(log, "\x00")[1:] {
 		name, rest, _ := strings.Cut(text, "\x01")
 		message, diff, _ := strings.Cut(rest, "\x01")
-		gone := map[string]int{}
+		gone, files := map[string]int{}, map[string]string{}
 		var order []string
-		for _, m := range testLine.FindAllStringSubmatch(diff, -1) {
+		file := ""
+		for _, line := range strings.Split(diff, "\n") {
+			if m := fileLine.FindStringSubmatch(line); m != nil {
+				file = m[1]
+			}
+			m := testLine.FindStringSubmatch(line)
+			if m == nil {
+				continue
+			}
 			if m[1] == "+" {
 				gone[m[2]]--
 				continue
 			}
 			gone[m[2]]++
-			order = append(order, m[2])
+			order, files[m[2]] = append(order, m[2]), file
 		}
 		for _, test := range order {
-			if gone[test] > 0 && !regexp.MustCompile(`\b`+test+`\b`).MatchString(message) {
-				bad = append(bad, fmt.Sprintf("%s deletes the test %s and does not say so: put it back, or name it in the message of the commit", name, test))
+			named := regexp.MustCompile(`\b(` + test + `|` + regexp.QuoteMeta(path.Base(files[test])) + `|` + regexp.QuoteMeta(path.Dir(files[test])) + `)\b`)
+			if gone[test] > 0 && !named.MatchString(message) {
+				bad = append(bad, fmt.Sprintf("%s deletes the test %s of %s and does not say so: put it back, or name it, its file or its folder in the message of the commit", name, test, files[test]))
 				gone[test] = 0
 			}
 		}
@@ -67,9 +82,11 @@ func deletedFaults(log string) []string {
 }
 
 func TestFindsDeletedFaults(t *testing.T) {
-	diff := "--- a/a_test.go\n+++ b/a_test.go\n-func TestOne(t *testing.T) {\n-func TestMoved(t *testing.T) {\n+func TestMoved(t *testing.B) {\n-func helper() {\n"
-	found(t, deletedFaults("\x00commit 1\x01a: b\n\nTestOne is in TestTwo now.\x01"+diff))
-	found(t, deletedFaults("\x00commit 1\x01a: b\n\nTestOneMore is gone.\x01"+diff), "commit 1 deletes the test TestOne ")
-	found(t, deletedFaults("\x00the working tree\x01\x01-func TestSame(t *testing.T) {\n-func TestSame(t *testing.T) {\n+func TestSame(t *testing.T) {\n\x00commit 2\x01x\x01-func FuzzIt(f *testing.F) {\n"),
-		"the working tree deletes the test TestSame ", "commit 2 deletes the test FuzzIt ")
+	diff := "--- a/x/a_test.go\n+++ b/x/a_test.go\n-func TestOne(t *testing.T) {\n-func TestMoved(t *testing.T) {\n+func TestMoved(t *testing.B) {\n-func helper() {\n"
+	for _, says := range []string{"TestOne is in TestTwo now.", "Drop x/a_test.go.", "git rm -r tools/labs/x"} {
+		found(t, deletedFaults("\x00commit 1\x01a: b\n\n"+says+"\x01"+strings.ReplaceAll(diff, "/x/", "/tools/labs/x/")))
+	}
+	found(t, deletedFaults("\x00commit 1\x01a: b\n\nTestOneMore is gone.\x01"+diff), "commit 1 deletes the test TestOne of x/a_test.go ")
+	found(t, deletedFaults("\x00the working tree\x01\x01--- a/a_test.go\n-func TestSame(t *testing.T) {\n-func TestSame(t *testing.T) {\n+func TestSame(t *testing.T) {\n\x00commit 2\x01x\x01--- a/y/b_test.go\n-func FuzzIt(f *testing.F) {\n"),
+		"the working tree deletes the test TestSame ", "commit 2 deletes the test FuzzIt of y/b_test.go ")
 }
