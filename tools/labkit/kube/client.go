@@ -383,16 +383,6 @@ func (c *Client) WaitPodsAdmitted(ctx context.Context, ns string, bound time.Dur
 	return err
 }
 
-// Image is that of a pod's first container; "" without one.
-func Image(pod *Object) string {
-	for _, c := range Slice(pod, "spec", "containers") {
-		m, _ := c.(map[string]any)
-		image, _ := m["image"].(string)
-		return image
-	}
-	return ""
-}
-
 // ContainerIDs are the runtime IDs of a pod's containers by name, without the
 // "docker://".
 func ContainerIDs(pod *Object) map[string]string {

@@ -57,6 +57,16 @@ func Pod(name string) *corev1.Pod {
 	return &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
+// Image is that of a pod's first container; "" without one.
+func Image(pod *Object) string {
+	for _, c := range Slice(pod, "spec", "containers") {
+		m, _ := c.(map[string]any)
+		image, _ := m["image"].(string)
+		return image
+	}
+	return ""
+}
+
 // Node is a node that no kubelet reports.
 func Node(name string) *corev1.Node {
 	return &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
