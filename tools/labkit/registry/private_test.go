@@ -40,7 +40,7 @@ func TestPrivate(t *testing.T) {
 	// The ping says where tokens are.
 	resp := ask(s.URL+"/v2/", "")
 	realm := regexp.MustCompile(`^Bearer realm="([^"]+)"`).FindStringSubmatch(resp.Header.Get("WWW-Authenticate"))
-	if resp.StatusCode != 401 || realm == nil {
+	if resp.StatusCode != 401 || realm == nil || resp.Header.Get("Docker-Distribution-Api-Version") != "registry/2.0" {
 		t.Fatalf("%s, %q", resp.Status, resp.Header.Get("WWW-Authenticate"))
 	}
 	token := func(user, password, repository string) string {

@@ -168,6 +168,7 @@ func (r *Registry) Listen(addr string) (stop func() error, err error) {
 
 // ServeHTTP answers GET and HEAD of what a client may have.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0") // so that dockerd tries no version 1
 	switch {
 	case q.Method != http.MethodGet && q.Method != http.MethodHead:
 		http.Error(w, "this registry only serves pulls", http.StatusMethodNotAllowed)
