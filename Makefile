@@ -13,6 +13,9 @@ SEEDS   ?=
 STOCK   ?=
 SUMS    ?=
 DB      ?=
+OUT     ?=
+KEYS    ?=
+SNAPSHOT ?=
 
 # The packages of the fixes of vulnerabilities, and of patch-errors, whose tests make up inputs (make fuzz).
 FUZZED := k8s.io/kubernetes/pkg/volume/git_repo github.com/docker/spdystream/spdy k8s.io/kubernetes/pkg/util/outputlimit \
@@ -24,14 +27,14 @@ L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help test-parts test-labs test-all-parts test-all-labs tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test test-all check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
-	hash-oracle flags dropin differences security vulncheck measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits clean
+	hash-oracle flags dropin differences security vulncheck measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits release release-tool release-check clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=fix omits one
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
 
 help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-23s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=fix SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE"
+	@echo "Settings: BASE=v1.2.0 OFFLINE=1 LAB=name PROFILE=long SEED=7 SEEDS=5 PATCH=file MINUS=fix SUITE=names N=number DB=FOLDER|URL STOCK=FOLDER SUMS=FILE OUT=FOLDER KEYS=FOLDER SNAPSHOT=1"
 
 kube-apiserver: tool ## build the optional drop-in kube-apiserver, which make leaves out (patches/patch-errors/README.md); MINUS=fix
 	@$(H) build $(if $(MINUS),--minus $(MINUS)) kube-apiserver
@@ -58,7 +61,7 @@ vendor: tool ## write the folders from which OFFLINE=1 builds: vendor/ (or bases
 	@$(H) vendor
 
 test: tools kubectl-holdfast endpoints-rules ## run what CI runs, whole every time: rules, unit tests, upstream's tests of touched packages, a short set of labs
-	@hack/install-test-packages.sh
+	@hack/install-test-packages.sh release
 	@$(L) build
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-parts test-labs
 
@@ -80,7 +83,7 @@ test-all-labs: tools ## the half that runs all labs
 	@$(L) all
 
 check: tools install-test-packages source ## run the repository's rules and our own unit tests only
-	@$(H) test --part rules,tools,unit,operators,webhook
+	@$(H) test --part rules,tools,unit,operators,webhook,release
 
 reproducible: all install-test-packages ## build from empty caches in two folders, and without a network; compare the sums (long, root)
 	@cd tools && HOLDFAST_REPRODUCIBLE=long go test -count=1 -v -timeout=3h ./verify/reproducible
@@ -157,6 +160,18 @@ patches-normalise: tool ## rewrite patches in normal form
 
 discard-edits: tool ## discard edits in _output/src/BASE/ours
 	@$(H) discard-edits
+
+release: all security release-tool ## build a release in OUT=DIR; KEYS=DIR signs it, SNAPSHOT=1 builds a commit that is none (docs/design/release.md)
+	@hack/install-test-packages.sh release
+	@_output/tools/release build $(if $(BASE),--base $(BASE)) $(if $(SNAPSHOT),--snapshot) $(if $(KEYS),--keys $(KEYS)) $(OUT)
+
+release-tool: tool ## build the command that makes and verifies releases, _output/tools/release
+	@hack/build-tool.sh release . _output/tools/release $(MODFLAG)
+
+release-check: ## build a snapshot of the real programs in two folders, compare, verify; needs what make builds (long)
+	@hack/install-test-packages.sh release
+	@$(MAKE) --no-print-directory release-tool security
+	@cd release && HOLDFAST_RELEASE=long CGO_ENABLED=0 go test -trimpath -count=1 -v -timeout=1h .
 
 clean: ## remove everything generated but the vendor folders
 	@rm -rf _output

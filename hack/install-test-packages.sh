@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the rules and unit tests need beyond Go, as far as it is missing:
 # Debian packages, with apt-get, which wants root. The labs install their own.
-# usage: install-test-packages.sh [integration]: also what upstream's integration
-# suites need
+# usage: install-test-packages.sh [integration|release]: also what upstream's
+# integration suites, or a release and its tests, need
 set -euo pipefail
 
 # A program and the package that has it.
@@ -16,8 +16,18 @@ needs=(
 case "${*-}" in
   '') ;;
   integration) needs+=(etcd:etcd-server) ;;
+  release)
+    needs+=(
+      apt-ftparchive:apt-utils
+      createrepo_c:createrepo-c
+      gpg:gpg
+      gpg-agent:gpg-agent
+      openssl:openssl
+      rpm:rpm
+    )
+    ;;
   *)
-    echo "usage: install-test-packages.sh [integration]" >&2
+    echo "usage: install-test-packages.sh [integration|release]" >&2
     exit 2
     ;;
 esac

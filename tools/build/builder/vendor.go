@@ -32,7 +32,7 @@ func vendorDir(b *base.Base) string {
 
 // Vendor writes what `make OFFLINE=1` builds from: for the root module (the
 // patched tree's packages and all third-party modules) or the base's GOPATH,
-// and for tools/, cmd/ and webhook/. That build then needs neither network nor module cache.
+// and for tools/, cmd/, webhook/ and release/. That build then needs neither network nor module cache.
 func Vendor(ctx context.Context, b *base.Base) error {
 	if err := vendorable(b, base.Ours); err != nil {
 		return err
@@ -45,7 +45,7 @@ func Vendor(ctx context.Context, b *base.Base) error {
 		return exit.Usagef("make vendor: the root's go.mod is not that of base %s, and the go command vendors only what that one names", b.Name)
 	}
 	dirs := []string{".", "tools"}
-	for _, dir := range []string{"cmd", "webhook"} {
+	for _, dir := range []string{"cmd", "webhook", "release"} {
 		if _, err := os.Stat(filepath.Join(b.Root, dir, "go.mod")); err == nil { // a checkout of tests has no programs for operators
 			dirs = append(dirs, dir)
 		}

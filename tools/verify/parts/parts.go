@@ -42,6 +42,7 @@ func All(b *base.Base, long bool) ([]Part, error) {
 		}},
 		{Name: "operators", Run: test(filepath.Join(b.Root, "cmd"), nil, "./...")},
 		{Name: "webhook", Run: test(filepath.Join(b.Root, "webhook"), nil, "./...")},
+		{Name: "release", Run: test(filepath.Join(b.Root, "release"), nil, "./...")},
 		{Name: "source", Run: func(ctx context.Context) (Count, error) {
 			if err := writeTrees(ctx, b); err != nil {
 				return Count{}, err
