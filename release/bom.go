@@ -39,6 +39,9 @@ func (b *builder) modules(file string) (*buildinfo.BuildInfo, []module, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
+	if info.Main.Path == "" { // built as a GOPATH: upstream's own copies of all libraries
+		info.Main.Path = b.base.Module
+	}
 	var list []module
 	for _, d := range append([]*debug.Module{&info.Main}, info.Deps...) {
 		m := module{path: d.Path, version: d.Version, sum: d.Sum}
