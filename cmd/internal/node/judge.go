@@ -78,7 +78,7 @@ func device(f string) uint64 {
 	if syscall.Stat(f, &s) != nil {
 		return math.MaxUint64
 	}
-	return s.Dev
+	return uint64(s.Dev) // of another type on other systems
 }
 
 // judgeSwapSpace: 1.8 and later do not start on a machine with swap.
