@@ -65,6 +65,7 @@ done
 exec unshare --cgroup --mount --uts --ipc --net --pid --fork --kill-child bash -euo pipefail -c '
 mount --make-rprivate /
 mount -t overlay overlay -o "lowerdir=$LOWER,upperdir=$DIR/upper,workdir=$DIR/work" "$ROOT"
+mount --make-rshared "$ROOT"
 mount -t proc proc "$ROOT/proc"
 mount -t sysfs sysfs "$ROOT/sys"
 mount -t tmpfs cgroup "$ROOT/sys/fs/cgroup"
@@ -140,7 +141,7 @@ func (m *machine) try(script string) (string, error) {
 	if err != nil || pid == "" {
 		return "", fmt.Errorf("the machine does not run: %v", err)
 	}
-	cmd := exec.CommandContext(ctx, "nsenter", "--target", pid, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/", "bash", "-euo", "pipefail", "-c", script)
+	cmd := exec.CommandContext(ctx, "nsenter", "--target", pid, "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "env", "--chdir=/", "bash", "-euo", "pipefail", "-c", script)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "HOME=/tmp"}
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
