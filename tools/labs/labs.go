@@ -15,6 +15,7 @@ import (
 	costatrest "holdfast/tools/labs/checks/cost-at-rest"
 	costatscale "holdfast/tools/labs/checks/cost-at-scale"
 	dropincluster "holdfast/tools/labs/checks/dropin-cluster"
+	"holdfast/tools/labs/checks/fleet"
 	nodeswap "holdfast/tools/labs/checks/node-swap"
 	rbdcontract "holdfast/tools/labs/checks/rbd-contract"
 	rbdkill "holdfast/tools/labs/checks/rbd-kill"
@@ -62,6 +63,7 @@ func All() []labkit.Lab {
 		costatrest.Labs(),
 		costatscale.Labs(),
 		dropincluster.Labs(),
+		fleet.Labs(),
 		nodeswap.Labs(),
 		rbdcontract.Labs(),
 		rbdkill.Labs(),

@@ -11,11 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,13 +151,15 @@ func (d *Docker) RemoveAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Image is a container image made of one static program.
+// Image is a container image made of one static program, and what it needs.
 type Image struct {
 	// Ref is repository:tag. The kubelet's pod infrastructure image is
 	// PauseImage; others are named holdfast.test/….
 	Ref string
 	// Program is a static binary on this machine; Path its place in the image.
 	Program, Path string
+	// Files are others in the image, all executable: where they are, and a file on this machine.
+	Files map[string]string
 	// Args follow Path in the entry point.
 	Args []string
 	// Env is "NAME=value".
@@ -172,10 +176,6 @@ func WebImage(tag string) string { return "holdfast.test/web:" + tag }
 // Import makes the image in dockerd. Importing the same content and
 // configuration twice makes two image IDs.
 func (d *Docker) Import(ctx context.Context, im Image) error {
-	b, err := os.ReadFile(im.Program)
-	if err != nil {
-		return err
-	}
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
 	for _, dir := range []string{"tmp/", "etc/", "dev/", "proc/", "sys/"} {
@@ -183,11 +183,19 @@ func (d *Docker) Import(ctx context.Context, im Image) error {
 			return err
 		}
 	}
-	if err := tw.WriteHeader(&tar.Header{Name: strings.TrimPrefix(im.Path, "/"), Mode: 0o755, Size: int64(len(b))}); err != nil {
-		return err
-	}
-	if _, err := tw.Write(b); err != nil {
-		return err
+	files := map[string]string{im.Path: im.Program}
+	maps.Copy(files, im.Files)
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		b, err := os.ReadFile(files[path])
+		if err != nil {
+			return err
+		}
+		if err := tw.WriteHeader(&tar.Header{Name: strings.TrimPrefix(path, "/"), Mode: 0o755, Size: int64(len(b))}); err != nil {
+			return err
+		}
+		if _, err := tw.Write(b); err != nil {
+			return err
+		}
 	}
 	if err := tw.Close(); err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
-	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -54,8 +52,9 @@ type lab struct {
 	e    *labkit.Env
 	c    *node.Cluster
 	node *node.Node
-	// program is the kubelet's file, keep the folder of node swap.
-	program, keep, kubeconfig string
+	unit *kubeletlab.Unit
+	// keep is the folder of node swap.
+	keep, kubeconfig string
 }
 
 func steps(e *labkit.Env) []labkit.Step {
@@ -80,25 +79,12 @@ func (l *lab) start(ctx context.Context) error {
 		return exit.Preconditionf("%v: run make kubectl-holdfast", err)
 	}
 	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(old, "kubelet"), CgroupDriver: node.Systemd,
-		Unit: []string{"--kubeconfig=" + node.UnitKubeconfig, "--require-kubeconfig=true", "--authorization-mode=Webhook"}})
+		Unit: kubeletlab.UnitFlags})
 	if err != nil {
 		return err
 	}
 	l.c, l.node = c, c.Nodes[0]
-	l.program, l.keep = filepath.Join(l.node.Dir, "bin", "kubelet"), filepath.Join(l.node.Dir, "holdfast")
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", l.node.Kubelet.Pid))
-	if err != nil {
-		return err
-	}
-	line := strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
-	i := 0
-	for i < len(line) && !strings.HasPrefix(line[i], "--") {
-		i++
-	}
-	if err := l.node.StopKubelet(); err != nil {
-		return err
-	}
-	l.node.Kubelet = nil // from here on it is systemd's
+	l.keep = filepath.Join(l.node.Dir, "holdfast")
 	pki, err := l.e.GetPKI()
 	if err != nil {
 		return err
@@ -106,58 +92,8 @@ func (l *lab) start(ctx context.Context) error {
 	if l.kubeconfig, err = pki.Kubeconfig("node-swap", c.APIServer.URL, "node-swap", "system:masters"); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(l.program), 0o755); err != nil {
-		return err
-	}
-	if err := copyFile(l.e.Stock(old, "kubelet").Path, l.program); err != nil {
-		return err
-	}
-	l.e.OnStop("kubelet.service", func(ctx context.Context) error { return l.node.Run(ctx, "systemctl", "stop", "kubelet") })
-	if err := l.unit(ctx, line[i:]); err != nil {
-		return err
-	}
-	if err := l.node.Run(ctx, "systemctl", "start", "kubelet"); err != nil {
-		return err
-	}
-	return l.healthy(ctx)
-}
-
-// unit writes the kubelet's unit in kubeadm's form: a drop-in with variables.
-func (l *lab) unit(ctx context.Context, args []string) error {
-	escaped := make([]string, len(args))
-	for i, a := range args {
-		escaped[i] = strings.ReplaceAll(a, "%", "%%")
-	}
-	text := "[Unit]\nDescription=kubelet of the lab\nDefaultDependencies=no\n\n[Service]\nExecStart=" + l.program + "\nRestart=always\nRestartSec=10\nStartLimitInterval=0\n" +
-		"StandardOutput=append:" + l.e.Path("node1-unit.log") + "\nStandardError=inherit\n"
-	dropIn := "[Service]\nEnvironment=\"KUBELET_LAB_ARGS=" + strings.Join(escaped, " ") + "\"\nEnvironmentFile=-/etc/default/kubelet\nExecStart=\nExecStart=" +
-		l.program + " $KUBELET_LAB_ARGS $KUBELET_EXTRA_ARGS\n"
-	for file, text := range map[string]string{"kubelet.service": text, "kubelet.service.d/10-kubeadm.conf": dropIn} {
-		if err := l.write(ctx, "/etc/systemd/system/"+file, text); err != nil {
-			return err
-		}
-	}
-	return l.node.Run(ctx, "systemctl", "daemon-reload")
-}
-
-// write writes a file of the node's own.
-func (l *lab) write(ctx context.Context, file, text string) error {
-	return l.node.Run(ctx, "sh", "-c", `mkdir -p "$(dirname "$1")" && printf %s "$2" >"$1"`, "sh", file, text)
-}
-
-func copyFile(from, to string) error {
-	b, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, b, 0o755)
-}
-
-func (l *lab) healthy(ctx context.Context) error {
-	return wait.Until(ctx, "the unit's kubelet answers", 30*time.Second, func(ctx context.Context) (bool, error) {
-		_, err := kubeletlab.Metric(ctx, l.node, "kubelet_running_pod_count")
-		return err == nil, err
-	})
+	l.unit, err = kubeletlab.StartUnit(ctx, l.e, l.node, l.e.Stock(old, "kubelet"), filepath.Join(l.node.Dir, "bin", "kubelet"))
+	return err
 }
 
 // holdfast is the program that operators run.
@@ -241,15 +177,6 @@ func (l *lab) ask(ctx context.Context, args ...string) (answered, error) {
 // plan is the file of the last answer.
 func (l *lab) plan() string { return l.e.Path("answer.json") }
 
-// pid is the unit's process, 0 if there is none.
-func (l *lab) pid(ctx context.Context) (int, error) {
-	out, err := l.node.Output(ctx, "systemctl", "show", "-p", "MainPID", "--value", "kubelet")
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(out))
-}
-
 // stop tries a swap that must leave the old kubelet.
 func (l *lab) stop(ctx context.Context, what, file string) error {
 	o := stopped{What: what}
@@ -257,7 +184,7 @@ func (l *lab) stop(ctx context.Context, what, file string) error {
 	if o.Before, err = kubeletlab.WaitStable(ctx, l.node, 3*time.Second, time.Minute); err != nil {
 		return err
 	}
-	if o.PID[0], err = l.pid(ctx); err != nil {
+	if o.PID[0], err = l.unit.PID(ctx); err != nil {
 		return err
 	}
 	a, err := l.ask(ctx, "node", "swap", "--new", file, "--settle", settle)
@@ -265,14 +192,12 @@ func (l *lab) stop(ctx context.Context, what, file string) error {
 		return err
 	}
 	o.Status, o.Codes = a.status, a.codes
-	if o.PID[1], err = l.pid(ctx); err != nil {
+	if o.PID[1], err = l.unit.PID(ctx); err != nil {
 		return err
 	}
-	version, err := l.node.Output(ctx, l.program, "--version")
-	if err != nil {
+	if o.Kubelet, err = l.unit.Release(ctx); err != nil {
 		return err
 	}
-	o.Kubelet = strings.TrimPrefix(strings.TrimSpace(version), "Kubernetes ")
 	if o.After, err = l.settled(ctx); err != nil {
 		return err
 	}
@@ -292,17 +217,14 @@ func (l *lab) settled(ctx context.Context) (kubeletlab.Snapshot, error) {
 	return kubeletlab.WaitStable(ctx, l.node, 10*time.Second, 2*time.Minute)
 }
 
-// extra is the environment file of the unit.
-const extra = "/etc/default/kubelet"
-
 func (l *lab) refuse(ctx context.Context) error {
-	if err := l.write(ctx, extra, "KUBELET_EXTRA_ARGS=--api-servers="+l.c.APIServer.URL+"\n"); err != nil {
+	if err := l.unit.Write(ctx, kubeletlab.ExtraFile, "KUBELET_EXTRA_ARGS=--api-servers="+l.c.APIServer.URL+"\n"); err != nil {
 		return err
 	}
 	if err := l.stop(ctx, refusedFlag, l.new()); err != nil {
 		return err
 	}
-	return l.node.Run(ctx, "rm", extra)
+	return l.node.Run(ctx, "rm", kubeletlab.ExtraFile)
 }
 
 func (l *lab) ends(ctx context.Context) error {

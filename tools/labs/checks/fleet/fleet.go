@@ -1,0 +1,412 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fleet is the lab fleet: the kubelets of three nodes are swapped as the rollout of a
+// DaemonSet that kubectl-holdfast prints. See tools/labs/checks/fleet/README.md.
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"holdfast/tools/build/exit"
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/load"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+const (
+	base = "v1.9.11"
+	old  = "v1.7.0"
+	ns   = "default"
+	// fleetNS and fleetName are what the manifests name everything, lockName the lock.
+	fleetNS, fleetName, lockName = "holdfast-fleet", "holdfast-fleet", "holdfast-fleet-lock"
+	// keepIn and program are below a folder that each node has for itself.
+	keepIn  = "/var/lib/holdfast"
+	program = "/var/lib/lab/kubelet"
+	// goodImage has Holdfast's kubelet, endingImage one that ends at once.
+	goodImage, endingImage = "holdfast.test/fleet:good", "holdfast.test/fleet:ends"
+	// podsANode is how many pods of the load a node has.
+	podsANode = 2
+	// bound is for one stage, on a busy machine.
+	bound = 8 * time.Minute
+)
+
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
+		Name:     "fleet",
+		Folder:   "checks/fleet",
+		Summary:  "kubectl-holdfast fleet swaps the kubelets 1.7.0 of three nodes as a DaemonSet's rollout, is stopped by bad ones, and goes back",
+		Packages: []string{node.SystemdPackage},
+		Variants: []labkit.Variant{labkit.Ours, labkit.Stock},
+		Needs: []labkit.Binary{
+			labkit.StockBinary(base, "kube-apiserver"),
+			labkit.StockBinary(base, "kubectl"),
+			labkit.BinaryUnderTest(base, "kube-controller-manager"),
+			labkit.StockBinary(old, "kubelet"),
+			{Base: base, Variant: labkit.Ours, Name: "kubelet"},
+		},
+		Steps: steps,
+		Oracle: labkit.Oracle{Text: []string{
+			"never are two nodes in a swap at once, also when all pods are made at once and things are killed; the control, a lock that everybody gets, shows two",
+			"a kubelet that ends at once and a refused flag stop the rollout; every node always ends with a kubelet that answers",
+			"no container of a pod is recreated, and no request fails",
+		}, Judge: judge},
+		Timeout: func(labkit.Profile) time.Duration { return 45 * time.Minute },
+	}}
+}
+
+type lab struct {
+	e     *labkit.Env
+	c     *node.Cluster
+	units []*kubeletlab.Unit
+	load  *load.Load
+	// target is the one of the image's kubelet: holdfast-2.
+	target string
+	before []kubeletlab.Snapshot // by node, at the begin of a stage
+	begun  time.Time
+	killed []string
+}
+
+func steps(e *labkit.Env) []labkit.Step {
+	l := &lab{e: e}
+	do := func(name, text string, f func(ctx context.Context) error) labkit.Step {
+		return labkit.Step{Text: text, Do: func(ctx context.Context) error { return l.stage(ctx, name, f) }}
+	}
+	return []labkit.Step{
+		{Text: fmt.Sprintf("start the control plane, with PodSecurityPolicies, and %d nodes whose kubelet v1.7.0 is a unit of systemd", nodes), Do: l.start},
+		{Text: fmt.Sprintf("create %d pods on each node, and load on all", podsANode), Do: l.create},
+		do(first, "kubectl apply of fleet manifests: the target is original, nothing may change", func(ctx context.Context) error {
+			return l.applyAndWait(ctx, goodImage, "original", 1)
+		}),
+		do(ends, "a new target, and an image whose kubelet ends at once: the first node must stop the rollout", func(ctx context.Context) error {
+			if err := l.apply(ctx, endingImage, l.target, 1); err != nil {
+				return err
+			}
+			return l.stopped(ctx)
+		}),
+		do(undone, "kubectl rollout undo", func(ctx context.Context) error { return l.undo(ctx) }),
+		do(refused, "a flag that Holdfast refuses in the unit of "+badNode+", then the good image: that node must stop the rollout", func(ctx context.Context) error {
+			if err := l.units[1].Write(ctx, kubeletlab.ExtraFile, "KUBELET_EXTRA_ARGS=--api-servers="+l.c.APIServer.URL+"\n"); err != nil {
+				return err
+			}
+			if err := l.apply(ctx, goodImage, l.target, 2); err != nil {
+				return err
+			}
+			return l.stopped(ctx)
+		}),
+		do(again, "take the flag out and apply a new attempt: all nodes get Holdfast", func(ctx context.Context) error {
+			if err := l.units[1].Node.Run(ctx, "rm", kubeletlab.ExtraFile); err != nil {
+				return err
+			}
+			return l.applyAndWait(ctx, goodImage, l.target, 3)
+		}),
+		do(back, "kubectl rollout undo --to-revision of the target original: all nodes go back", func(ctx context.Context) error { return l.undo(ctx, "--to-revision=3") }),
+		do(atOnce, "delete the DaemonSet and apply Holdfast: all pods are made at once; kill -9 of a unit, an agent, and both", l.kills),
+		do(control, "control: delete it and apply original, while the lab takes the lock from every holder", l.control),
+		{Text: "stop the load", Do: func(context.Context) error {
+			l.e.Record(loaded{l.load.Stop()})
+			return nil
+		}},
+		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
+	}
+}
+
+func (l *lab) holdfast() string { return filepath.Join(l.e.Root, "_output", "bin", "kubectl-holdfast") }
+
+func (l *lab) start(ctx context.Context) error {
+	if _, err := os.Stat(l.holdfast()); err != nil {
+		return exit.Preconditionf("%v: run make kubectl-holdfast", err)
+	}
+	kubelet := l.e.Ours(base, "kubelet").Path
+	version, err := exec.CommandContext(ctx, kubelet, "--version").Output()
+	if err != nil {
+		return err
+	}
+	_, build, ok := strings.Cut(strings.TrimSpace(string(version)), "+holdfast.")
+	if !ok {
+		return fmt.Errorf("%s is %s, no Holdfast", kubelet, version)
+	}
+	l.target = "holdfast-" + build
+	script := l.e.Path("kubelet-that-ends")
+	text := "#!/bin/sh\nfor a; do case $a in --version|--help) exec " + kubelet + " \"$@\";; esac; done\nexit 1\n"
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		return err
+	}
+	var images []node.Image
+	for ref, file := range map[string]string{goodImage: kubelet, endingImage: script} {
+		images = append(images, node.Image{Ref: ref, Program: l.holdfast(), Path: "/kubectl-holdfast", Files: map[string]string{"/kubelet": file}})
+	}
+	cc := node.ClusterConfig{
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver"), Admission: []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount",
+			"DefaultStorageClass", "DefaultTolerationSeconds", "NodeRestriction", "PodSecurityPolicy", "ResourceQuota"}},
+		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.UnderTest(base, "kube-controller-manager")},
+	}
+	for i := range nodes {
+		cc.Nodes = append(cc.Nodes, node.Config{Name: fmt.Sprintf("node%d", i+1), Kubelet: l.e.Stock(old, "kubelet"), CgroupDriver: node.Systemd, Unit: kubeletlab.UnitFlags, Images: images})
+	}
+	if l.c, err = l.e.StartCluster(ctx, cc); err != nil {
+		return err
+	}
+	api, err := url.Parse(l.c.APIServer.URL)
+	if err != nil {
+		return err
+	}
+	for _, n := range l.c.Nodes {
+		// What kube-proxy does for the Service kubernetes, for pods on the host's network.
+		if err := n.Run(ctx, "iptables", "-w", "-t", "nat", "-A", "OUTPUT", "-d", kubernetesIP, "-p", "tcp", "--dport", "443", "-j", "DNAT", "--to-destination", api.Host); err != nil {
+			return err
+		}
+		u, err := kubeletlab.StartUnit(ctx, l.e, n, l.e.Stock(old, "kubelet"), program)
+		if err != nil {
+			return err
+		}
+		l.units = append(l.units, u)
+	}
+	return nil
+}
+
+// kubernetesIP is the address of the Service kubernetes, the first of kube.ServiceCIDR.
+const kubernetesIP = "10.96.0.1"
+
+func (l *lab) create(ctx context.Context) error {
+	if err := l.c.Client.Make(ctx, ns, kube.Service("web", "web", 8080)); err != nil {
+		return err
+	}
+	endpoints, err := l.c.Client.Record(ctx, kube.Endpoints, ns)
+	if err != nil {
+		return err
+	}
+	for _, n := range l.c.Nodes {
+		for i := range podsANode {
+			text := fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: web-%s-%d, labels: {app: web}}\nspec:\n  nodeName: %s\n  containers: [{name: web, image: %q, imagePullPolicy: IfNotPresent}]\n",
+				n.Name, i, n.Name, node.WebImage("v1"))
+			if _, err := l.c.Client.CreateYAML(ctx, ns, text); err != nil {
+				return err
+			}
+		}
+	}
+	targets := func() []string {
+		ep := endpoints.Latest(ns, "web")
+		if ep == nil {
+			return nil
+		}
+		return kube.ReadyAddresses(ep)
+	}
+	if err := wait.Until(ctx, "all pods of the load ready", 3*time.Minute, func(context.Context) (bool, error) {
+		return len(targets()) == nodes*podsANode, fmt.Errorf("%d are", len(targets()))
+	}); err != nil {
+		return err
+	}
+	l.load = load.Start(ctx, load.Config{Targets: targets, Interval: 100 * time.Millisecond})
+	l.e.OnStop("load", func(context.Context) error { l.load.Stop(); return nil })
+	return nil
+}
+
+// kubectl runs the release's own.
+func (l *lab) kubectl(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, l.e.Stock(base, "kubectl").Path, append([]string{"--kubeconfig=" + l.c.APIServer.AdminKubeconfig}, args...)...)
+	cmd.Env = append(os.Environ(), "HOME="+l.e.Path("kubectl-home"))
+	out, err := cmd.CombinedOutput()
+	l.e.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	if err != nil {
+		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// apply applies what fleet manifests prints.
+func (l *lab) apply(ctx context.Context, image, target string, attempt int) error {
+	file := l.e.Path(fmt.Sprintf("manifests-%s-%d.yaml", target, attempt))
+	out, err := exec.CommandContext(ctx, l.holdfast(), "fleet", "manifests", "--image", image, "--target", target, fmt.Sprintf("--attempt=%d", attempt),
+		"--keep-in", keepIn, "--settle", "5s", "--min-ready", "5s").Output()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, out, 0o644); err != nil {
+		return err
+	}
+	return l.kubectl(ctx, "apply", "-f", file)
+}
+
+func (l *lab) applyAndWait(ctx context.Context, image, target string, attempt int) error {
+	if err := l.apply(ctx, image, target, attempt); err != nil {
+		return err
+	}
+	return l.rolled(ctx)
+}
+
+func (l *lab) undo(ctx context.Context, args ...string) error {
+	if err := l.kubectl(ctx, append([]string{"-n", fleetNS, "rollout", "undo", "ds/" + fleetName}, args...)...); err != nil {
+		return err
+	}
+	return l.rolled(ctx)
+}
+
+// rolled waits until the DaemonSet is rolled out.
+func (l *lab) rolled(ctx context.Context) error {
+	_, err := l.c.Client.WaitFor(ctx, kube.DaemonSets, fleetNS, fleetName, bound, "rolled out", func(o *kube.Object) (bool, error) {
+		updated, available := kube.Int(o, "status", "updatedNumberScheduled"), kube.Int(o, "status", "numberAvailable")
+		return kube.Int(o, "status", "observedGeneration") == o.GetGeneration() && updated == nodes && available == nodes, fmt.Errorf("%d are updated, %d available", updated, available)
+	})
+	if err != nil {
+		return err
+	}
+	return l.kubectl(ctx, "-n", fleetNS, "rollout", "status", "ds/"+fleetName)
+}
+
+// job is what the agent's unit wrote on a node.
+type job struct {
+	Target, Phase string
+	Attempt       int
+}
+
+func (l *lab) job(ctx context.Context, n *node.Node) (job, error) {
+	var j job
+	out, err := n.Output(ctx, "sh", "-c", "cat "+keepIn+"/fleet/job.json 2>/dev/null || echo '{}'")
+	if err != nil {
+		return j, err
+	}
+	return j, json.Unmarshal([]byte(out), &j)
+}
+
+func (l *lab) holder(ctx context.Context) (string, error) {
+	o, err := l.c.Client.Get(ctx, kube.ConfigMaps, fleetNS, lockName)
+	if err != nil {
+		return "", err
+	}
+	return kube.String(o, "data", "holder"), nil
+}
+
+// stopped waits until a node has failed, and then for what the next one would take to begin.
+func (l *lab) stopped(ctx context.Context) error {
+	if err := wait.Every(ctx, "a node that has failed", time.Second, bound, func(ctx context.Context) (bool, error) {
+		holder, err := l.holder(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, n := range l.c.Nodes {
+			if n.Name == holder {
+				j, err := l.job(ctx, n)
+				return j.Phase == "failed", err
+			}
+		}
+		return false, fmt.Errorf("the lock is %q's", holder)
+	}); err != nil {
+		return err
+	}
+	return sleep(ctx, 30*time.Second)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// stage does a step and records what is then.
+func (l *lab) stage(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	l.begun, l.before, l.killed = time.Now(), nil, nil
+	for _, n := range l.c.Nodes {
+		s, err := kubeletlab.Take(ctx, n)
+		if err != nil {
+			return err
+		}
+		l.before = append(l.before, s)
+	}
+	if err := f(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	o := stage{Name: name, Seconds: time.Since(l.begun).Seconds(), Killed: l.killed}
+	var err error
+	if o.Holder, err = l.holder(ctx); err != nil {
+		return err
+	}
+	for i, u := range l.units {
+		n, err := l.onNode(ctx, u)
+		if err != nil {
+			return err
+		}
+		o.Nodes = append(o.Nodes, n)
+		after, err := kubeletlab.Take(ctx, u.Node)
+		if err != nil {
+			return err
+		}
+		d := kubeletlab.Compare(l.before[i], after, func(key string, _ kubeletlab.Container) bool { return strings.HasPrefix(key, ns+"/") })
+		o.Kept += len(d.Kept)
+		o.Lost = append(append(o.Lost, d.Recreated...), d.Gone...)
+		journal, err := u.Node.Output(ctx, "sh", "-c", "cat "+keepIn+"/journal 2>/dev/null || true")
+		if err != nil {
+			return err
+		}
+		o.Swaps = append(o.Swaps, swapsOf(u.Node.Name, journal, l.begun)...)
+	}
+	l.e.Record(o)
+	return nil
+}
+
+func (l *lab) onNode(ctx context.Context, u *kubeletlab.Unit) (onNode, error) {
+	o := onNode{Name: u.Node.Name}
+	var err error
+	if o.Kubelet, err = u.Release(ctx); err != nil {
+		return o, err
+	}
+	if o.PID, err = u.PID(ctx); err != nil {
+		return o, err
+	}
+	_, err = kubeletlab.Metric(ctx, u.Node, "kubelet_running_pod_count")
+	o.Healthy = err == nil
+	j, err := l.job(ctx, u.Node)
+	if err != nil {
+		return o, err
+	}
+	o.Target, o.Phase = j.Target, j.Phase
+	pods, err := l.c.Client.List(ctx, kube.Pods, fleetNS, "app="+fleetName)
+	for _, p := range pods {
+		if kube.String(&p, "spec", "nodeName") == u.Node.Name {
+			o.Ready = kubeletlab.PodReady(&p)
+			l.e.Logf("%s: pod %s ready=%t", u.Node.Name, p.GetName(), o.Ready)
+		}
+	}
+	return o, err
+}
+
+// swapsOf reads the swaps since a time from the journal of node swap: from the stop to the end.
+func swapsOf(name, journal string, since time.Time) []swap {
+	var out []swap
+	open := false
+	for line := range strings.Lines(journal) {
+		stamp, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		_, says, _ := strings.Cut(rest, " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil || at.Before(since) {
+			continue
+		}
+		switch phase, _ := strings.CutPrefix(says, "phase "); phase {
+		case "stopping":
+			if !open {
+				out, open = append(out, swap{Node: name, From: at, To: at}), true
+			}
+		case done, restored:
+			if open {
+				out[len(out)-1].To, out[len(out)-1].End = at, phase
+			}
+			open = false
+		}
+	}
+	return out
+}
