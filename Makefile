@@ -27,7 +27,7 @@ L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help test-parts test-labs test-all-parts test-all-labs tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test test-all check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
-	hash-oracle flags dropin differences security vulncheck measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits release release-tool release-check clean
+	hash-oracle flags dropin differences security vulncheck site measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits release release-tool release-check clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=fix omits one
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
@@ -130,6 +130,10 @@ security: ## write docs/security.md and _output/vex.json from the fixes and base
 vulncheck: $(if $(DB),all) ## run govulncheck on both binaries with the database DB=FOLDER|URL; fails on what docs/security.md does not explain
 	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
 	@_output/tools/security vulncheck $(DB)
+
+site: ## make a website of the pages in _output/site/html and check its links; needs Debian's mkdocs-material
+	@hack/build-tool.sh tools ./cmd/site _output/tools/site $(MODFLAG)
+	@_output/tools/site
 
 measure-build: ## measure time and memory of builds, for docs/design/build.md; COLD=1 with an empty build cache
 	@cd tools && go run ./cmd/measure-build $(if $(COLD),-cold)

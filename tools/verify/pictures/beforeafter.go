@@ -74,7 +74,7 @@ func BeforeAfter(record *outcomes.Record) (string, error) {
 		return "", fmt.Errorf("%s has no number of any row of the picture: run %s", outcomes.File, outcomes.Command)
 	}
 	const (
-		left, right = 400, 900
+		left, right = 420, 900
 		top, step   = 84, 34
 		most        = 1000
 	)
@@ -93,7 +93,7 @@ func BeforeAfter(record *outcomes.Record) (string, error) {
 			return "", fmt.Errorf("%s, %s: %g with stock and %g with ours is not a row of the picture, which shows what becomes less, from 0 to %d", r.lab, r.number, r.stock, r.ours, most)
 		}
 		y := top + step*i
-		c.text(left-26, y+5, "end", "", r.text)
+		c.text(left-32, y+5, "end", "", r.text)
 		c.line(x(r.ours), y, x(r.stock), y, "#c7cdd8", 3)
 		for _, d := range []struct {
 			v              float64
