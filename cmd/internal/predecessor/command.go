@@ -20,8 +20,8 @@ func Command() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "predecessor [--root-dir DIR] [METRICS...]",
-		Short: "Which kubelet ours replaced on a node",
-		Long: `Print which kubelet our kubelet replaced on a node, and for which kubelet it writes:
+		Short: "Which kubelet Holdfast replaced on a node",
+		Long: `Print which kubelet Holdfast replaced on a node, and for which kubelet it writes:
 the release whose hash new containers record, and whether 1.7 can read new sandbox
 checkpoints (with all feature gates at their defaults).
 
@@ -29,7 +29,7 @@ METRICS is a file with the answer of a kubelet's /metrics, or - for standard inp
 --root-dir reads the files in a kubelet's root directory instead. It works while the
 kubelet is down, but does not know what the kubelet sees in containers.
 
-Exit status 1 if a file cannot be read, does not come from a kubelet of ours, or has
+Exit status 1 if a file cannot be read, does not come from a Holdfast kubelet, or has
 content that the kubelet ignores.`,
 		Example: `  kubectl get --raw /api/v1/nodes/node1/proxy/metrics | kubectl-holdfast predecessor -
   kubectl-holdfast predecessor --root-dir /var/lib/kubelet -o json`,

@@ -13,7 +13,7 @@ import (
 // Markdown writes the page for operators. Upstream's help texts are not in it.
 func Markdown(kubelet, manager *Table) []byte {
 	p := &page{}
-	p.text("# Flags and feature gates from 1.7.0 to 1.9.11, and of ours")
+	p.text("# Flags and feature gates from 1.7.0 to 1.9.11, and of Holdfast")
 	p.text("Written by `make flags` from [bases/flags](../../bases/flags/kubelet.json). Programs that are compiled with " +
 		"each release's own code fill those tables. `make test` generates both again, compares them, and asks the " +
 		"kubelets themselves. Do not edit this page.")
@@ -51,7 +51,7 @@ func wrap(s string) string {
 
 func release(name string) string {
 	if name == Ours {
-		return name
+		return "Holdfast"
 	}
 	return strings.TrimPrefix(name, "v")
 }

@@ -25,7 +25,7 @@ const Page = "docs/evidence/track-record.md"
 const up = "../../"
 
 // Head is the table's head.
-const Head = "| incident | fix | base | stock | ours | without it | gate off | lab |\n|---|---|---|---|---|---|---|---|\n"
+const Head = "| incident | fix | base | upstream | Holdfast | without it | gate off | lab |\n|---|---|---|---|---|---|---|---|\n"
 
 // notYet is the verdict of a lab that is not in the record.
 const notYet = "not yet"

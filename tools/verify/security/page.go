@@ -26,10 +26,10 @@ const pageHead = `<!-- Written by make security from bases/%s/vulnerabilities.js
 # Known vulnerabilities
 
 This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, whose last release is `%s`" + `, compared with stock %s.
-What is closed "after" that release is closed in builds whose version goes on with ` + "`.post.g…`" + `. The binaries of 1.2.0 close nothing. For other components it only says [what you have to do](#not-ours-what-you-have-to-do).
+What is closed "after" that release is closed in builds whose version goes on with ` + "`.post.g…`" + `. The binaries of 1.2.0 close nothing. For other components it only says [what you have to do](#other-components-what-you-have-to-do).
 What is open in a stock kube-apiserver is open in the optional one too, unless this page says otherwise.
 
-In a hurry: replace both binaries, turn on the gates below that are off, then read what is still open and "Not ours". CVE numbers closed: %d, open: %d.
+In a hurry: replace both binaries, turn on the gates below that are off, then read what is still open and "Other components". CVE numbers closed: %d, open: %d.
 
 ` + "`holdfast test --part security`" + ` checks every reason on this page. It looks for a line in the stock tree that
 ` + "`make source`" + ` writes, and for "not linked" in the symbols of the built binaries (` + "`go tool nm`" + `).
@@ -86,7 +86,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	section(&w, t, "Open", "", []Status{Affected}, open, row)
 	section(&w, t, "Open on purpose", "A fix would break something that legitimate users rely on.", []Status{Documented}, open, row)
 	section(&w, t, "Not known yet", "", []Status{Unjudged}, open, row)
-	section(&w, t, "Not ours: what you have to do", "Ours does not change these components. No release of 1.9 closes these, unless the last column says so.",
+	section(&w, t, "Other components: what you have to do", "Holdfast does not change these components. No release of 1.9 closes these, unless the last column says so.",
 		[]Status{NotOurs}, "| component | what an attacker can do | number | what to do |\n|---|---|---|---|\n", func(e *Entry) []string {
 			return []string{components(e), e.What, number(e), e.Do}
 		})
@@ -96,7 +96,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 		})
 
 	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the last answers\n([outcomes.json](../tools/labs/outcomes.json) has their commits), †: the fix does nothing until you turn its gate on; [the track record](evidence/track-record.md) explains them.\n\n" +
-		"| number | fix | stock | ours | ours, gate off | run it |\n|---|---|---|---|---|---|\n")
+		"| number | fix | upstream | Holdfast | gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Fix, r.Stock, r.Ours, r.GateOff, r.Lab)
 	}
