@@ -139,7 +139,9 @@ func TestCodes(t *testing.T) {
 		{"HF604", func(f *fake) { f.lists["endpoints"] = f.lists["endpoints"][1:] }, "warn ready pods"},
 		{"HF604", func(f *fake) {
 			for i := range 7 {
-				set(fmt.Sprintf("web-%d", i), "metadata", "name")(unready(f, true))
+				p := unready(f, true)
+				set(fmt.Sprintf("web-%d", i), "metadata", "name")(p)
+				set(fmt.Sprintf("uid-%d", i), "metadata", "uid")(p)
 			}
 		}, "warn addresses: web-0, web-1, web-2 and 4 more"},
 		{"HF604", func(f *fake) {

@@ -112,17 +112,20 @@ func (o *options) again(ctx context.Context, a *kubeapi.Client, first *cluster, 
 	case <-time.After(wait):
 	}
 	var kinds []string
+	second := &cluster{server: first.server, serverKnown: first.serverKnown, stuck: map[string]bool{}}
 	for _, s := range signs {
 		kinds = append(kinds, needs[s.code]...)
+		if s.stuck != "" && len(second.stuck) < maxFindings {
+			second.stuck[s.stuck] = true
+		}
 	}
-	second := &cluster{server: first.server, serverKnown: first.serverKnown}
 	if ctx.Err() == nil {
 		second.readKinds(ctx, a, kinds...)
 	}
-	ids := map[string]bool{}
+	now := map[string]sign{} // by code and id
 	if ctx.Err() == nil {
 		for _, s := range second.signs() {
-			ids[s.code+s.id] = true
+			now[s.code+s.id] = s
 		}
 	}
 	var still, once []sign
@@ -132,11 +135,12 @@ func (o *options) again(ctx context.Context, a *kubeapi.Client, first *cluster, 
 		if ctx.Err() != nil {
 			w = "interrupted"
 		}
+		again, ok := now[s.code+s.id]
 		switch {
 		case w != "":
 			missing[s.code], once = w, append(once, s)
-		case ids[s.code+s.id]:
-			still = append(still, s)
+		case ok:
+			still = append(still, again)
 		}
 	}
 	out := findings(still)

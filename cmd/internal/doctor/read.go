@@ -135,8 +135,8 @@ type workload struct {
 	deleting             bool
 	// seen: the controller has seen the spec, and works on it.
 	seen bool
-	// wants is the name that its next ReplicaSet or ControllerRevision would get, "" if the release's
-	// hash is not known.
+	// wants is the name that its next ReplicaSet or ControllerRevision would get, "" if that was not
+	// asked for (cluster.stuck) or the release's hash is not known.
 	wants    string
 	revision int64
 }
@@ -181,6 +181,8 @@ type cluster struct {
 
 	// missing says why a kind was not read.
 	missing map[string]string
+	// stuck are the Deployments of the first look, by UID, whose wants the second look makes.
+	stuck map[string]bool
 	// keys are the labels that a Service selects by; no other label of a pod is kept.
 	keys map[string]bool
 }

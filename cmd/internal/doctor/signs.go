@@ -19,6 +19,8 @@ type sign struct {
 	text, item, remedy string
 	// id is the sign's in both looks.
 	id string
+	// stuck is the Deployment's UID, if it is one of HF611.
+	stuck string
 }
 
 // gone is how long a node, a pod or a lease must have been so.
@@ -89,7 +91,7 @@ func (c *cluster) endpointsSigns() []sign {
 				uids[p.uid] = true
 			}
 			if p.ready && !p.deleting && !ips[p.ip] && s.reaches(p) {
-				out = append(out, sign{"HF604", "service " + s.id, "ready pods are not among its ready addresses", p.name, endpointsRemedy, "off " + s.id + " " + p.uid})
+				out = append(out, sign{"HF604", "service " + s.id, "ready pods are not among its ready addresses", p.name, endpointsRemedy, "off " + s.id + " " + p.uid, ""})
 			}
 		}
 		if s.unready {
@@ -97,7 +99,7 @@ func (c *cluster) endpointsSigns() []sign {
 		}
 		for _, a := range e.ready {
 			if a.uid != "" && !uids[a.uid] {
-				out = append(out, sign{"HF604", "service " + s.id, "its ready addresses have pods that are gone or not ready", a.pod, endpointsRemedy, "on " + s.id + " " + a.uid})
+				out = append(out, sign{"HF604", "service " + s.id, "its ready addresses have pods that are gone or not ready", a.pod, endpointsRemedy, "on " + s.id + " " + a.uid, ""})
 			}
 		}
 	}
@@ -161,7 +163,7 @@ func (c *cluster) workloadSigns() []sign {
 				text = fmt.Sprintf("it works with replicaset %s, which %s", rs.name, rs.owner.by())
 			}
 		}
-		out = append(out, sign{"HF611", "deployment " + d.namespace + "/" + d.name, text, "", remedy, "rs " + d.uid + string(d.template[:])})
+		out = append(out, sign{"HF611", "deployment " + d.namespace + "/" + d.name, text, "", remedy, "rs " + d.uid + string(d.template[:]), d.uid})
 	}
 	return out
 }
@@ -185,10 +187,10 @@ func (c *cluster) revisionSigns() []sign {
 		object := "daemonset " + d.namespace + "/" + d.name
 		if r.template != d.template {
 			out = append(out, sign{"HF613", object, fmt.Sprintf("the name of its next revision, %s, is taken by another template: its next sync kills a stock controller manager", r.name), "",
-				"start Holdfast's controller manager, or add an annotation to its template", "cr " + id})
+				"start Holdfast's controller manager, or add an annotation to its template", "cr " + id, ""})
 		} else if d.seen && r.owner.UID != "" && !r.deleting {
 			out = append(out, sign{"HF611", object, fmt.Sprintf("it works with controllerrevision %s, which %s", r.name, r.owner.by()), "",
-				"run Holdfast's controller manager", "cr " + id})
+				"run Holdfast's controller manager", "cr " + id, ""})
 		}
 	}
 	return out
@@ -217,7 +219,7 @@ func (c *cluster) deadNodeSigns() []sign {
 				continue
 			}
 			out = append(out, sign{"HF615", "node " + p.node, what + ", and pods on it are Ready", p.name,
-				"delete the pods if the machine is off, and look at the controller manager that leads", "pod " + p.node + " " + p.uid})
+				"delete the pods if the machine is off, and look at the controller manager that leads", "pod " + p.node + " " + p.uid, ""})
 		}
 	}
 	return out
@@ -229,7 +231,7 @@ func (c *cluster) leaseSigns() []sign {
 	for _, l := range c.leases {
 		if age := c.now.Sub(l.renewed); age > gone {
 			out = append(out, sign{"HF615", l.component, fmt.Sprintf("its leader, %.100q, has not renewed its lease since %s", l.holder, l.renewed.UTC().Format(time.RFC3339)), "",
-				"look at the process that holds it; nothing is done by this component meanwhile", "lease " + l.component + l.renewed.String()})
+				"look at the process that holds it; nothing is done by this component meanwhile", "lease " + l.component + l.renewed.String(), ""})
 		}
 	}
 	return out

@@ -234,7 +234,9 @@ type workloadObject struct {
 	}
 }
 
-func (c *cluster) workload(raw json.RawMessage, names bool) (workload, error) {
+// workload takes an object, with the name that its next one would get if names says so: that takes
+// most of the time.
+func (c *cluster) workload(raw json.RawMessage, names func(uid string) bool) (workload, error) {
 	var o workloadObject
 	if err := decode(raw, &o); err != nil {
 		return workload{}, err
@@ -242,7 +244,7 @@ func (c *cluster) workload(raw json.RawMessage, names bool) (workload, error) {
 	m := &o.Metadata
 	w := workload{name: m.Name, namespace: m.Namespace, uid: m.UID, owner: m.controller(), deleting: m.DeletionTimestamp != nil,
 		seen: o.Status.ObservedGeneration >= m.Generation && !o.Spec.Paused}
-	if names {
+	if names(m.UID) {
 		w.wants = c.wants(m.Name, o.Spec.Template, o.Status.CollisionCount)
 	}
 	w.template = sumOf(o.Spec.Template)
@@ -250,19 +252,19 @@ func (c *cluster) workload(raw json.RawMessage, names bool) (workload, error) {
 }
 
 func (c *cluster) takeDeployment(raw json.RawMessage) error {
-	w, err := c.workload(raw, true)
+	w, err := c.workload(raw, func(uid string) bool { return c.stuck[uid] })
 	c.deployments = append(c.deployments, w)
 	return err
 }
 
 func (c *cluster) takeReplicaSet(raw json.RawMessage) error {
-	w, err := c.workload(raw, false)
+	w, err := c.workload(raw, func(string) bool { return false })
 	c.replicaSets = append(c.replicaSets, w)
 	return err
 }
 
 func (c *cluster) takeDaemonSet(raw json.RawMessage) error {
-	w, err := c.workload(raw, true)
+	w, err := c.workload(raw, func(string) bool { return true })
 	c.daemonSets = append(c.daemonSets, w)
 	return err
 }
