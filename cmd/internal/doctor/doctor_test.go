@@ -5,18 +5,14 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -287,88 +283,6 @@ func TestRBAC(t *testing.T) {
 	}
 }
 
-// flap sends events of addresses that go and come. The watch ends with it, and the list after it does
-// not have q.
-func flap(send func(kind string, o object), p, q object) {
-	send("MODIFIED", fakeEndpoints("shop", "web", q))
-	send("DELETED", fakeEndpoints("shop", "web", q))
-	send("ADDED", fakeEndpoints("shop", "web", p, q))
-	send("MODIFIED", fakeEndpoints("shop", "web"))
-	send("MODIFIED", fakeEndpoints("shop", "web", p, q))
-	send("MODIFIED", fakeEndpoints("shop", "other", p))
-	send("DELETED", fakeEndpoints("shop", "other", p))
-	send("ERROR", object{"kind": "Status", "message": secret})
-}
-
-// An address that goes off, on and off is a finding; one that goes once is not.
-func TestWatch(t *testing.T) {
-	f := well()
-	p, q := f.lists["pods"][0], fakePod("shop", "web-2", "node1", "10.1.0.2", true)
-	var once sync.Once
-	f.watched = func(send func(kind string, o object)) { once.Do(func() { flap(send, p, q) }) }
-	out, _, status := f.doctor(t, "-o", "json", "--fail-on", "warn", "--watch", "2s")
-	got := found(t, out, "finding")
-	if status != 3 || len(got) != 1 || got[0]["object"] != "service shop/web" || got[0]["code"] != "HF603" || !strings.Contains(got[0]["text"].(string), "web-1 (2 times off), web-2 (3 times off)") {
-		t.Errorf("status %d\n%s", status, out)
-	}
-	// One that goes once, and events of no use.
-	f = well()
-	f.watched = func(send func(kind string, o object)) {
-		send("MODIFIED", fakeEndpoints("shop", "web"))
-		send("MODIFIED", fakeEndpoints("shop", "web", p))
-		send("BOOKMARK", object{"metadata": secret})
-	}
-	if out, _, status := f.doctor(t, "--watch", "1s"); status != 0 || !strings.HasSuffix(out, "nothing found\n") {
-		t.Errorf("status %d\n%s", status, out)
-	}
-	// No right to list, and a list without a version.
-	for _, raw := range []string{"403 " + secret, `{"kind":"List","metadata":{},"items":[]}`} {
-		f = well()
-		f.raw["/api/v1/endpoints"] = raw
-		out, _, _ := f.doctor(t, "-o", "json", "--watch", "1s")
-		if !slices.Contains(codes(t, out), "? HF603 endpoints") {
-			t.Errorf("%s\n%s", raw, out)
-		}
-	}
-}
-
-// What is followed is bounded, whatever the API server sends.
-func TestWatchBounds(t *testing.T) {
-	f := newFlaps()
-	for i := range maxAddresses + 5 {
-		f.see("a/b", []address{{ip: fmt.Sprint(i)}})
-		if i > 20 { // only the first is of interest, and each event costs what there is
-			f.of["a/b"] = f.of["a/b"][:1]
-		}
-	}
-	if len(f.all) != maxAddresses || !f.full || len(f.findings(0, 0)) != 1 {
-		t.Errorf("%d addresses, %t, %v", len(f.all), f.full, f.findings(0, 0))
-	}
-	var sent atomic.Int64
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.FormValue("watch") == "" {
-			fmt.Fprint(w, `{"kind":"List","metadata":{"resourceVersion":"7"},"items":[]}`)
-			return
-		}
-		fmt.Fprint(w, `{"type":"`)
-		chunk := strings.Repeat("x", 1<<20)
-		for sent.Load() < 1<<30 && r.Context().Err() == nil {
-			n, err := fmt.Fprint(w, chunk)
-			if err != nil {
-				return
-			}
-			sent.Add(int64(n))
-		}
-	}))
-	defer s.Close()
-	if err := newFlaps().once(t.Context(), client(t, s.URL)); err != nil {
-		t.Error(err)
-	}
-	if n := sent.Load(); n > 64<<20 {
-		t.Errorf("%d bytes of one event were read", n)
-	}
-}
-
 // Ceph is asked if there is a user for it; rbd is a script here.
 func TestRBD(t *testing.T) {
 	dir := t.TempDir()
@@ -390,95 +304,4 @@ func TestRBD(t *testing.T) {
 	if got := codes(t, out); status != 1 || len(got) != 1 || got[0] != "? HF621 image rbd/db" {
 		t.Errorf("%d %q\n%s%s", status, got, out, errs)
 	}
-}
-
-// large is a cluster of 5,000 pods and 1,000 Deployments, each list in one piece.
-func large() *fake {
-	f := well()
-	pad := strings.Repeat("x", 4000) // a pod of 1.9 has 4 to 8 KiB
-	f.lists["nodes"], f.lists["deployments"], f.lists["replicasets"], f.lists["services"] = nil, nil, nil, nil
-	for i := range 100 {
-		name := fmt.Sprintf("node%d", i)
-		f.lists["nodes"] = append(f.lists["nodes"], fakeKubelet(name, ours, "True", time.Hour))
-		f.nodes[name] = &fakeNode{argv: "kubelet " + closed, metrics: nodeMetrics + strings.Repeat("kubelet_other_total{a=\"b\"} 1\n", 5000)}
-	}
-	manager := f.lists["pods"][1]
-	f.lists["pods"] = []object{manager}
-	leases := f.lists["endpoints"][1:]
-	f.lists["endpoints"] = leases
-	for i := range 1000 {
-		ns, name := fmt.Sprintf("ns%d", i%50), fmt.Sprintf("web%d", i)
-		d := fakeWorkload(ns, name, "app:"+name)
-		f.lists["deployments"] = append(f.lists["deployments"], d)
-		for n := range 5 {
-			f.lists["replicasets"] = append(f.lists["replicasets"], replicaSet(d, fmt.Sprintf("%s-%d", name, n), strings.Repeat("app:"+name, 1+n)))
-		}
-		s := fakeService(ns, name)
-		set(name, "spec", "selector", "app")(s)
-		f.lists["services"] = append(f.lists["services"], s)
-		var pods []object
-		for n := range 5 {
-			p := fakePod(ns, fmt.Sprintf("%s-%d", name, n), fmt.Sprintf("node%d", i%100), fmt.Sprintf("10.%d.%d.%d", n, i/250, i%250), true)
-			set(name, "metadata", "labels", "app")(p)
-			set(pad, "metadata", "annotations", "pad")(p)
-			pods = append(pods, p)
-		}
-		f.lists["pods"] = append(f.lists["pods"], pods...)
-		f.lists["endpoints"] = append(f.lists["endpoints"], fakeEndpoints(ns, name, pods...))
-	}
-	return f
-}
-
-// 5,000 pods and 1,000 Deployments: the numbers of the page.
-func TestNumbers(t *testing.T) {
-	f := large()
-	// What the fake sends is made once, so that its memory is not counted.
-	for kind, items := range f.lists {
-		b, err := json.Marshal(object{"kind": "List", "metadata": object{}, "items": items})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, prefix := range []string{"/api/v1/", "/apis/apps/v1/"} {
-			f.raw[prefix+kind] = string(b)
-		}
-	}
-	f.lists = map[string][]object{}
-	runtime.GC()
-	var before runtime.MemStats
-	runtime.ReadMemStats(&before)
-	var peak atomic.Uint64
-	stop := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(20 * time.Millisecond):
-				var m runtime.MemStats
-				runtime.ReadMemStats(&m)
-				peak.Store(max(peak.Load(), m.HeapAlloc-min(m.HeapAlloc, before.HeapAlloc)))
-			}
-		}
-	}()
-	begin, cpu := time.Now(), cpuTime(t)
-	out, errs, status := f.doctor(t)
-	took, used := time.Since(begin), cpuTime(t)-cpu
-	close(stop)
-	t.Logf("%s, %s of processor time, %d MB more than before, with the fake API server in the same process: %s", took.Round(time.Millisecond), used.Round(time.Millisecond), peak.Load()>>20, strings.TrimSpace(out))
-	if status != 0 || strings.Count(out, "\n") != 1 {
-		t.Errorf("status %d\n%s%s", status, out, errs)
-	}
-	// The clock on the wall is that of a machine which others use.
-	if used > 30*time.Second || peak.Load() > 300<<20 {
-		t.Errorf("%s and %d bytes", used, peak.Load())
-	}
-}
-
-func cpuTime(t testing.TB) time.Duration {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -192,6 +192,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		send(object{"secrets": []any{object{"name": secret}}})
 	case strings.HasSuffix(path, "/subjectaccessreviews"):
+		w.WriteHeader(http.StatusCreated) // as 1.9.11 does
 		send(object{"status": object{"allowed": f.allowed, "reason": secret}})
 	case strings.HasPrefix(path, "/api/v1/nodes/"):
 		node, what, _ := strings.Cut(strings.TrimPrefix(path, "/api/v1/nodes/"), "/proxy/")

@@ -28,7 +28,7 @@ type Asker interface {
 	Ask(ctx context.Context, method, path, body string, limit int64, timeout time.Duration) ([]byte, error)
 }
 
-// StatusError is an answer that is neither 200 nor 201.
+// StatusError is an answer that is not 200, nor 201 to a POST.
 type StatusError struct {
 	Code int
 	text string
@@ -56,7 +56,7 @@ func (c *Client) Ask(ctx context.Context, method, path, body string, limit int64
 	return b, nil
 }
 
-// do sends a request, and returns an answer that is 200, or 201 for what was made.
+// do sends a request, and returns an answer that is 200, or 201 to a POST.
 func (c *Client) do(ctx context.Context, method, path, body, accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.server+path, strings.NewReader(body))
 	if err != nil {
@@ -71,7 +71,8 @@ func (c *Client) do(ctx context.Context, method, path, body, accept string) (*ht
 	if err != nil {
 		return nil, fmt.Errorf("%w%s", err, c.hint)
 	}
-	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
+	// A review is answered as what was created.
+	if res.StatusCode != http.StatusOK && (method != http.MethodPost || res.StatusCode != http.StatusCreated) {
 		defer res.Body.Close()
 		b, _ := io.ReadAll(io.LimitReader(res.Body, 300))
 		return nil, &StatusError{res.StatusCode, fmt.Sprintf("%s %s: %s: %s%s", method, path, res.Status, strings.TrimSpace(string(b)), c.hint)}

@@ -35,6 +35,9 @@ func TestAsk(t *testing.T) {
 		case "/half":
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("half"))
+		case "/created":
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write([]byte("created"))
 		case "/no":
 			http.Error(w, "no", http.StatusForbidden)
 		default:
@@ -52,6 +55,9 @@ func TestAsk(t *testing.T) {
 		return string(b), err
 	}
 	if got, err := ask("/"); err != nil || got != "POST Bearer t0ken application/json {}" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := ask("/created"); err != nil || got != "created" {
 		t.Errorf("%q, %v", got, err)
 	}
 	for path, want := range map[string]string{"/slow": "deadline exceeded", "/endless": "more than 1000 bytes", "/half": "ends early", "/no": "403"} {
