@@ -16,7 +16,7 @@ import (
 
 // OwnTools are static programs of ours that run in containers or under
 // dockerd; their source is tools/cmd/<name>.
-var OwnTools = []string{"labpod", "runcclamp", "rbdshim", "vmagent"}
+var OwnTools = []string{"cnicount", "labpod", "runcclamp", "rbdshim", "vmagent"}
 
 // buildTools builds them; the Go build cache makes a second time quick.
 func buildTools(ctx context.Context, root string) error {

@@ -1,0 +1,77 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeupgrade
+
+import (
+	"testing"
+	"time"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+func TestKindsJudge(t *testing.T) {
+	l := judgetest.Lab(t, "node-upgrade-kinds")
+	run := kubeletlab.Snapshot{"default/a/web": {ID: "1", Pod: "a"}, "default/a/POD": {ID: "2", Pod: "a", Sandbox: true}, "default/b/web": {ID: "3", Pod: "b"}}
+	made := func(c judgetest.Change) *history.History {
+		var all []any
+		for _, to := range []string{underTest, old} {
+			o := kindsSwapped{To: to, Pods: podsOfKinds(), Before: run, After: run, Requests: 100, Free: free, Zone: "b"}
+			if to == old { // what 1.7.0 does is not judged
+				o.PodSeconds, o.NodeSeconds, o.Removed, o.Failed, o.After = 9, 9, 9, 9, kubeletlab.Snapshot{"default/c/web": {ID: "4", Pod: "c"}}
+			}
+			all = append(all, o)
+		}
+		return history.Make(history.Begin{Lab: l.Name, Variant: string(labkit.Ours)}, c.Of(all)...)
+	}
+	to := func(to string, f func(*kindsSwapped)) judgetest.Change {
+		return judgetest.Where(func(o kindsSwapped) bool { return o.To == to }, f)
+	}
+	judgetest.Cut(t, l, made(nil))
+	judgetest.Judge(t, l, made(nil), labkit.Absent)
+	judgetest.Judged(t, l, labkit.Reproduced, made, map[string]judgetest.Change{
+		"pods killed: 1": to(underTest, func(o *kindsSwapped) {
+			o.After = kubeletlab.Snapshot{"default/a/web": {ID: "5", Pod: "a"}, "default/b/web": run["default/b/web"]}
+		}),
+		"pods not Ready: 2.5 s":               to(underTest, func(o *kindsSwapped) { o.PodSeconds = 2.5 }),
+		"node not Ready: 10 s":                to(underTest, func(o *kindsSwapped) { o.NodeSeconds = 10 }),
+		"addresses removed from Endpoints: 3": to(underTest, func(o *kindsSwapped) { o.Removed = 3 }),
+		"requests failed: 4":                  to(underTest, func(o *kindsSwapped) { o.Failed = 4 }),
+	})
+	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
+		"no swap to the kubelet v1.7.0":        judgetest.Without(func(o kindsSwapped) bool { return o.To == old }),
+		"the load sent nothing":                to(underTest, func(o *kindsSwapped) { o.Requests = 0 }),
+		"v1.7.0: no container ran":             to(old, func(o *kindsSwapped) { o.After = nil }),
+		"59 pods were ready":                   to(underTest, func(o *kindsSwapped) { o.Pods = 59 }),
+		"12 % of the disk is free":             to(underTest, func(o *kindsSwapped) { o.Free = 0.12 }),
+		"under test: the Node's label zone is": to(underTest, func(o *kindsSwapped) { o.Zone = "a" }),
+	})
+}
+
+func TestNotReady(t *testing.T) {
+	now := time.Now()
+	at := func(seconds int, kind, ready string) kube.RecordedEvent {
+		return kube.RecordedEvent{Time: now.Add(time.Duration(seconds) * time.Second), Type: kind, Object: &kube.Object{Object: map[string]any{
+			"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": ready}}}}}}
+	}
+	for name, c := range map[string]struct {
+		evs  []kube.RecordedEvent
+		want float64
+	}{
+		"always ready":         {[]kube.RecordedEvent{at(-5, "LISTED", "True"), at(5, "MODIFIED", "True")}, 0},
+		"away for a while":     {[]kube.RecordedEvent{at(-5, "LISTED", "True"), at(5, "MODIFIED", "False"), at(6, "MODIFIED", "Unknown"), at(8, "MODIFIED", "True")}, 3},
+		"before it only":       {[]kube.RecordedEvent{at(-9, "LISTED", "False"), at(-5, "MODIFIED", "True")}, 0},
+		"from before it on":    {[]kube.RecordedEvent{at(-9, "LISTED", "False"), at(2, "MODIFIED", "True")}, 2},
+		"until the end":        {[]kube.RecordedEvent{at(-9, "LISTED", "True"), at(12, "MODIFIED", "False"), at(30, "MODIFIED", "True")}, 8},
+		"deleted":              {[]kube.RecordedEvent{at(-9, "LISTED", "True"), at(15, "DELETED", "True")}, 5},
+		"after the end, twice": {[]kube.RecordedEvent{at(-9, "LISTED", "True"), at(1, "MODIFIED", "False"), at(2, "MODIFIED", "True"), at(4, "MODIFIED", "False"), at(6, "MODIFIED", "True"), at(21, "MODIFIED", "False")}, 3},
+	} {
+		if got := notReady(c.evs, now, now.Add(20*time.Second)); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
