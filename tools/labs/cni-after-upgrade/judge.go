@@ -43,11 +43,9 @@ func judge(h *history.History) labkit.Result {
 					missing = fmt.Sprintf("%s: %d ADDs of pods of kind %s, want %d", phase, s.Adds[k]+s.Failed[k], k, each)
 				}
 			}
-			if s.Sandboxes == 0 {
-				missing = fmt.Sprintf("%s: no sandbox runs", phase)
-			}
-		} else if s.Sandboxes != 0 {
-			missing = fmt.Sprintf("%s: %d sandboxes run", phase, s.Sandboxes)
+		}
+		if s.Sandboxes != s.Pods || (s.Pods == 0) != (phase == ended) {
+			missing = fmt.Sprintf("%s: %d sandboxes run for %d pods", phase, s.Sandboxes, s.Pods)
 		}
 		if phase == adds && s.Failed[addFails] != each {
 			missing = fmt.Sprintf("%s: %d ADDs failed, want %d", phase, s.Failed[addFails], each)

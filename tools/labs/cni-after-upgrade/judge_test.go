@@ -19,7 +19,7 @@ func TestJudge(t *testing.T) {
 	made := func(c judgetest.Change) *history.History {
 		all := []any{named{Gone: true}, named{Running: true, Gone: true, There: true}}
 		for _, p := range phases {
-			s := seen{Phase: p, Sandboxes: 6, Links: 6, Adds: map[string]int{}, Dels: map[string]int{}, Failed: map[string]int{}}
+			s := seen{Phase: p, Pods: 6, Sandboxes: 6, Links: 6, Adds: map[string]int{}, Dels: map[string]int{}, Failed: map[string]int{}}
 			for _, k := range kinds[p] {
 				s.Adds[k] = each
 			}
@@ -27,7 +27,7 @@ func TestJudge(t *testing.T) {
 				s.Failed[addFails] = each
 			}
 			if p == ended {
-				s.Sandboxes, s.Links = 0, 0
+				s.Pods, s.Sandboxes, s.Links = 0, 0, 0
 			}
 			all = append(all, s)
 		}
@@ -57,8 +57,9 @@ func TestJudge(t *testing.T) {
 			s.Adds = map[string]int{stays: 2, deleted: 2, killed: 2, sandboxKilled: 2, lost: 1, lostDeleted: 2}
 		}),
 		"adds: 1 ADDs failed":                  at(adds, func(s *seen) { s.Failed = map[string]int{addFails: 1} }),
-		"reboot: no sandbox runs":              at(reboot, func(s *seen) { s.Sandboxes = 0 }),
-		"end: 1 sandboxes run":                 at(ended, func(s *seen) { s.Sandboxes = 1 }),
+		"reboot: 5 sandboxes run for 6 pods":   at(reboot, func(s *seen) { s.Sandboxes, s.Links = 5, 5 }),
+		"reboot: 0 sandboxes run for 0 pods":   at(reboot, func(s *seen) { s.Pods, s.Sandboxes, s.Links = 0, 0, 0 }),
+		"end: 1 sandboxes run for 0 pods":      at(ended, func(s *seen) { s.Sandboxes = 1 }),
 		"whose sandbox's name a container had": judgetest.Without(func(o named) bool { return o.Running }),
 	})
 	// A lease that stays is counted in the phase that left it.

@@ -72,6 +72,8 @@ func (l *lab) calls() ([]call, error) {
 // seen is what there is after a phase.
 type seen struct {
 	Phase string
+	// Pods are to run.
+	Pods int
 	// Sandboxes run; Links are on the bridge; Without have no lease.
 	Sandboxes, Links, Without int
 	// Stray are the pods of the leases whose sandbox does not run, one for each.
@@ -84,7 +86,7 @@ type seen struct {
 
 // clean is whether nothing is left.
 func (s seen) clean() bool {
-	return s.Links == s.Sandboxes && s.Without == 0 && len(s.Stray) == 0 && len(s.Owed) == 0
+	return s.Sandboxes == s.Pods && s.Links == s.Sandboxes && s.Without == 0 && len(s.Stray) == 0 && len(s.Owed) == 0
 }
 
 func (l *lab) look(ctx context.Context, phase string, pods ...string) error {
@@ -94,9 +96,13 @@ func (l *lab) look(ctx context.Context, phase string, pods ...string) error {
 	var s seen
 	// What stays is for the oracle.
 	if err := wait.Until(ctx, "all is taken down that should be", settle, func(ctx context.Context) (bool, error) {
-		var err error
-		s, err = l.see(ctx, phase)
-		return s.clean(), err
+		now, err := l.see(ctx, phase)
+		if err != nil {
+			return false, err
+		}
+		now.Pods = len(pods)
+		s = now
+		return s.clean(), nil
 	}); err != nil && (ctx.Err() != nil || s.Phase == "") {
 		return err
 	}

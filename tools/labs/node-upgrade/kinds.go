@@ -110,7 +110,10 @@ func kindsSteps(e *labkit.Env) []labkit.Step {
 		for _, ld := range l.loads {
 			ld.Stop()
 		}
-		return l.c.Alive(ctx)
+		if err := l.c.Alive(ctx); err != nil {
+			return err
+		}
+		return l.n.PowerOff(ctx) // docker needs minutes to remove so many containers on a busy computer
 	}))
 }
 

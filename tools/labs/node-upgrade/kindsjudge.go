@@ -26,6 +26,9 @@ type kindsSwapped struct {
 	// Free is the free part of the node's disk, and Zone the label that has changed.
 	Free float64
 	Zone string
+	// Slow: the runtime did not answer within the 10 s for which a kubelet of Holdfast waits
+	// before it publishes the Node.
+	Slow bool
 }
 
 // killed are the pods of which a container or sandbox does not run any more, or runs anew.
@@ -39,6 +42,8 @@ func (o kindsSwapped) killed() map[string]bool {
 	}
 	return pods
 }
+
+const nodeNotReady = "node not Ready"
 
 var kindsOracle = labkit.Oracle{
 	Text: []string{
@@ -57,6 +62,7 @@ func judgeKinds(h *history.History) labkit.Result {
 	facts := []string{"| swap | pods killed | pods not Ready, s | node not Ready, s | addresses left | requests failed |", "|---|---|---|---|---|---|"}
 	var wrong []string
 	var missing string
+	slow := false
 	var res labkit.Result
 	for _, to := range []string{underTest, old} {
 		o, ok := swaps[to]
@@ -80,11 +86,12 @@ func judgeKinds(h *history.History) labkit.Result {
 		if to == old {
 			continue
 		}
+		slow = o.Slow
 		for _, n := range []struct {
 			value float64
 			what  string
 			unit  string
-		}{{float64(killed), "pods killed", ""}, {o.PodSeconds, "pods not Ready", "s"}, {o.NodeSeconds, "node not Ready", "s"},
+		}{{float64(killed), "pods killed", ""}, {o.PodSeconds, "pods not Ready", "s"}, {o.NodeSeconds, nodeNotReady, "s"},
 			{float64(o.Removed), "addresses removed from Endpoints", ""}, {float64(o.Failed), "requests failed", ""}} {
 			res.Measure(n.what, n.value, n.unit)
 			if n.value > 0 {
@@ -95,6 +102,8 @@ func judgeKinds(h *history.History) labkit.Result {
 	switch {
 	case missing != "":
 		res.Verdict, res.Why = labkit.Inconclusive, missing
+	case slow && len(wrong) == 1 && strings.HasPrefix(wrong[0], nodeNotReady):
+		res.Verdict, res.Why = labkit.Inconclusive, "the container runtime did not answer for 10 s: the computer is too busy to tell why the node was not Ready"
 	case len(wrong) > 0:
 		res.Verdict, res.Why = labkit.Reproduced, strings.Join(wrong, "; ")
 	default:

@@ -40,12 +40,14 @@ func TestKindsJudge(t *testing.T) {
 		"pods not Ready: 2.5 s":               to(underTest, func(o *kindsSwapped) { o.PodSeconds = 2.5 }),
 		"node not Ready: 10 s":                to(underTest, func(o *kindsSwapped) { o.NodeSeconds = 10 }),
 		"addresses removed from Endpoints: 3": to(underTest, func(o *kindsSwapped) { o.Removed = 3 }),
+		"requests failed: 5":                  to(underTest, func(o *kindsSwapped) { o.Failed, o.NodeSeconds, o.Slow = 5, 10, true }),
 		"requests failed: 4":                  to(underTest, func(o *kindsSwapped) { o.Failed = 4 }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
 		"no swap to the kubelet v1.7.0":        judgetest.Without(func(o kindsSwapped) bool { return o.To == old }),
 		"the load sent nothing":                to(underTest, func(o *kindsSwapped) { o.Requests = 0 }),
 		"v1.7.0: no container ran":             to(old, func(o *kindsSwapped) { o.After = nil }),
+		"did not answer for 10 s":              to(underTest, func(o *kindsSwapped) { o.NodeSeconds, o.Slow = 10, true }),
 		"59 pods were ready":                   to(underTest, func(o *kindsSwapped) { o.Pods = 59 }),
 		"12 % of the disk is free":             to(underTest, func(o *kindsSwapped) { o.Free = 0.12 }),
 		"under test: the Node's label zone is": to(underTest, func(o *kindsSwapped) { o.Zone = "a" }),

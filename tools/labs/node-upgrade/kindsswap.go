@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -129,6 +130,11 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 		return err
 	}
 	o.Zone = n.GetLabels()[zoneLabel]
+	log, err := l.n.Kubelet.LastRunLog()
+	if err != nil {
+		return err
+	}
+	o.Slow = strings.Contains(log, "its first status is published without")
 	l.e.Record(o)
 	return nil
 }
