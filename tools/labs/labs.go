@@ -22,6 +22,7 @@ import (
 	rollingupdates "holdfast/tools/labs/checks/rolling-updates"
 	securityuse "holdfast/tools/labs/checks/security-use"
 	upgraderunbook "holdfast/tools/labs/checks/upgrade-runbook"
+	cniafterupgrade "holdfast/tools/labs/cni-after-upgrade"
 	containerhashcompat "holdfast/tools/labs/container-hash-compat"
 	daemonsetfailedpodrollout "holdfast/tools/labs/daemonset-failed-pod-rollout"
 	deadnodepodsretry "holdfast/tools/labs/dead-node-pods-retry"
@@ -70,6 +71,7 @@ func All() []labkit.Lab {
 		rollingupdates.Labs(),
 		securityuse.Labs(),
 		upgraderunbook.Labs(),
+		cniafterupgrade.Labs(),
 		containerhashcompat.Labs(),
 		daemonsetfailedpodrollout.Labs(),
 		deadnodepodsretry.Labs(),

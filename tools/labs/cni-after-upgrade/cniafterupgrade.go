@@ -64,8 +64,9 @@ var kinds = map[string][]string{
 	ended:  {stays},
 }
 
-func init() {
-	labkit.Register(labkit.Lab{
+// Labs are those of this folder.
+func Labs() []labkit.Lab {
+	return []labkit.Lab{{
 		Name:     "cni-after-upgrade",
 		Summary:  "addresses and veths of pods that are gone stay, after a swap from 1.7.0, failed ADDs and a reboot",
 		Test:     []labkit.Variant{labkit.Ours},
@@ -73,9 +74,8 @@ func init() {
 		Steps:    steps,
 		Oracle:   oracle,
 		Timeout:  func(labkit.Profile) time.Duration { return 20 * time.Minute },
-		Needs: []labkit.Binary{labkit.StockBinary(base, "kube-apiserver"), labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary(old, "kubelet"), labkit.BinaryUnderTest(base, "kubelet")},
-	})
+		Needs:    labkit.KubeletNeeds(base, labkit.StockBinary(old, "kubelet")),
+	}}
 }
 
 type lab struct {

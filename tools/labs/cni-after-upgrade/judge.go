@@ -21,7 +21,7 @@ var oracle = labkit.Oracle{
 	Judge: judge,
 }
 
-func judge(h *history.History) labkit.Result {
+func judge(h *history.History) labkit.Outcome {
 	all := map[string]seen{}
 	for _, s := range history.Of[seen](h) {
 		all[s.Phase] = s

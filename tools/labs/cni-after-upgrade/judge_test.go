@@ -15,7 +15,7 @@ import (
 )
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "cni-after-upgrade")
+	l := judgetest.Lab(t, Labs(), "cni-after-upgrade")
 	made := func(c judgetest.Change) *history.History {
 		all := []any{named{Gone: true}, named{Running: true, Gone: true, There: true}}
 		for _, p := range phases {

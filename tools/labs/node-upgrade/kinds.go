@@ -74,8 +74,8 @@ const (
 	free = 0.20
 )
 
-func init() {
-	labkit.Register(labkit.Lab{
+func nodeUpgradeKindsLab() labkit.Lab {
+	return labkit.Lab{
 		Name:     "node-upgrade-kinds",
 		Folder:   "node-upgrade",
 		Summary:  "a node with 60 pods of seven kinds goes from 1.7.0 to 1.9.11 and back, under load",
@@ -83,7 +83,7 @@ func init() {
 		Needs:    needs, Timeout: func(labkit.Profile) time.Duration { return 25 * time.Minute },
 		Steps:  kindsSteps,
 		Oracle: kindsOracle,
-	})
+	}
 }
 
 type kindsLab struct {

@@ -54,7 +54,7 @@ var kindsOracle = labkit.Oracle{
 	Judge: judgeKinds,
 }
 
-func judgeKinds(h *history.History) labkit.Result {
+func judgeKinds(h *history.History) labkit.Outcome {
 	swaps := map[string]kindsSwapped{}
 	for _, o := range history.Of[kindsSwapped](h) {
 		swaps[o.To] = o
@@ -63,7 +63,7 @@ func judgeKinds(h *history.History) labkit.Result {
 	var wrong []string
 	var missing string
 	slow := false
-	var res labkit.Result
+	var res labkit.Outcome
 	for _, to := range []string{underTest, old} {
 		o, ok := swaps[to]
 		killed := len(o.killed())

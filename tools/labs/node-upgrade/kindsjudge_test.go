@@ -15,7 +15,7 @@ import (
 )
 
 func TestKindsJudge(t *testing.T) {
-	l := judgetest.Lab(t, "node-upgrade-kinds")
+	l := judgetest.Lab(t, Labs(), "node-upgrade-kinds")
 	run := kubeletlab.Snapshot{"default/a/web": {ID: "1", Pod: "a"}, "default/a/POD": {ID: "2", Pod: "a", Sandbox: true}, "default/b/web": {ID: "3", Pod: "b"}}
 	made := func(c judgetest.Change) *history.History {
 		var all []any

@@ -33,7 +33,7 @@ var nodeNames = []string{"node1", "node2"}
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{cniLab(), nodeUpgradeLab(), systemdLab()}
+	return []labkit.Lab{cniLab(), nodeUpgradeKindsLab(), nodeUpgradeLab(), systemdLab()}
 }
 
 func nodeUpgradeLab() labkit.Lab {

@@ -51,7 +51,7 @@ func in(name string, f func(*stage)) judgetest.Change {
 }
 
 func TestJudge(t *testing.T) {
-	l := judgetest.Lab(t, "fleet")
+	l := judgetest.Lab(t, Labs(), "fleet")
 	judgetest.Cut(t, l, made(nil))
 	judgetest.Judged(t, l, labkit.Failed, made, map[string]judgetest.Change{
 		"node2 and node3 were in a swap at once":      in(atOnce, func(s *stage) { s.Swaps = append(s.Swaps[:2:2], swapAt(2, 20, done), swapAt(3, 29, done)) }),
