@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"holdfast/cmd/internal/eviction"
 	"holdfast/cmd/internal/finding"
 	"holdfast/cmd/internal/kubeletflags"
 )
@@ -191,12 +192,20 @@ func (c *checker) pressure(f *forecast, a *answers, to target) {
 				set = v
 			}
 		}
-		for _, t := range thresholds(set) {
+		for _, t := range eviction.Parse(set) {
 			kind := "DiskPressure"
-			if t.signal == "memory.available" {
+			if t.Signal == "memory.available" {
 				kind = "MemoryPressure"
 			}
-			if is, _, text := t.below(a.summary); is {
+			have, of := a.summary.amount(t.Signal)
+			if have == nil {
+				continue
+			}
+			all := 0.0
+			if of != nil {
+				all = *of
+			}
+			if is, _, text := t.Below(*have, all); is {
 				said[kind] = append(said[kind], text)
 			}
 		}

@@ -5,8 +5,6 @@ package forecast
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -130,47 +128,4 @@ func (s *summary) amount(signal string) (have, of *float64) {
 		return d.InodesFree, d.Inodes
 	}
 	return nil, nil
-}
-
-// threshold is one of --eviction-hard: SIGNAL<VALUE.
-type threshold struct{ signal, value string }
-
-// thresholds reads --eviction-hard: a list "a<b,c<d", or a map of 1.9 as it prints itself.
-func thresholds(s string) []threshold {
-	var out []threshold
-	for part := range strings.SplitSeq(s, ",") {
-		if signal, value, ok := strings.Cut(strings.TrimSpace(part), "<"); ok {
-			out = append(out, threshold{signal, value})
-		}
-	}
-	return out
-}
-
-var suffixes = map[string]float64{"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-
-// below tells whether there is less than the threshold; known is false where that cannot be told.
-func (t threshold) below(s *summary) (is, known bool, text string) {
-	have, of := s.amount(t.signal)
-	if have == nil {
-		return false, false, ""
-	}
-	limit := 0.0
-	if percent, ok := strings.CutSuffix(t.value, "%"); ok {
-		n, err := strconv.ParseFloat(percent, 64)
-		if err != nil || of == nil || *of <= 0 {
-			return false, false, ""
-		}
-		limit = n / 100 * *of
-		text = fmt.Sprintf("%s is %.1f%%, the threshold is %g%%", t.signal, math.Floor(1000**have / *of)/10, n)
-	} else {
-		digits := strings.TrimRight(t.value, "KMGTik")
-		n, err := strconv.ParseFloat(digits, 64)
-		by, ok := suffixes[t.value[len(digits):]]
-		if err != nil || !ok {
-			return false, false, ""
-		}
-		limit = n * by
-		text = fmt.Sprintf("%s is %.0f, the threshold is %.0f", t.signal, *have, limit)
-	}
-	return *have < limit, true, text
 }

@@ -53,12 +53,6 @@ type target struct {
 	back bool
 }
 
-// rows are the rows of the table of flags, and the patch release that "1.8" alone means.
-var rows = map[int]struct {
-	name  string
-	patch int
-}{7: {"v1.7.0", 0}, 8: {"v1.8.15", 15}, 9: {"v1.9.11", 11}}
-
 func holdfast() target {
 	return target{version: version{minor: 9, patch: 11, holdfast: true}, row: kubeletflags.Ours}
 }
@@ -69,11 +63,15 @@ func release(s string) (target, bool) {
 	if !ok || v.holdfast {
 		return target{}, false
 	}
-	row := rows[v.minor]
-	if strings.Count(s, ".") == 1 {
-		v.patch = row.patch
+	table, err := kubeletflags.Load()
+	if err != nil {
+		return target{}, false
 	}
-	return target{version: v, row: row.name}, true
+	row, patch := table.Row(v.minor, false)
+	if strings.Count(s, ".") == 1 {
+		v.patch = patch
+	}
+	return target{version: v, row: row}, true
 }
 
 // parseTo reads --to. For "back" each node has its own target, and nil is returned.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -66,6 +67,21 @@ func parse(text string) (*Table, error) {
 		return nil, fmt.Errorf("%q is no line of a table", strings.TrimSpace(line))
 	}
 	return t, nil
+}
+
+// Row is the release of the table by which one of 1.minor is judged: Ours for Holdfast, "" if there is
+// none. patch is that of the row's own release.
+func (t *Table) Row(minor int, holdfast bool) (row string, patch int) {
+	if holdfast {
+		return Ours, 0
+	}
+	for _, r := range t.Releases {
+		if rest, ok := strings.CutPrefix(r, fmt.Sprintf("v1.%d.", minor)); ok {
+			row = r
+			patch, _ = strconv.Atoi(rest)
+		}
+	}
+	return row, patch
 }
 
 func (t *Table) at(digits, release string) bool {

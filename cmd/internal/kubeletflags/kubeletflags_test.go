@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"holdfast/cmd/internal/mutate"
 )
 
 func TestParse(t *testing.T) {
@@ -86,16 +88,27 @@ func FuzzParse(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, s string) {
-		l := table.Parse(Split(s))
-		for i, n := range l.Names {
-			if n == "" || slices.Index(l.Names, n) != i || len(l.Values(n)) == 0 {
-				t.Errorf("%q: name %q", s, n)
-			}
+	f.Fuzz(func(t *testing.T, s string) { parseAny(t, table, s) })
+}
+
+// A command line may be anything.
+func TestBadLines(t *testing.T) {
+	table, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutate.Texts(10_000, "/usr/bin/kubelet\x00--kubeconfig=/k\x00--require_kubeconfig\x00--feature-gates\x00A=true,B=false\x00-v=2\x00--x \"y\"", func(s string) { parseAny(t, table, s) })
+}
+
+func parseAny(t *testing.T, table *Table, s string) {
+	l := table.Parse(Split(s))
+	for i, n := range l.Names {
+		if n == "" || slices.Index(l.Names, n) != i || len(l.Values(n)) == 0 {
+			t.Errorf("%q: name %q", s, n)
 		}
-		if len(table.Refused(Ours, l)) > len(l.Names)+len(l.Gates()) {
-			t.Errorf("%q: more refused than there is", s)
-		}
-		_ = l.Standalone(7)
-	})
+	}
+	if len(table.Refused(Ours, l)) > len(l.Names)+len(l.Gates()) {
+		t.Errorf("%q: more refused than there is", s)
+	}
+	_ = l.Standalone(7)
 }

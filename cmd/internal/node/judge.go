@@ -15,14 +15,22 @@ import (
 	"strings"
 	"syscall"
 
+	"holdfast/cmd/internal/eviction"
 	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/kubeletflags"
 )
 
-func (m *machine) judgeKubeconfig() {
+// kubeconfig is the node's own, "" if the line names none.
+func (m *machine) kubeconfig() string {
 	file := m.line.or("kubeconfig", "")
 	if file == "" && m.line.is("require-kubeconfig", false) {
 		file = "/var/lib/kubelet/kubeconfig"
 	}
+	return file
+}
+
+func (m *machine) judgeKubeconfig() {
+	file := m.kubeconfig()
 	if b, _ := m.line.value("bootstrap-kubeconfig"); file == "" || b != "" {
 		return
 	}
@@ -160,13 +168,15 @@ func (m *machine) judgeCgroup() {
 
 // judgeDisk asks whether the target would evict, or fail, pods at its start.
 func (m *machine) judgeDisk(ctx context.Context, v version, back bool) {
-	limits := m.line.or("eviction-hard", "")
-	if _, ok := m.line.value("eviction-hard"); !ok {
-		// The defaults; imagefs is new from 1.8.
-		limits = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%"
-		if v.minor >= 8 {
-			limits += ",imagefs.available<15%"
-		}
+	table, err := kubeletflags.Load()
+	if err != nil {
+		m.found("disk", "HF509", "", err.Error(), "")
+		return
+	}
+	limits, ok := m.line.value("eviction-hard")
+	if !ok {
+		row, _ := table.Row(v.minor, v.holdfast)
+		limits = table.Default(row, "eviction-hard")
 	}
 	root, images := m.line.rootDir(), ""
 	if socket := m.line.dockerSocket(); socket != "" {
@@ -178,11 +188,8 @@ func (m *machine) judgeDisk(ctx context.Context, v version, back bool) {
 		images = dir
 	}
 	var low []string
-	for limit := range strings.SplitSeq(limits, ",") {
-		signal, min, ok := strings.Cut(strings.TrimSpace(limit), "<")
-		if !ok {
-			continue
-		}
+	for _, t := range eviction.Parse(limits) {
+		signal := t.Signal
 		dir := root
 		if strings.HasPrefix(signal, "imagefs.") {
 			if dir = images; dir == "" {
@@ -205,8 +212,8 @@ func (m *machine) judgeDisk(ctx context.Context, v version, back bool) {
 				free, total = s.FreeInodes, s.TotalInodes
 			}
 		}
-		if need, ok := threshold(min, total); ok && total > 0 && float64(free) < need {
-			low = append(low, fmt.Sprintf("%s of %s is below %s", signal, dir, min))
+		if is, _, text := t.Below(float64(free), float64(total)); is && total > 0 {
+			low = append(low, fmt.Sprintf("%s (%s)", text, dir))
 		}
 	}
 	if len(low) == 0 {
@@ -240,19 +247,6 @@ func memory(h *Host) (free, total uint64) {
 		return 0, 0
 	}
 	return free, total
-}
-
-var quantity = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(%|[KMGT]i?|k)?$`)
-
-// threshold is an eviction threshold in bytes or inodes.
-func threshold(s string, total uint64) (float64, bool) {
-	g := quantity.FindStringSubmatch(strings.TrimSpace(s))
-	if g == nil {
-		return 0, false
-	}
-	n, err := strconv.ParseFloat(g[1], 64)
-	unit := map[string]float64{"": 1, "%": float64(total) / 100, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}[g[2]]
-	return n * unit, err == nil && unit > 0
 }
 
 func (m *machine) judgeSubpaths(v version) {

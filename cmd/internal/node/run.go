@@ -43,7 +43,7 @@ func run(ctx context.Context, h *Host, o Options, back bool, log io.Writer, prin
 	file := o.New
 	if back {
 		if file, err = m.original(); err != nil {
-			m.found("kept kubelet", "HF505", "", err.Error(), "put the old kubelet's file, from its package, in the place of Holdfast as the appendix of the runbook says")
+			m.found("kept kubelet", "HF505", "", err.Error(), "drain the node, and install the old kubelet from its package")
 			return print(m.rows, m.findings(), untouched)
 		}
 	}

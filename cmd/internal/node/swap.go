@@ -59,6 +59,14 @@ func (m *machine) recover(ctx context.Context) error {
 	return m.restore(ctx, fmt.Sprintf("an earlier run ended in the phase %q", s.Phase))
 }
 
+// whereLog says where to look for what a kubelet has to say.
+func (m *machine) whereLog() string {
+	if m.unit == nil {
+		return "the kubelet's log says more"
+	}
+	return "the kubelet's log says more: journalctl -u " + m.o.Unit + ", or where the unit's StandardOutput= writes it"
+}
+
 // swapTo replaces the program by m.new, and returns what became of the containers. Before
 // anything is touched, everything that needs room has been written. The error of a swap that was
 // undone says so.
@@ -78,7 +86,7 @@ func (m *machine) swapTo(ctx context.Context, back bool, original *kept) (findin
 	}
 	hard := context.WithoutCancel(ctx)
 	fail := func(why error) ([]finding.Finding, error) {
-		f := finding.Of("HF511", m.path, fmt.Sprintf("%s: %v", m.new.version.text, why), "journalctl -u "+m.o.Unit+" says more")
+		f := finding.Of("HF511", m.path, fmt.Sprintf("%s: %v", m.new.version.text, why), m.whereLog())
 		if err := m.restore(hard, why.Error()); err != nil {
 			f.Text += "; " + err.Error()
 		} else {
@@ -208,7 +216,7 @@ func (m *machine) stage() error {
 func (m *machine) settle(ctx context.Context, before []container) (findings []finding.Finding, err error) {
 	d := m.o.Settle
 	if d < 0 {
-		// 5 requests a second, several for each pod, and 30 s for what is killed (the runbook).
+		// 5 requests a second, several for each pod, and 30 s for what is killed.
 		d = time.Minute + time.Duration((pods(before)+4)/5*2)*time.Second
 	}
 	pid, end, told := m.pid, time.Now().Add(d), time.Now()
@@ -237,7 +245,7 @@ func (m *machine) settle(ctx context.Context, before []container) (findings []fi
 		c := compare(before, after)
 		text = c.String()
 		for _, r := range c.Recreated[:min(len(c.Recreated), 20)] {
-			findings = append(findings, finding.Of("HF514", r.String(), "another container runs than before the swap", "the table of the runbook says whether to go on"))
+			findings = append(findings, finding.Of("HF514", r.String(), "another container runs than before the swap", "kubectl-holdfast verify --plan tells whether forecast had told it"))
 		}
 	}
 	if !m.st.Swap.Back {

@@ -105,18 +105,6 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestThreshold(t *testing.T) {
-	for in, want := range map[string]float64{"10%": 100, "100Mi": 100 << 20, "1.5k": 1500, "7": 7, "x": -1, "": -1} {
-		got, ok := threshold(in, 1000)
-		if !ok {
-			got = -1
-		}
-		if got != want {
-			t.Errorf("%s: %v", in, got)
-		}
-	}
-}
-
 func TestCompare(t *testing.T) {
 	before := []container{{UID: "1", Name: "a", ID: "x"}, {UID: "1", Name: "b", ID: "y"}, {UID: "old", Namespace: "n", Pod: "p", Name: "s", ID: "z", Static: true}, {UID: "2", Name: "a", ID: "q"}}
 	after := []container{{UID: "1", Name: "a", ID: "x"}, {UID: "1", Name: "b", ID: "y2"}, {UID: "new", Namespace: "n", Pod: "p", Name: "s", ID: "z2", Static: true}, {UID: "3", Name: "a", ID: "r"}}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/mutate"
 )
 
 func TestFromMetrics(t *testing.T) {
@@ -122,5 +123,26 @@ func TestCommand(t *testing.T) {
 	code := execute("--root-dir", dir, filepath.Join(dir, "gone"), "-")
 	if code != exit.Failed || !strings.Contains(bad.String(), "gone") || strings.Count(out.String(), "\n") != 3 {
 		t.Errorf("one is missing: %d %q %q", code, out.String(), bad.String())
+	}
+}
+
+// What a kubelet answers may be anything: a release that was read is one, and an error is short.
+func TestBadMetrics(t *testing.T) {
+	read := 0
+	mutate.Texts(10_000, "# TYPE holdfast_predecessor_info gauge\nholdfast_predecessor_info{release=\"1.7.16\",source=\"api\"} 1\n", func(s string) {
+		a, err := FromMetrics("node1", []byte(s))
+		if err != nil {
+			if len(err.Error()) > 1000 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		read++
+		if _, _, ok := parse(a.Release); !ok && a.Release != "none" {
+			t.Errorf("%q: release %q", s, a.Release)
+		}
+	})
+	if read < 100 {
+		t.Errorf("only %d were read: the test tests little", read)
 	}
 }
