@@ -35,7 +35,7 @@ var forecastCodes = []Code{
 		About: []string{"Upstream supports kubelets of the API server's minor release and of the two before it, and a controller manager of the API server's own minor release. A newer one uses what an older API server does not have. Upgrade the control plane first."},
 	},
 	{
-		Code: "HF104", Level: Stop, Title: "Holdfast refuses the API server's certificate", By: []string{"forecast", "kcm check"},
+		Code: "HF104", Level: Stop, Title: "Holdfast refuses the API server's certificate", By: []string{"forecast", "kcm check", "node check"},
 		About: []string{
 			"Programs built with today's Go refuse a server certificate without subjectAltName, and any signature with SHA-1 or MD5 but that of a root. The kubelet would start, never reach the API server, and the node would become NotReady; a controller manager would never lead.",
 			"`forecast` looks at what the server shows it. If kubelets reach the API server by another address or load balancer, look there, too. If `forecast` cannot connect for that reason itself, it looks over a connection that carries no credentials.",

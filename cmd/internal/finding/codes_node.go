@@ -103,6 +103,25 @@ var nodeCodes = []Code{
 		},
 	},
 	{
+		Code: "HF517", Level: Stop, Title: "a CNI configuration names its plugin by a path", By: []string{"node check"},
+		About: []string{"Holdfast leaves out a CNI configuration in which a plugin's `type` has a slash ([cni-plugin-name](../../patches/cni-plugin-name/README.md)). Without another one the node becomes NotReady, and new pods wait. Copy the program into `--cni-bin-dir` and name it."},
+	},
+	{
+		Code: "HF518", Level: Warn, Title: "a static manifest is read otherwise", By: []string{"node check"},
+		About: []string{
+			"A literal `metadata.creationTimestamp` is in the hash that is the static pod's UID, and today's Go dumps a time otherwise: the pod gets another UID, and restarts once more. Remove the line before the swap.",
+			"A field's name in the wrong case, such as `hostnetwork`: kubelets 1.8.0–1.8.14 and 1.9.0–1.9.8 took it for the right one, others ignore it (kubernetes/kubernetes#65298). The pod would come back without it. Correct the name.",
+		},
+	},
+	{
+		Code: "HF519", Level: Warn, Title: "Holdfast asks the API server through the proxy", By: []string{"node check"},
+		About: []string{"The unit's environment has a proxy, and its `NO_PROXY` excepts the API server by a rule that Go has dropped: `.corp.local` no longer means `corp.local` itself, and `host:6443` no longer the host's other ports. Name the API server's host in `NO_PROXY`."},
+	},
+	{
+		Code: "HF520", Level: Stop, Title: "an address has a leading zero", By: []string{"node check"},
+		About: []string{"Today's Go refuses an address such as `10.0.010.1`. The kubelet ends at its start, or does not reach the API server. Write the number without the zero."},
+	},
+	{
 		Code: "HF530", Level: Stop, Title: "the package would not replace, or not start, this kubelet", By: []string{"node keep"},
 		About: []string{
 			"The package kubelet replaces `/usr/bin/kubelet` and nothing else, and its scripts start the unit only where it is enabled. The unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",

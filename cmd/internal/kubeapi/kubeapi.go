@@ -108,6 +108,9 @@ type user struct {
 // Where names the server and the context that it is asked by.
 func (c *Client) Where() string { return fmt.Sprintf("%s (context %q)", c.server, c.context) }
 
+// Server is the URL of the server.
+func (c *Client) Server() string { return c.server }
+
 // Load reads a kubeconfig and takes a context, "" for its current one. Paths in it are relative
 // to its folder.
 func Load(file, name string) (*Client, error) {

@@ -188,6 +188,10 @@ func (m *machine) judge(ctx context.Context, file string, back bool) {
 		m.judgeLine("flags, new", target)
 	}
 	m.judgeKubeconfig()
+	m.judgeServer(ctx, target.version)
+	m.judgeAddresses(target.version)
+	m.judgeCNI(target.version)
+	m.judgeManifests(target.version)
 	m.judgeSwapSpace(target.version)
 	m.judgePropagation(target.version)
 	m.judgeCgroup()

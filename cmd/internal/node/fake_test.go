@@ -30,8 +30,8 @@ type fake struct {
 }
 
 const (
-	oldGates = "gates AppArmor AffinityInAnnotations\nflags kubeconfig require-kubeconfig root-dir feature-gates healthz-port api-servers experimental-fail-swap-on eviction-hard token-auth-file\n"
-	newGates = "gates AppArmor LegacyContainerHashWrite\nflags kubeconfig require-kubeconfig root-dir feature-gates healthz-port experimental-fail-swap-on eviction-hard token-auth-file\n"
+	oldGates = "gates AppArmor AffinityInAnnotations\nflags kubeconfig require-kubeconfig root-dir feature-gates healthz-port api-servers experimental-fail-swap-on eviction-hard token-auth-file network-plugin cni-conf-dir pod-manifest-path cluster-dns\n"
+	newGates = "gates AppArmor LegacyContainerHashWrite\nflags kubeconfig require-kubeconfig root-dir feature-gates healthz-port experimental-fail-swap-on eviction-hard token-auth-file network-plugin cni-conf-dir pod-manifest-path cluster-dns\n"
 	v170     = "kubelet v1.7.0\n" + oldGates
 	v1716    = "kubelet v1.7.16\n" + oldGates
 	holdfast = "kubelet v1.9.11+holdfast.2\n" + newGates
@@ -77,7 +77,7 @@ func newFake(t testing.TB) *fake {
 	f := openFake(t.TempDir())
 	root := f.p("var/lib/kubelet")
 	f.write("var/lib/kubelet/pods/x", "")
-	f.write("etc/kubeconfig", "server: https://x\ntoken: "+secret)
+	f.kubeconfig("http://127.0.0.1:1")
 	f.write("etc/kubelet.service", "[Unit]\nWants=docker.service\n[Service]\nExecStart="+f.p("usr/bin/kubelet")+"\n")
 	f.write("etc/10-kubeadm.conf", "[Service]\nEnvironment=\"CONFIG=--kubeconfig="+f.p("etc/kubeconfig")+" --require-kubeconfig=true\" SECRET="+secret+"\n"+
 		"EnvironmentFile=-"+f.p("etc/default")+"\nExecStart=\nExecStart="+f.p("usr/bin/kubelet")+" $CONFIG $EXTRA --root-dir="+root+"\n")
@@ -93,6 +93,15 @@ func newFake(t testing.TB) *fake {
 	f.start()
 	return f
 }
+
+func (f *fake) kubeconfig(server string) { f.write("etc/kubeconfig", kubeconfigOf(server)) }
+
+func kubeconfigOf(server string) string {
+	return "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: '" + server + "'}}]\nusers: [{name: u, user: {token: " + secret + "}}]\n"
+}
+
+// extra puts flags into the unit's environment file.
+func (f *fake) extra(flags string) { f.write("etc/default", "EXTRA="+flags+"\n") }
 
 // containers are "UID NAME ID"; those of UID s… are of a static pod.
 func (f *fake) containers(list ...string) {

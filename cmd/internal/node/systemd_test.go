@@ -110,7 +110,7 @@ func TestSystemdInside(t *testing.T) {
 	kubelet("bad", "v1.9.11+holdfast.2 exits")
 	kubelet("new", "v1.9.11+holdfast.2 runs")
 	f.write("var/pods/x", "")
-	f.write("kubeconfig", "server: x\n")
+	f.write("kubeconfig", kubeconfigOf("http://127.0.0.1:1"))
 	f.write("default", "EXTRA=\"--v=2 --x\"\nSECRET="+secret+"\n")
 	f.write("systemd/user/lab.target", "[Unit]\nDefaultDependencies=no\n")
 	f.write("systemd/user/kubelet.service", "[Unit]\nDefaultDependencies=no\n[Service]\nEnvironment=\"CONF=--kubeconfig="+f.p("kubeconfig")+" --require-kubeconfig=true\"\n"+

@@ -26,6 +26,7 @@ type unit struct {
 	active, sub     string   // ActiveState, SubState
 	killMode        string
 	cgroup          string
+	env             map[string]string // of the unit; its values may be secrets
 }
 
 // unitTimeout bounds one question to systemd.
@@ -93,7 +94,7 @@ func readUnit(ctx context.Context, h *Host, name string) (*unit, error) {
 	if err != nil {
 		return u, err
 	}
-	u.program, u.args = words[0], words[1:]
+	u.program, u.args, u.env = words[0], words[1:], env
 	if !literal {
 		u.args = expand(words[1:], env)
 	}

@@ -4,9 +4,14 @@
 package podtemplatehash
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
+
+	"holdfast/cmd/internal/dump"
 )
 
 // templateHashLabel is the label that a ReplicaSet's template has beside those of
@@ -176,4 +181,31 @@ func clone(m map[string]any) map[string]any {
 	c := make(map[string]any, len(m)+1)
 	maps.Copy(c, m)
 	return c
+}
+
+// WrongCase are the fields of a pod template, or a Pod, that the release knows in another spelling of
+// capital letters only: "spec.hostnetwork".
+func (r *Release) WrongCase(template map[string]any) ([]string, error) {
+	types, err := r.types()
+	if err != nil {
+		return nil, err
+	}
+	_, stray := types.Unknown(types, template)
+	data, err := schemas.ReadFile("schema/" + r.Name + ".json")
+	if err != nil {
+		return nil, err
+	}
+	var table struct{ Types map[string]dump.Type }
+	if err := json.Unmarshal(data, &table); err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, t := range table.Types {
+		for _, f := range t.Fields {
+			known[strings.ToLower(f.JSON)] = true
+		}
+	}
+	return slices.DeleteFunc(stray, func(path string) bool {
+		return !known[strings.ToLower(path[strings.LastIndexByte(path, '.')+1:])]
+	}), nil
 }
