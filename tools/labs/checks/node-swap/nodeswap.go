@@ -12,15 +12,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labs/internal/kubeletlab"
+	"holdfast/tools/labs/internal/unitlab"
 )
 
 const (
@@ -49,12 +48,8 @@ func Labs() []labkit.Lab {
 }
 
 type lab struct {
-	e    *labkit.Env
-	c    *node.Cluster
-	node *node.Node
-	unit *kubeletlab.Unit
-	// keep is the folder of node swap.
-	keep, kubeconfig string
+	e *labkit.Env
+	*unitlab.Unit
 }
 
 func steps(e *labkit.Env) []labkit.Step {
@@ -70,38 +65,19 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "forecast --to back, node back, verify", Do: func(ctx context.Context) error {
 			return l.swap(ctx, "back", [][]string{{"back", "--settle", settle}})
 		}},
-		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
+		labkit.AllRun(func(ctx context.Context) error { return l.Cluster.Alive(ctx) }),
 	}
 }
 
 func (l *lab) start(ctx context.Context) error {
-	if _, err := os.Stat(l.holdfast()); err != nil {
-		return exit.Preconditionf("%v: run make kubectl-holdfast", err)
-	}
-	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(old, "kubelet"), CgroupDriver: node.Systemd,
-		Unit: kubeletlab.UnitFlags})
-	if err != nil {
-		return err
-	}
-	l.c, l.node = c, c.Nodes[0]
-	l.keep = filepath.Join(l.node.Dir, "holdfast")
-	pki, err := l.e.GetPKI()
-	if err != nil {
-		return err
-	}
-	if l.kubeconfig, err = pki.Kubeconfig("node-swap", c.APIServer.URL, "node-swap", "system:masters"); err != nil {
-		return err
-	}
-	l.unit, err = kubeletlab.StartUnit(ctx, l.e, l.node, l.e.Stock(old, "kubelet"), filepath.Join(l.node.Dir, "bin", "kubelet"))
+	var err error
+	l.Unit, err = unitlab.Start(ctx, l.e, l.e.Stock(old, "kubelet"))
 	return err
 }
 
-// holdfast is the program that operators run.
-func (l *lab) holdfast() string { return filepath.Join(l.e.Root, "_output", "bin", "kubectl-holdfast") }
-
 func (l *lab) create(ctx context.Context) error {
 	for _, k := range kinds {
-		if _, err := l.c.Client.CreateYAML(ctx, ns, k.yaml(l.node.Name)); err != nil {
+		if _, err := l.Cluster.Client.CreateYAML(ctx, ns, k.yaml(l.Node.Name)); err != nil {
 			return err
 		}
 	}
@@ -109,7 +85,7 @@ func (l *lab) create(ctx context.Context) error {
 }
 
 func (l *lab) ready(ctx context.Context) error {
-	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", 3*time.Minute, "all ready", func(pods []kube.Object) (bool, error) {
+	_, err := l.Cluster.Client.WaitList(ctx, kube.Pods, ns, "", 3*time.Minute, "all ready", func(pods []kube.Object) (bool, error) {
 		n := 0
 		for i := range pods {
 			if kubeletlab.PodReady(&pods[i]) {
@@ -141,11 +117,11 @@ type answered struct {
 func (l *lab) ask(ctx context.Context, args ...string) (answered, error) {
 	args = append(args, "-o", "json")
 	if args[0] == "node" {
-		args = append(args, "--keep-in", l.keep)
+		args = append(args, "--keep-in", l.Keep)
 	} else {
-		args = append(args, "--kubeconfig", l.kubeconfig)
+		args = append(args, "--kubeconfig", l.Kubeconfig)
 	}
-	out, err := l.node.Output(ctx, l.holdfast(), args...)
+	out, err := l.Node.Output(ctx, l.Holdfast(), args...)
 	l.e.Logf("kubectl-holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
 	var a answered
 	var status *exec.ExitError
@@ -181,10 +157,10 @@ func (l *lab) plan() string { return l.e.Path("answer.json") }
 func (l *lab) stop(ctx context.Context, what, file string) error {
 	o := stopped{What: what}
 	var err error
-	if o.Before, err = kubeletlab.WaitStable(ctx, l.node, 3*time.Second, time.Minute); err != nil {
+	if o.Before, err = kubeletlab.WaitStable(ctx, l.Node, 3*time.Second, time.Minute); err != nil {
 		return err
 	}
-	if o.PID[0], err = l.unit.PID(ctx); err != nil {
+	if o.PID[0], err = l.PID(ctx); err != nil {
 		return err
 	}
 	a, err := l.ask(ctx, "node", "swap", "--new", file, "--settle", settle)
@@ -192,10 +168,10 @@ func (l *lab) stop(ctx context.Context, what, file string) error {
 		return err
 	}
 	o.Status, o.Codes = a.status, a.codes
-	if o.PID[1], err = l.unit.PID(ctx); err != nil {
+	if o.PID[1], err = l.PID(ctx); err != nil {
 		return err
 	}
-	if o.Kubelet, err = l.unit.Release(ctx); err != nil {
+	if o.Kubelet, err = l.Release(ctx); err != nil {
 		return err
 	}
 	if o.After, err = l.settled(ctx); err != nil {
@@ -207,24 +183,24 @@ func (l *lab) stop(ctx context.Context, what, file string) error {
 
 // settled waits until the kubelet has synced all pods, and nothing changes any more.
 func (l *lab) settled(ctx context.Context) (kubeletlab.Snapshot, error) {
-	if err := kubeletlab.WaitSynced(ctx, l.node, len(kinds), 2*time.Minute); err != nil {
+	if err := kubeletlab.WaitSynced(ctx, l.Node, len(kinds), 2*time.Minute); err != nil {
 		return nil, err
 	}
 	if err := l.ready(ctx); err != nil {
 		return nil, err
 	}
 	// What is killed has 2 s.
-	return kubeletlab.WaitStable(ctx, l.node, 10*time.Second, 2*time.Minute)
+	return kubeletlab.WaitStable(ctx, l.Node, 10*time.Second, 2*time.Minute)
 }
 
 func (l *lab) refuse(ctx context.Context) error {
-	if err := l.unit.Write(ctx, kubeletlab.ExtraFile, "KUBELET_EXTRA_ARGS=--api-servers="+l.c.APIServer.URL+"\n"); err != nil {
+	if err := l.Write(ctx, kubeletlab.ExtraFile, "KUBELET_EXTRA_ARGS=--api-servers="+l.Cluster.APIServer.URL+"\n"); err != nil {
 		return err
 	}
 	if err := l.stop(ctx, refusedFlag, l.new()); err != nil {
 		return err
 	}
-	return l.node.Run(ctx, "rm", kubeletlab.ExtraFile)
+	return l.Node.Run(ctx, "rm", kubeletlab.ExtraFile)
 }
 
 func (l *lab) ends(ctx context.Context) error {
@@ -240,10 +216,10 @@ func (l *lab) ends(ctx context.Context) error {
 func (l *lab) swap(ctx context.Context, to string, commands [][]string) error {
 	o := swapped{To: to, Status: map[string]int{}}
 	var err error
-	if o.Before, err = kubeletlab.WaitStable(ctx, l.node, 3*time.Second, time.Minute); err != nil {
+	if o.Before, err = kubeletlab.WaitStable(ctx, l.Node, 3*time.Second, time.Minute); err != nil {
 		return err
 	}
-	forecast := []string{"forecast", "--node", l.node.Name, "--to", to}
+	forecast := []string{"forecast", "--node", l.Node.Name, "--to", to}
 	a, err := l.ask(ctx, append(forecast, "--fail-on", "new")...)
 	if err != nil {
 		return err
@@ -274,7 +250,7 @@ func (l *lab) swap(ctx context.Context, to string, commands [][]string) error {
 		return err
 	}
 	o.Status["verify"], o.Verify = a.status, a.codes
-	node, err := l.c.Client.Get(ctx, kube.Nodes, "", l.node.Name)
+	node, err := l.Cluster.Client.Get(ctx, kube.Nodes, "", l.Node.Name)
 	if err != nil {
 		return err
 	}

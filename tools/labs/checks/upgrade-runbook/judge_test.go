@@ -4,6 +4,7 @@
 package upgraderunbook
 
 import (
+	"maps"
 	"testing"
 
 	"holdfast/tools/labkit"
@@ -13,6 +14,8 @@ import (
 )
 
 var (
+	ranAll = kubeletlab.Snapshot{newContainer: {ID: "x"}, "default/web-0/web": {ID: "a"}, "default/web-0/POD": {ID: "b", Sandbox: true}}
+	asTold = kubeletlab.Snapshot{newContainer: {ID: "y"}, "default/web-0/web": {ID: "a"}, "default/web-0/POD": {ID: "b", Sandbox: true}}
 	six    = kubeletlab.Snapshot{"default/web-0/web": {ID: "a"}, "default/web-0/POD": {ID: "b", Sandbox: true}}
 	others = kubeletlab.Snapshot{"default/web-0/web": {ID: "c"}, "default/web-0/POD": {ID: "b", Sandbox: true}}
 )
@@ -28,24 +31,28 @@ func made(l *labkit.Lab, all []any, i int, o any) *history.History {
 
 func TestJudgeRunbook(t *testing.T) {
 	l := judgetest.Lab(t, Labs(), "upgrade-runbook")
-	good := []any{readPage{2}, ran{Line: 3, Where: "node"}, ran{Line: 9, Where: "admin"}, returned{old, six, six}, fileLeft{Text: precious}}
+	good := []any{readPage{2}, ran{Line: 3, Where: "node"}, ran{Line: 9, Where: "admin"}, returned{old, ranAll, asTold}, fileLeft{Text: precious}}
 	judgetest.Cut(t, l, made(l, good, 0, nil))
-	for i, bad := range map[int]any{2: ran{Line: 9, Error: "exit status 1"}, 3: returned{base, six, six}, 4: fileLeft{Error: "no such file"}} {
+	for i, bad := range map[int]any{1: ran{Line: 3, Output: "STOP HF601"}, 2: ran{Line: 9, Error: "exit status 1"}, 3: returned{base, ranAll, asTold}, 4: fileLeft{Error: "no such file"}} {
 		judgetest.Judge(t, l, made(l, good, i, bad), labkit.Failed)
 	}
-	judgetest.Judge(t, l, made(l, good, 2, ran{Line: 9, Without: []string{"NODE"}}), labkit.Failed)
-	judgetest.Judge(t, l, made(l, good, 3, returned{old, six, others}), labkit.Failed)
+	another := maps.Clone(asTold)
+	another["default/web-0/web"] = kubeletlab.Container{ID: "c"}
+	for _, after := range []kubeletlab.Snapshot{ranAll, another, nil} { // the one told is kept, another is recreated, all are gone
+		judgetest.Judge(t, l, made(l, good, 3, returned{old, ranAll, after}), labkit.Failed)
+	}
 	judgetest.Judge(t, l, made(l, []any{readPage{2}, ran{Line: 3, Error: "exit status 1"}}, 0, nil), labkit.Failed) // nothing comes after it
 	judgetest.Judge(t, l, made(l, good, 0, readPage{3}), labkit.Inconclusive)
+	judgetest.Judge(t, l, made(l, good, 3, returned{old, six, six}), labkit.Inconclusive)
 }
 
 func TestJudgeUnits(t *testing.T) {
 	l := judgetest.Lab(t, Labs(), "kubelet-units")
-	good := []any{checked{underTest, unitAPIServers, false, "unknown flag: --api-servers"}}
+	good := []any{checked{underTest, unitAPIServers, false, refusesServers}}
 	for _, k := range unitSwaps {
 		good = append(good, swappedUnit{k, six, six}, checked{old, unitRecommended, true, ""}, checked{underTest, unitRecommended, true, ""})
 	}
-	good = append(good, checked{underTest, unitGate, true, ""}, checked{old, unitGate, false, "v1.7.0 does not know the feature gate LegacyContainerHashWrite"},
+	good = append(good, checked{underTest, unitGate, true, ""}, checked{old, unitGate, false, refusesGate},
 		reported{middle, middle, ""}, reported{base, base, ""})
 	judgetest.Cut(t, l, made(l, good, 0, nil))
 	n := len(good)

@@ -17,7 +17,7 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-// checked is what the runbook's check said of a kubelet with a unit.
+// checked is what node check said of a kubelet with a unit.
 type checked struct {
 	Kubelet, Unit string
 	Yes           bool
@@ -41,6 +41,12 @@ const (
 	unitGate        = "recommended, with a gate of ours"
 )
 
+// What node check says of flags, in its JSON.
+const (
+	refusesServers = "does not take --api-servers"
+	refusesGate    = "does not take LegacyContainerHashWrite"
+)
+
 var unitSwaps = []string{old, underTest, old, underTest}
 
 // reporters are the stock kubelets that get the unit after the swaps.
@@ -52,7 +58,7 @@ func reporters(profile string) []string {
 }
 
 func unitSteps(e *labkit.Env) []labkit.Step {
-	r := &runbook{e: e}
+	r := &units{e: e}
 	var before kubeletlab.Snapshot
 	steps := []labkit.Step{
 		{Text: "start the control plane v1.9.11 and a node whose kubelet v1.7.0 has --api-servers; three pods", Do: func(ctx context.Context) error {
@@ -60,7 +66,7 @@ func unitSteps(e *labkit.Env) []labkit.Step {
 				return append([]string{"--api-servers=" + a.URL, "--kubeconfig=" + node.UnitKubeconfig}, authz...)
 			})
 		}},
-		{Text: "run the runbook's check of ours: it must refuse --api-servers, which ours does not know", Do: func(ctx context.Context) error {
+		{Text: "run node check of ours: it must refuse --api-servers, which ours does not know", Do: func(ctx context.Context) error {
 			var err error
 			if before, err = kubeletlab.Take(ctx, r.node); err != nil {
 				return err
@@ -100,7 +106,7 @@ func unitSteps(e *labkit.Env) []labkit.Step {
 }
 
 // report swaps to a stock kubelet and records what comes of it within some time.
-func (r *runbook) report(ctx context.Context, release string) error {
+func (r *units) report(ctx context.Context, release string) error {
 	if err := r.swap(ctx, r.program(release), recommended); err != nil {
 		return err
 	}
@@ -138,9 +144,9 @@ func judgeUnits(h *history.History) labkit.Outcome {
 		yes, because := true, ""
 		switch {
 		case c.Unit == unitAPIServers:
-			yes, because = false, "unknown flag: --api-servers"
+			yes, because = false, refusesServers
 		case c.Unit == unitGate && c.Kubelet == old:
-			yes, because = false, "does not know the feature gate LegacyContainerHashWrite"
+			yes, because = false, refusesGate
 		}
 		if c.Yes != yes || !strings.Contains(c.Output, because) {
 			bad("the check of %s with the unit %q says yes: %t, must be %t %s: %s", c.Kubelet, c.Unit, c.Yes, yes, because, c.Output)
@@ -193,7 +199,7 @@ type rowSeen struct {
 }
 
 func standaloneText() []string {
-	out := []string{"the runbook's check refuses each row's unit"}
+	out := []string{"node check refuses each row's unit"}
 	for _, r := range unitRows {
 		out = append(out, fmt.Sprintf("%s, %s: %s", r.kubelet, r.unit, r.want()))
 	}
@@ -201,12 +207,12 @@ func standaloneText() []string {
 }
 
 func standaloneSteps(e *labkit.Env) []labkit.Step {
-	r := &runbook{e: e}
+	r := &units{e: e}
 	steps := []labkit.Step{{Text: "start the control plane v1.9.11 and a node with the kubelet under test; three pods", Do: func(ctx context.Context) error {
 		return r.startUnits(ctx, e.UnderTest(base, "kubelet"), func(*kube.APIServer) []string { return recommended })
 	}}}
 	for _, row := range unitRows {
-		steps = append(steps, labkit.Step{Text: fmt.Sprintf("the kubelet under test with %s, the runbook's check, then the swap to %s; back to the kubelet under test with the recommended flags", row.unit, row.kubelet),
+		steps = append(steps, labkit.Step{Text: fmt.Sprintf("the kubelet under test with %s, node check, then the swap to %s; back to the kubelet under test with the recommended flags", row.unit, row.kubelet),
 			Do: func(ctx context.Context) error {
 				if err := r.row(ctx, row); err != nil {
 					return err
@@ -224,7 +230,7 @@ func standaloneSteps(e *labkit.Env) []labkit.Step {
 }
 
 // row does one row.
-func (r *runbook) row(ctx context.Context, row unitRow) error {
+func (r *units) row(ctx context.Context, row unitRow) error {
 	p := r.program(row.kubelet)
 	if len(row.flags) > 0 {
 		// The way back as it comes about: ours runs with this unit.
@@ -291,7 +297,7 @@ func judgeStandalone(h *history.History) labkit.Outcome {
 	for _, c := range history.Of[checked](h) {
 		refused[c.Kubelet+" "+c.Unit] = !c.Yes
 		if c.Yes {
-			wrong = append(wrong, fmt.Sprintf("%s with %s: the runbook's check says yes: %s", c.Kubelet, c.Unit, c.Output))
+			wrong = append(wrong, fmt.Sprintf("%s with %s: node check says yes: %s", c.Kubelet, c.Unit, c.Output))
 		}
 	}
 	seen := history.Of[rowSeen](h)
