@@ -232,7 +232,7 @@ func (m *machine) settle(ctx context.Context, before []container) (findings []fi
 		}
 		if time.Since(told) > 15*time.Second {
 			told = time.Now()
-			fmt.Fprintf(m.log, "settling: %.0f s left\n", time.Until(end).Seconds())
+			fmt.Fprintf(m.log, "settling: %.0f s left\n", max(time.Until(end).Seconds(), 0))
 		}
 	}
 	socket := m.line.dockerSocket()
