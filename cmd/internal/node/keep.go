@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/finding"
 	"holdfast/cmd/internal/kubeletflags"
 )
@@ -100,7 +101,12 @@ func runKeep(ctx context.Context, h *Host, o Options, k keepOptions, log io.Writ
 		text = m.st.Original.Release + " is kept in " + m.st.Original.Dir
 	}
 	m.say("%s", text)
-	return print(m.rows, m.findings(), text)
+	// A question without an answer, such as another runtime than docker, is no reason for a package
+	// to refuse: a STOP is.
+	if err := print(m.rows, m.findings(), text); exit.Code(err) != exit.Failed {
+		return err
+	}
+	return nil
 }
 
 // keepFile keeps what is at path, also what the check could not read.

@@ -143,6 +143,18 @@ func TestKeepNothing(t *testing.T) {
 	}
 }
 
+// TestKeepUnknown: with another runtime than docker the containers cannot be asked for. That is told,
+// and is no reason to refuse.
+func TestKeepUnknown(t *testing.T) {
+	f := newFake(t)
+	f.stop()
+	f.write("usr/bin/kubelet", strings.Replace(v170, "api-servers", "container-runtime", 1))
+	f.write("etc/default", "EXTRA=--container-runtime=remote\n")
+	if status, out := f.keep(); status != 0 || !strings.Contains(out, "HF509") || len(f.keptNow()) != 1 {
+		t.Errorf("%d %s", status, out)
+	}
+}
+
 func TestImmutable(t *testing.T) {
 	if immutable(os.Args[0]) || immutable("/no/such/file") {
 		t.Error("it takes a file that is not for immutable")
