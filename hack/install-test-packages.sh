@@ -22,6 +22,7 @@ case "${*-}" in
       createrepo_c:createrepo-c
       gpg:gpg
       gpg-agent:gpg-agent
+      mmdebstrap:mmdebstrap
       openssl:openssl
       rpm:rpm
     )

@@ -130,7 +130,9 @@ func (b *builder) sourceArchive() error {
 			if h.Name == folder+"hack/archive-commit" {
 				body, h.Size = strings.NewReader(says), int64(len(says))
 			}
-			h.ModTime = b.date
+			if h.Typeflag != tar.TypeXGlobalHeader { // the commit, which has no time
+				h.ModTime = b.date
+			}
 			if err := to.WriteHeader(h); err != nil {
 				return err
 			}

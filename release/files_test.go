@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
@@ -166,4 +167,15 @@ func (m *made) image(t *testing.T) {
 		}
 	}
 	has(t, config, `"Entrypoint":["/usr/local/bin/endpoints-rules"]`, `"created":"2026-11-21T00:00:00Z"`)
+}
+
+// TestSourceArchive: no name of a branch and no other time is in it.
+func TestSourceArchive(t *testing.T) {
+	root, err := filepath.Abs("..")
+	must(t, err)
+	b := &builder{source: &source{root: root, version: "v1.9.11+holdfast.9", commit: strings.Repeat("0a", 20), date: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)}, out: t.TempDir()}
+	must(t, b.sourceArchive())
+	out, err := shell(t, b.out, "tar -xzOf *-source.tar.gz holdfast-1.9.11+holdfast.9/hack/archive-commit; TZ=UTC tar -tvzf *-source.tar.gz | awk '{ print $4 }' | sort -u; tar -tzf *-source.tar.gz | grep -c patches/")
+	must(t, err)
+	has(t, out, b.commit+" tag: v1.9.11+holdfast.9\n2026-11-21\n")
 }
