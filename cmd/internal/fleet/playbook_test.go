@@ -6,8 +6,6 @@ package fleet
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -70,45 +68,5 @@ func TestPlaybook(t *testing.T) {
 	}
 	if ran != 3 {
 		t.Errorf("%d commands of node", ran)
-	}
-}
-
-// TestPlaybookRuns runs it with a real Ansible on two hosts that are folders of this machine, with
-// programs that only note what they are asked.
-func TestPlaybookRuns(t *testing.T) {
-	ansible, err := exec.LookPath("ansible-playbook")
-	if err != nil {
-		t.Skip("it needs ansible-playbook: the Debian package ansible-core")
-	}
-	for name, c := range map[string]struct {
-		args   []string
-		status string // that node1's swap ends with
-		want   string
-		fails  bool
-	}{
-		"there": {nil, "0", "n1 check, n1 swap, n2 check, n2 swap", false},
-		"back":  {[]string{"-e", "back=true"}, "0", "n1 back, n2 back", false},
-		"stops": {nil, "3", "n1 check, n1 swap", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			write := func(file, text string) {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o755); err != nil {
-					t.Fatal(err)
-				}
-			}
-			write("kubelet", "")
-			write("kubectl-holdfast", "#!/bin/sh\necho \"$(basename \"$(dirname \"$0\")\") $2\" >>"+dir+"/log\ncase $2 in swap) exit "+c.status+";; esac\n")
-			write("kubectl", "#!/bin/sh\necho 'True 2999-01-01T00:00:00Z'\n")
-			write("hosts", "n1 ansible_connection=local dir="+dir+"/n1\nn2 ansible_connection=local dir="+dir+"/n2\n")
-			cmd := exec.Command(ansible, append([]string{"-i", filepath.Join(dir, "hosts"), "-e", "programs=" + dir, "-e", "kubectl=" + dir + "/kubectl", "-e", "ansible_become=false", playbook}, c.args...)...)
-			cmd.Env = append(os.Environ(), "HOME="+dir, "ANSIBLE_NOCOLOR=1", "ANSIBLE_LOCALHOST_WARNING=False")
-			out, err := cmd.CombinedOutput()
-			log, _ := os.ReadFile(filepath.Join(dir, "log"))
-			got := strings.ReplaceAll(strings.TrimSpace(string(log)), "\n", ", ")
-			if got != c.want || (err != nil) != c.fails {
-				t.Errorf("%v: %q, want %q\n%s", err, got, c.want, out)
-			}
-		})
 	}
 }

@@ -1,0 +1,162 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// job is what the agent's unit wrote on a node.
+type job struct {
+	Target, Phase string
+	Attempt       int
+}
+
+func (l *lab) job(ctx context.Context, n *node.Node) (job, error) {
+	var j job
+	out, err := n.Output(ctx, "sh", "-c", "cat "+keepIn+"/fleet/job.json 2>/dev/null || echo '{}'")
+	if err != nil {
+		return j, err
+	}
+	return j, json.Unmarshal([]byte(out), &j)
+}
+
+func (l *lab) holder(ctx context.Context) (string, error) {
+	o, err := l.c.Client.Get(ctx, kube.ConfigMaps, fleetNS, lockName)
+	if err != nil {
+		return "", err
+	}
+	return kube.String(o, "data", "holder"), nil
+}
+
+// stopped waits until a node has failed, and then for what the next one would take to begin.
+func (l *lab) stopped(ctx context.Context) error {
+	if err := wait.Every(ctx, "a node that has failed", time.Second, bound, func(ctx context.Context) (bool, error) {
+		holder, err := l.holder(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, n := range l.c.Nodes {
+			if n.Name == holder {
+				j, err := l.job(ctx, n)
+				return j.Phase == "failed", err
+			}
+		}
+		return false, fmt.Errorf("the lock is %q's", holder)
+	}); err != nil {
+		return err
+	}
+	return sleep(ctx, 30*time.Second)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// stage does a step and records what is then.
+func (l *lab) stage(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	l.begun, l.before, l.killed = time.Now(), nil, nil
+	for _, n := range l.c.Nodes {
+		s, err := kubeletlab.Take(ctx, n)
+		if err != nil {
+			return err
+		}
+		l.before = append(l.before, s)
+	}
+	if err := f(ctx); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	o := stage{Name: name, Seconds: time.Since(l.begun).Seconds(), Killed: l.killed}
+	var err error
+	if o.Holder, err = l.holder(ctx); err != nil {
+		return err
+	}
+	for i, u := range l.units {
+		n, err := l.onNode(ctx, u)
+		if err != nil {
+			return err
+		}
+		o.Nodes = append(o.Nodes, n)
+		after, err := kubeletlab.Take(ctx, u.Node)
+		if err != nil {
+			return err
+		}
+		d := kubeletlab.Compare(l.before[i], after, func(key string, _ kubeletlab.Container) bool { return strings.HasPrefix(key, ns+"/") })
+		o.Kept += len(d.Kept)
+		o.Lost = append(append(o.Lost, d.Recreated...), d.Gone...)
+		journal, err := u.Node.Output(ctx, "sh", "-c", "cat "+keepIn+"/journal 2>/dev/null || true")
+		if err != nil {
+			return err
+		}
+		o.Swaps = append(o.Swaps, swapsOf(u.Node.Name, journal, l.begun)...)
+	}
+	l.e.Record(o)
+	return nil
+}
+
+func (l *lab) onNode(ctx context.Context, u *kubeletlab.Unit) (onNode, error) {
+	o := onNode{Name: u.Node.Name}
+	var err error
+	if o.Kubelet, err = u.Release(ctx); err != nil {
+		return o, err
+	}
+	if o.PID, err = u.PID(ctx); err != nil {
+		return o, err
+	}
+	_, err = kubeletlab.Metric(ctx, u.Node, "kubelet_running_pod_count")
+	o.Healthy = err == nil
+	j, err := l.job(ctx, u.Node)
+	if err != nil {
+		return o, err
+	}
+	o.Target, o.Phase = j.Target, j.Phase
+	pods, err := l.c.Client.List(ctx, kube.Pods, fleetNS, "app="+fleetName)
+	for _, p := range pods {
+		if kube.String(&p, "spec", "nodeName") == u.Node.Name {
+			o.Ready = kubeletlab.PodReady(&p)
+			l.e.Logf("%s: pod %s ready=%t", u.Node.Name, p.GetName(), o.Ready)
+		}
+	}
+	return o, err
+}
+
+// swapsOf reads the swaps since a time from the journal of node swap: from the stop to the end.
+func swapsOf(name, journal string, since time.Time) []swap {
+	var out []swap
+	open := false
+	for line := range strings.Lines(journal) {
+		stamp, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		_, says, _ := strings.Cut(rest, " ")
+		at, err := time.Parse(time.RFC3339Nano, stamp)
+		if err != nil || at.Before(since) {
+			continue
+		}
+		switch phase, _ := strings.CutPrefix(says, "phase "); phase {
+		case "stopping":
+			if !open {
+				out, open = append(out, swap{Node: name, From: at, To: at}), true
+			}
+		case done, restored:
+			if open {
+				out[len(out)-1].To, out[len(out)-1].End = at, phase
+			}
+			open = false
+		}
+	}
+	return out
+}
