@@ -215,13 +215,21 @@ func (l *lab) create(ctx context.Context) error {
 		return kube.ReadyAddresses(ep)
 	}
 	if err := wait.Until(ctx, "all pods of the load ready", 3*time.Minute, func(context.Context) (bool, error) {
-		return len(targets()) == nodes*podsANode, fmt.Errorf("%d are", len(targets()))
+		return atLeast(len(targets()), nodes*podsANode)
 	}); err != nil {
 		return err
 	}
 	l.load = load.Start(ctx, load.Config{Targets: targets, Interval: 100 * time.Millisecond})
 	l.e.OnStop("load", func(context.Context) error { l.load.Stop(); return nil })
 	return nil
+}
+
+// atLeast is the answer of a wait for a number.
+func atLeast(n, want int) (bool, error) {
+	if n < want {
+		return false, fmt.Errorf("%d so far", n)
+	}
+	return true, nil
 }
 
 // kubectl runs the release's own.
@@ -268,7 +276,10 @@ func (l *lab) undo(ctx context.Context, args ...string) error {
 func (l *lab) rolled(ctx context.Context) error {
 	_, err := l.c.Client.WaitFor(ctx, kube.DaemonSets, fleetNS, fleetName, bound, "rolled out", func(o *kube.Object) (bool, error) {
 		updated, available := kube.Int(o, "status", "updatedNumberScheduled"), kube.Int(o, "status", "numberAvailable")
-		return kube.Int(o, "status", "observedGeneration") == o.GetGeneration() && updated == nodes && available == nodes, fmt.Errorf("%d are updated, %d available", updated, available)
+		if kube.Int(o, "status", "observedGeneration") != o.GetGeneration() {
+			return false, nil
+		}
+		return atLeast(int(min(updated, available)), nodes)
 	})
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func (l *lab) anew(ctx context.Context, target string, attempt int) error {
 		return err
 	}
 	if _, err := l.c.Client.WaitList(ctx, kube.Pods, fleetNS, "", 2*time.Minute, "gone", func(pods []kube.Object) (bool, error) {
-		return len(pods) == 0, fmt.Errorf("%d are left", len(pods))
+		return len(pods) == 0, nil
 	}); err != nil {
 		return err
 	}
