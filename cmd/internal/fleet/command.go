@@ -95,7 +95,7 @@ func agentCommand() *cobra.Command {
 		Long: `Run in a pod that is privileged and has hostPID, with TARGET, ATTEMPT, NAMESPACE and NODE in
 its environment, as fleet manifests makes it. The pod is ready when the kubelet that TARGET names
 runs and is verified.`,
-		Example: "  TARGET=holdfast-2 ATTEMPT=1 NAMESPACE=kube-system NODE=node1 kubectl-holdfast fleet agent",
+		Example: "  TARGET=holdfast-2 ATTEMPT=1 NAMESPACE=holdfast-fleet NODE=node1 kubectl-holdfast fleet agent",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.check(); err != nil {

@@ -94,6 +94,6 @@ func MainPID(ctx context.Context, n *node.Node, unit string) (int, error) {
 
 // Release is that of the unit's file: "v1.7.0".
 func (u *Unit) Release(ctx context.Context) (string, error) {
-	out, err := u.Node.Output(ctx, u.Program, "--version")
+	out, err := u.Node.Output(ctx, "sh", "-c", u.Program+" --version")
 	return strings.TrimPrefix(strings.TrimSpace(out), "Kubernetes "), err
 }
