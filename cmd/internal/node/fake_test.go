@@ -100,9 +100,6 @@ func kubeconfigOf(server string) string {
 	return "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: '" + server + "'}}]\nusers: [{name: u, user: {token: " + secret + "}}]\n"
 }
 
-// extra puts flags into the unit's environment file.
-func (f *fake) extra(flags string) { f.write("etc/default", "EXTRA="+flags+"\n") }
-
 // containers are "UID NAME ID"; those of UID s… are of a static pod.
 func (f *fake) containers(list ...string) {
 	type m = map[string]any

@@ -22,6 +22,9 @@ import (
 	"holdfast/cmd/internal/mutate"
 )
 
+// extra puts flags into the unit's environment file.
+func (f *fake) extra(flags string) { f.write("etc/default", "EXTRA="+flags+"\n") }
+
 // unnamed is an API server whose certificate has no subjectAltName. It counts requests.
 func unnamed(t *testing.T, requests *int) string {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
