@@ -75,7 +75,7 @@ func command(o *options) *cobra.Command {
 	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
 	cmd.Flags().DurationVar(&o.watch, "watch", 0, "follow the Endpoints of all Services for that time, at most 24h")
-	cmd.Flags().StringVar(&o.manager, "controller-manager", "", "its URL, http://127.0.0.1:10252 (default: pods in kube-system)")
+	cmd.Flags().StringVar(&o.manager, "controller-manager", "", "its URL, http://127.0.0.1:10252 (default: its pods in kube-system)")
 	cmd.Flags().StringVar(&o.user, "controller-manager-user", "", "its user, of which HF631 is asked")
 	cmd.Flags().StringVar(&o.ceph.Conf, "ceph-conf", "", "Ceph's configuration, as for rbd-locks")
 	cmd.Flags().StringVar(&o.ceph.ID, "id", "", "Ceph's user, without \"client.\"")

@@ -40,10 +40,13 @@ func TestWatch(t *testing.T) {
 	}
 	// One that goes once, and events of no use.
 	f = well()
+	once = sync.Once{}
 	f.watched = func(send func(kind string, o object)) {
-		send("MODIFIED", fakeEndpoints("shop", "web"))
-		send("MODIFIED", fakeEndpoints("shop", "web", p))
-		send("BOOKMARK", object{"metadata": secret})
+		once.Do(func() {
+			send("MODIFIED", fakeEndpoints("shop", "web"))
+			send("MODIFIED", fakeEndpoints("shop", "web", p))
+			send("BOOKMARK", object{"metadata": secret})
+		})
 	}
 	if out, _, status := f.doctor(t, "--watch", "1s"); status != 0 || !strings.HasSuffix(out, "nothing found\n") {
 		t.Errorf("status %d\n%s", status, out)
