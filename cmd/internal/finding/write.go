@@ -78,7 +78,7 @@ func Flags(cmd *cobra.Command, f *Format, failOn *FailOn) {
 
 // FlagsHTML adds them to a command that writes HTML, too.
 func FlagsHTML(cmd *cobra.Command, f *Format, failOn *FailOn) {
-	flags(cmd, f, failOn, withHTML{f}, "80 columns, 160 columns, one object a line (version, kind), or a page for a ticket", "table", "wide", "json", "html")
+	flags(cmd, f, failOn, withHTML{f}, "80 columns, 160, one object a line, or a page for a ticket", "table", "wide", "json", "html")
 }
 
 func flags(cmd *cobra.Command, f *Format, failOn *FailOn, value pflag.Value, help string, formats ...string) {
