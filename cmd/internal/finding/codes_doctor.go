@@ -103,7 +103,7 @@ var doctorCodes = []Code{
 	{
 		Code: "HF614", Level: Warn, Also: []Level{Unknown}, Title: "a stock controller manager would roll a StatefulSet", By: []string{"doctor"},
 		About: []string{
-			"The StatefulSet has a collision count, or two ControllerRevisions with one number. A stock controller manager that takes over may replace all its pods, or roll it back and forth ([hash-collision](../../patches/hash-collision/README.md#mixed-versions-and-going-back)). Holdfast does not.",
+			"The StatefulSet has a collision count, or two ControllerRevisions with one number. A stock controller manager that takes over may replace all its pods, or roll it back and forth ([hash-collision](../../patches/hash-collision/README.md#going-back)). Holdfast does not.",
 			"Before you go back to stock, or run it beside Holdfast: set `partition` to `replicas`, or the strategy to OnDelete. Such sets are not named.",
 		},
 	},

@@ -22,12 +22,12 @@ var kcmCodes = []Code{
 	},
 	{
 		Code: "HF524", Level: Stop, Title: "the controller manager may not get Services", By: []string{"kcm check"},
-		About: []string{"Holdfast's endpoints controller asks for a Service (`get services`) before it deletes its Endpoints. Without that right the Endpoints of deleted Services stay. Upstream's roles have it. Give your own role or policy the verb `get` on `services` ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md#what-the-fix-does))."},
+		About: []string{"Holdfast's endpoints controller asks for a Service (`get services`) before it deletes its Endpoints. Without that right the Endpoints of deleted Services stay. Upstream's roles have it. Give your own role or policy the verb `get` on `services` ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md#what-holdfast-does))."},
 	},
 	{
 		Code: "HF525", Level: New, Title: "pods are replaced when the other controller manager leads", By: []string{"kcm check"},
 		About: []string{
-			"To Holdfast: a StatefulSet that has several revisions of its one template is rolled once to the youngest. A Deployment that works with the ReplicaSet of another owner gets its own, with new pods. Back: stock may roll a StatefulSet with a collision count, or with two revisions of one number. [hash-collision](../../patches/hash-collision/README.md#mixed-versions-and-going-back) says why.",
+			"To Holdfast: a StatefulSet that has several revisions of its one template is rolled once to the youngest. A Deployment that works with the ReplicaSet of another owner gets its own, with new pods. Back: stock may roll a StatefulSet with a collision count, or with two revisions of one number. [hash-collision](../../patches/hash-collision/README.md#going-back) says why.",
 			"Set the StatefulSet's `partition` as high as its `replicas` until you can afford a roll, or its `updateStrategy` to `OnDelete`.",
 		},
 	},

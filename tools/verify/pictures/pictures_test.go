@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"holdfast/tools/build/base"
+	"holdfast/tools/build/outcome"
 	"holdfast/tools/record/outcomes"
 )
 
@@ -57,8 +58,8 @@ func TestPictures(t *testing.T) {
 func TestBeforeAfter(t *testing.T) {
 	record := &outcomes.Record{}
 	put := func(v base.Variant, n float64) {
-		record.Put(outcomes.Outcome{Lab: counts[0].lab, Variant: v, Verdict: "x", Date: "2026-11-20",
-			Numbers: []outcomes.Number{{Name: "other", Value: 7}, {Name: counts[0].number, Value: n}}})
+		record.Put(outcome.Outcome{Lab: counts[0].lab, Variant: v, Verdict: "x", Date: "2026-11-20",
+			Numbers: []outcome.Number{{Name: "other", Value: 7}, {Name: counts[0].number, Value: n}}})
 	}
 	if _, err := BeforeAfter(record); err == nil || !strings.Contains(err.Error(), "no number") {
 		t.Errorf("an empty record: %v", err)
