@@ -128,4 +128,11 @@ var nodeCodes = []Code{
 			"Put that right, or use `node swap`, which replaces the file that the unit starts. `/etc/holdfast/skip-check` passes it over.",
 		},
 	},
+	{
+		Code: "HF531", Level: Stop, Title: "this systemd starts no kubelet with its driver", By: []string{"node check"},
+		About: []string{
+			"With `--cgroup-driver=systemd` kubelets of 1.7 to 1.9, Holdfast too, ask systemd to delegate a slice. systemd 237 and later refuse that (kubernetes/kubernetes#61474), and the kubelet ends at its start: after a swap neither the new nor the old one would run. A kubelet with this driver that runs, and was started after this systemd was installed, is the proof that it can be started here.",
+			"Drain the node, give docker and the kubelet the driver `cgroupfs`, and start both. Or go back to systemd 236.",
+		},
+	},
 }

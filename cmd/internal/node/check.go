@@ -195,6 +195,7 @@ func (m *machine) judge(ctx context.Context, file string, back bool) {
 	m.judgeSwapSpace(target.version)
 	m.judgePropagation(target.version)
 	m.judgeCgroup()
+	m.judgeDriver(ctx)
 	m.judgeDisk(ctx, target.version, back)
 	m.judgeSubpaths(target.version)
 	m.judgeContainers(ctx)

@@ -25,13 +25,13 @@ import (
 // fake is a host that is all in a folder, so that a program that is killed leaves it as it is.
 // A kubelet is a text file: its version, what it takes, and how it behaves.
 type fake struct {
-	dir string
+	dir, systemd string // systemd is its release
 	*Host
 }
 
 const (
-	oldGates = "gates AppArmor AffinityInAnnotations\nflags kubeconfig require-kubeconfig root-dir feature-gates healthz-port api-servers experimental-fail-swap-on eviction-hard token-auth-file network-plugin cni-conf-dir pod-manifest-path cluster-dns\n"
-	newGates = "gates AppArmor LegacyContainerHashWrite\nflags kubeconfig require-kubeconfig root-dir feature-gates healthz-port experimental-fail-swap-on eviction-hard token-auth-file network-plugin cni-conf-dir pod-manifest-path cluster-dns\n"
+	oldGates = "gates AppArmor AffinityInAnnotations\nflags kubeconfig require-kubeconfig root-dir feature-gates healthz-port api-servers experimental-fail-swap-on eviction-hard token-auth-file network-plugin cni-conf-dir pod-manifest-path cluster-dns cgroup-driver\n"
+	newGates = "gates AppArmor LegacyContainerHashWrite\nflags kubeconfig require-kubeconfig root-dir feature-gates healthz-port experimental-fail-swap-on eviction-hard token-auth-file network-plugin cni-conf-dir pod-manifest-path cluster-dns cgroup-driver\n"
 	v170     = "kubelet v1.7.0\n" + oldGates
 	v1716    = "kubelet v1.7.16\n" + oldGates
 	holdfast = "kubelet v1.9.11+holdfast.2\n" + newGates
@@ -237,6 +237,8 @@ func (f *fake) run(ctx context.Context, name string, args ...string) (string, er
 		case "start":
 			f.start()
 		case "reset-failed":
+		case "--version":
+			return "systemd " + f.systemd + "\n+PAM\n", nil
 		default:
 			return "", fmt.Errorf("systemctl %v", args)
 		}

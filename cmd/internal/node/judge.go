@@ -126,6 +126,38 @@ func (m *machine) judgePropagation(v version) {
 	m.ok("propagation", "shared")
 }
 
+// firstStrict is the systemd that first refuses Delegate for a slice, which kubelets of 1.7 to 1.9
+// set (kubernetes/kubernetes#61474).
+const firstStrict = 237
+
+// judgeDriver: with --cgroup-driver=systemd these kubelets do not start on such a systemd, unless
+// somebody has mended it: then the kubelet that runs was started by it.
+func (m *machine) judgeDriver(ctx context.Context) {
+	if !m.o.systemd() || !systemdDriver(m.line) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, unitTimeout)
+	defer cancel()
+	out, err := m.h.Run(ctx, "systemctl", "--version")
+	release := 0
+	if _, e := fmt.Sscanf(out, "systemd %d", &release); err != nil || e != nil {
+		m.found("cgroup driver", "HF509", "", "the release of systemd could not be read from systemctl --version", "")
+		return
+	}
+	runs := m.pid != 0 && m.now != nil && systemdDriver(m.now) && started(m.h, m.pid) > changed(filepath.Join(m.h.Proc, "1/exe"))
+	if release >= firstStrict && !runs {
+		m.found("cgroup driver", "HF531", "", fmt.Sprintf("systemd %d refuses what a kubelet of 1.7 to 1.9 sets with --cgroup-driver=systemd: it would not start", release),
+			"drain the node and give docker and the kubelet the driver cgroupfs, or go back to systemd 236")
+		return
+	}
+	m.ok("cgroup driver", "systemd %d starts a kubelet with its driver", release)
+}
+
+func systemdDriver(l flags) bool {
+	driver, _ := l.value("cgroup-driver")
+	return driver == "systemd"
+}
+
 var (
 	// passing are programs that a kubelet starts and that end by themselves or may end.
 	passing = regexp.MustCompile(`^(kubelet|journalctl|u?mount|nsenter|systemd-run|ip6?tables.*|ebtables|conntrack|socat|tc|du|find|nice|ionice|rbd|blkid|udevadm|fsck.*|mkfs.*|e2fsck|modprobe|sh|bash)$`)

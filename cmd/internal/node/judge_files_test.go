@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -70,10 +71,28 @@ func TestFiles(t *testing.T) {
 			f.write("etc/default", "EXTRA=\nHTTPS_PROXY=http://"+secret+"\nNO_PROXY="+except+"\n")
 		}
 	}
+	driver := func(systemd string, restarted time.Duration) func(f *fake) {
+		return func(f *fake) {
+			f.extra("--cgroup-driver=systemd")
+			f.systemd = systemd
+			f.write("proc/1/exe", "systemd")
+			if restarted != 0 {
+				f.stop()
+				f.start()
+				f.write(fmt.Sprintf("proc/%d/stat", f.pid()), fmt.Sprintf("1 (kubelet) S 1 %s%d", strings.Repeat("0 ", 17), (time.Now().Add(restarted).Unix()-1000)*100))
+			}
+		}
+	}
 	for name, c := range map[string]struct {
 		make func(f *fake)
 		want string // level, code, text
 	}{
+		"driver":            {driver("237", 0), "STOP HF531 systemd 237"},
+		"driver, older":     {driver("236", 0), ""},
+		"driver, runs":      {driver("252", time.Minute), ""},
+		"driver, ran":       {driver("252", -time.Minute), "STOP HF531 systemd 252"},
+		"driver, no number": {driver("", 0), "? HF509"},
+		"driver, cgroupfs":  {func(f *fake) { f.systemd = "252" }, ""},
 		"a path":            {cni(`{"plugins":[{"type":"bridge"},{"type":"portmap","ipam":{"type":"../x"}}]}`), "STOP HF517"},
 		"a path, alone":     {cni(`{"type":"/opt/x"}`), "STOP HF517"},
 		"names":             {cni(`{"type":"bridge","ipam":{"type":"host-local"},"name":"a/b"}`), ""},
