@@ -13,19 +13,14 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"holdfast/cmd/internal/finding"
 	"holdfast/cmd/internal/kubeapi"
 	"holdfast/cmd/internal/kubeletflags"
 )
 
-const (
-	// inFlight is how many nodes are asked at the same time, each by two requests at most.
-	inFlight = 10
-	// maxManagers is how many controller managers are asked.
-	maxManagers = 10
-)
+// maxManagers is how many controller managers are asked.
+const maxManagers = 10
 
 // component is a process that was asked, as -o json has it.
 type component struct {
@@ -63,27 +58,7 @@ func askNodes(ctx context.Context, a *kubeapi.Client, nodes []node, progress io.
 		return nil, nil, err
 	}
 	components, found := make([]component, len(nodes)), make([][]finding.Finding, len(nodes))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
-	for range min(inFlight, len(nodes)) {
-		wg.Go(func() {
-			for i := range next {
-				components[i], found[i] = askNode(ctx, a, table, &nodes[i])
-				mu.Lock()
-				if done++; done%100 == 0 {
-					fmt.Fprintf(progress, "%d of %d nodes\n", done, len(nodes))
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range nodes {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	kubeapi.EachNode(len(nodes), progress, func(i int) { components[i], found[i] = askNode(ctx, a, table, &nodes[i]) })
 	return components, slices.Concat(found...), nil
 }
 

@@ -18,10 +18,9 @@ import (
 	"holdfast/cmd/internal/predecessor"
 )
 
-// The bounds of one answer, and how many nodes are asked at the same time. A node is asked by at
-// most five requests, one after the other, and the API server by one for its pods.
+// The bounds of one answer. A node is asked by at most five requests, one after the other, and the
+// API server by one for its pods.
 const (
-	inFlight     = 10
 	nodeTimeout  = 20 * time.Second
 	listTimeout  = 2 * time.Minute
 	maxNodes     = 128 << 20

@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -272,27 +271,7 @@ func (o *options) list(ctx context.Context, a kubeapi.Asker) ([]*node, error) {
 // before an interrupt says so.
 func (c *checker) each(ctx context.Context, a kubeapi.Asker, nodes []*node, errs io.Writer) []*forecast {
 	out := make([]*forecast, len(nodes))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	done := 0
-	for range min(inFlight, len(nodes)) {
-		wg.Go(func() {
-			for i := range next {
-				out[i] = c.check(ask(ctx, a, c.table, nodes[i]))
-				mu.Lock()
-				if done++; len(nodes) > inFlight && done%inFlight == 0 {
-					fmt.Fprintf(errs, "%d of %d nodes\n", done, len(nodes))
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range nodes {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	kubeapi.EachNode(len(nodes), errs, func(i int) { out[i] = c.check(ask(ctx, a, c.table, nodes[i])) })
 	return out
 }
 

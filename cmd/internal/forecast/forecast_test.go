@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"holdfast/cmd/internal/exit"
+	"holdfast/cmd/internal/kubeapi"
 )
 
 // A node on which all is well has no finding, and every container is kept.
@@ -106,7 +107,7 @@ func TestNumbers(t *testing.T) {
 	if out, errs, status := c.forecast(t, "--all", "--to", "1.7.16"); status != 0 || !strings.Contains(errs, "20 of 30 nodes") {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
-	if c.most > inFlight {
+	if c.most > kubeapi.InFlight {
 		t.Errorf("%d requests at the same time", c.most)
 	}
 	for name, n := range c.requests {
@@ -178,7 +179,7 @@ func TestManyNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	memory >>= 10
-	if c.most > inFlight || memory > 300 {
+	if c.most > kubeapi.InFlight || memory > 300 {
 		t.Errorf("%d requests at the same time, %d MiB", c.most, memory)
 	}
 	for name, n := range c.requests {
