@@ -45,6 +45,20 @@ changed() {
   printf '%s\n' "$all"
 }
 
+# download prints the folder of a module, and asks the proxy a second and third time.
+download() {
+  local out
+  for _ in 1 2 3; do
+    if out=$(GOFLAGS=-mod=mod go mod download -json "$1"); then
+      sed -nE 's/^\t"Dir": "(.*)",?$/\1/p' <<< "$out"
+      return
+    fi
+    sed -nE 's/^\t"Error": "(.*)",?$/go mod download: \1/p' <<< "$out" >&2
+    sleep 5
+  done
+  return 1
+}
+
 # packages prints the folders of a patch's tests.
 packages() { for p in "$@"; do files "$p"; done | grep '_test\.go$' | xargs -n 1 dirname | sort -u; }
 
@@ -75,7 +89,7 @@ if [ "$of" = k8s.io/kubernetes@v1.9.11 ]; then
   source=$root/_output/src/v1.9.11/stock # with what today's Go needs
   [ -d "$source" ] || fail "there is no $source: run make source"
 else
-  source=$(GOFLAGS=-mod=mod go mod download -json "$of" | sed -nE 's/^\t"Dir": "(.*)",?$/\1/p')
+  source=$(download "$of") || fail "go mod download $of failed"
   [ -d "$source" ] || fail "go mod download $of names no folder"
 fi
 
