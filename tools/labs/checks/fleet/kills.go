@@ -121,7 +121,13 @@ func (l *lab) control(ctx context.Context) error {
 	if err := l.anew(ctx, "original", 5); err != nil {
 		return err
 	}
-	err := l.rolled(ctx)
-	stop()
-	return err
+	// On a busy machine one may fail, as by a kubelet that takes too long to tell its version.
+	return wait.Every(ctx, "the swaps of the control have ended", time.Second, bound, func(ctx context.Context) (bool, error) {
+		for _, n := range l.c.Nodes {
+			if j, err := l.job(ctx, n); err != nil || j.Attempt != 5 || j.Phase == "running" {
+				return false, err
+			}
+		}
+		return true, nil
+	})
 }

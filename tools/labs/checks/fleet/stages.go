@@ -39,8 +39,8 @@ func (l *lab) holder(ctx context.Context) (string, error) {
 	return kube.String(o, "data", "holder"), nil
 }
 
-// stopped waits until a node has failed, and then for what the next one would take to begin.
-func (l *lab) stopped(ctx context.Context) error {
+// stopped waits until a node has failed in an attempt, and then for what the next one would take to begin.
+func (l *lab) stopped(ctx context.Context, attempt int) error {
 	if err := wait.Every(ctx, "a node that has failed", time.Second, bound, func(ctx context.Context) (bool, error) {
 		holder, err := l.holder(ctx)
 		if err != nil {
@@ -49,7 +49,7 @@ func (l *lab) stopped(ctx context.Context) error {
 		for _, n := range l.c.Nodes {
 			if n.Name == holder {
 				j, err := l.job(ctx, n)
-				return j.Phase == "failed", err
+				return j.Phase == "failed" && j.Attempt == attempt, err
 			}
 		}
 		return false, fmt.Errorf("the lock is %q's", holder)
