@@ -18,8 +18,8 @@ import (
 	"holdfast/cmd/internal/predecessor"
 )
 
-// The bounds of one answer. A node is asked by at most five requests, one after the other, and the
-// API server by one for its pods.
+// The bounds of one answer. A node is asked five questions at most, one after the other and one of
+// them twice, and the API server one for its pods.
 const (
 	nodeTimeout  = 20 * time.Second
 	listTimeout  = 2 * time.Minute
@@ -103,10 +103,18 @@ func ask(ctx context.Context, a kubeapi.Asker, table *kubeletflags.Table, n *nod
 			return nil
 		}})
 	}
+	again := false // one question of a node is asked twice
 	for i, l := range lookups {
 		b, err := a.Ask(ctx, l.method, l.path, l.body, l.limit, nodeTimeout)
 		if err == nil {
-			err = l.take(b)
+			if err = l.take(b); err != nil && !again {
+				// A 1.7 kubelet has answered with JSON that could not be read, and half a second
+				// later with what could.
+				again = true
+				if b, err = a.Ask(ctx, l.method, l.path, l.body, l.limit, nodeTimeout); err == nil {
+					err = l.take(b)
+				}
+			}
 		}
 		if err == nil {
 			continue
