@@ -12,9 +12,6 @@ import (
 	"testing"
 )
 
-// newest is how many commits are looked at: more than a push has.
-const newest = 30
-
 // commit is one of the history: its subject and the files that it changes.
 type commit struct {
 	hash, subject string
@@ -24,16 +21,34 @@ type commit struct {
 // TestCommits: subjects are short and say where something was changed, and no commit only records
 // what a run answered.
 func TestCommits(t *testing.T) {
-	root := checkout(t).root
-	out, err := exec.Command("git", "-C", root, "log", "--no-merges", fmt.Sprintf("-%d", newest), "--name-only", "--format=%x00%h %s").CombinedOutput()
-	if err != nil {
-		t.Skipf("outside of a git checkout there are no commits: %s", out)
-	}
-	commits := parseCommits(string(out))
+	commits := parseCommits(checkout(t).since(t, "commits_test.go", "--name-only", "--format=%x00%h %s"))
 	if len(commits) == 0 {
-		t.Fatalf("no commits in %q", out)
+		t.Fatal("git names no commits")
 	}
 	report(t, commitFaults(commits))
+}
+
+// git is what git answers for the checkout. Outside of one the test is skipped.
+func (r *repo) git(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("git", append([]string{"-C", r.root}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Skipf("outside of a git checkout nothing is known of its commits: %s", out)
+	}
+	return string(out)
+}
+
+// since is git log of the commits since a file of this folder is there, its own among them. In a
+// shallow clone these are the commits from its first one on.
+func (r *repo) since(t *testing.T, file string, args ...string) string {
+	t.Helper()
+	first := strings.Fields(r.git(t, "log", "--diff-filter=A", "--format=%H", "--", "tools/verify/rules/"+file))
+	if len(first) == 0 {
+		return ""
+	}
+	from := first[len(first)-1]
+	log := append([]string{"log", "--no-merges"}, args...)
+	return r.git(t, slices.Insert(slices.Clone(log), 2, "-1", from)...) + r.git(t, slices.Insert(log, 2, "--ancestry-path", from+"..HEAD")...)
 }
 
 // parseCommits reads git log: for each commit a zero byte, hash and subject, and a line for each file.

@@ -5,7 +5,6 @@ package rules
 
 import (
 	"fmt"
-	"os/exec"
 	"path"
 	"regexp"
 	"strings"
@@ -18,25 +17,13 @@ import (
 // was deleted.
 func TestDeletedTests(t *testing.T) {
 	r := checkout(t)
-	git := func(args ...string) string {
-		out, err := exec.Command("git", append([]string{"-C", r.root}, args...)...).CombinedOutput()
-		if err != nil {
-			t.Skipf("outside of a git checkout nothing is known of tests that were deleted: %s", out)
-		}
-		return string(out)
-	}
 	tests := []string{"-U0", "--no-color", "--no-ext-diff", "-M", "--", "*_test.go"}
-	work := git(append([]string{"diff", "HEAD"}, tests...)...)
-	for _, p := range strings.Fields(git("ls-files", "--others", "--exclude-standard", "--", "*_test.go")) {
+	work := r.git(t, append([]string{"diff", "HEAD"}, tests...)...)
+	for _, p := range strings.Fields(r.git(t, "ls-files", "--others", "--exclude-standard", "--", "*_test.go")) {
 		work += "\n+" + strings.ReplaceAll(string(r.files[p]), "\n", "\n+")
 	}
-	log := "\x00the working tree\x01\x01" + work
-	first := strings.Fields(git("log", "--diff-filter=A", "--format=%H", "--", "tools/verify/rules/deleted_test.go"))
-	if len(first) > 0 {
-		since := first[len(first)-1]
-		log += git(append([]string{"log", "--no-merges", "--ancestry-path", since + "..HEAD", "-p", "--format=%x00commit %h%x01%B%x01"}, tests...)...)
-	}
-	report(t, deletedFaults(log))
+	log := r.since(t, "deleted_test.go", append([]string{"-p", "--format=%x00commit %h%x01%B%x01"}, tests...)...)
+	report(t, deletedFaults("\x00the working tree\x01\x01"+work+log))
 }
 
 // testLine is a test in a diff, fileLine the file that the lines after it were in.
