@@ -167,19 +167,10 @@ func Decode(data []byte, v any) error {
 // List reads all pages of a list; 1.7 and 1.8 answer all at once. limit and timeout are of one page.
 func List[T any](ctx context.Context, a Asker, path string, limit int64, timeout time.Duration) ([]T, error) {
 	var out []T
-	next := ""
-	for range 1000 {
-		q := "limit=500"
-		if next != "" {
-			q += "&continue=" + url.QueryEscape(next)
-		}
-		sep := "?"
-		if strings.Contains(path, "?") {
-			sep = "&"
-		}
-		b, err := a.Ask(ctx, http.MethodGet, path+sep+q, "", limit, timeout)
+	err := pages(path, func(path string) (next string, err error) {
+		b, err := a.Ask(ctx, http.MethodGet, path, "", limit, timeout)
 		if err != nil {
-			return out, err
+			return "", err
 		}
 		var l struct {
 			Kind     string
@@ -187,15 +178,13 @@ func List[T any](ctx context.Context, a Asker, path string, limit int64, timeout
 			Items    []T
 		}
 		if err := Decode(b, &l); err != nil {
-			return out, err
+			return "", err
 		}
 		if !strings.HasSuffix(l.Kind, "List") {
-			return out, errors.New("the answer is no list")
+			return "", errors.New("the answer is no list")
 		}
 		out = append(out, l.Items...)
-		if next = l.Metadata.Continue; next == "" {
-			return out, nil
-		}
-	}
-	return out, errors.New("the list does not end")
+		return l.Metadata.Continue, nil
+	})
+	return out, err
 }

@@ -33,15 +33,11 @@ var errNoList = errors.New("the answer is not the list that was expected, or onl
 func (c *Client) List(ctx context.Context, path string, limit int64, timeout time.Duration, each func(json.RawMessage) error) (at time.Time, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	left, next := limit, ""
-	for range maxPages {
-		q := url.Values{"limit": {fmt.Sprint(pageSize)}}
-		if next != "" {
-			q.Set("continue", next)
-		}
-		body, date, err := c.Stream(ctx, path+"?"+q.Encode())
+	left := limit
+	err = pages(path, func(path string) (next string, err error) {
+		body, date, err := c.Stream(ctx, path)
 		if err != nil {
-			return at, version, err
+			return "", err
 		}
 		counted := &io.LimitedReader{R: body, N: left}
 		next, version, err = page(json.NewDecoder(counted), each)
@@ -49,20 +45,36 @@ func (c *Client) List(ctx context.Context, path string, limit int64, timeout tim
 		left = counted.N
 		switch {
 		case left <= 0:
-			return at, version, fmt.Errorf("the list has more than %d bytes", limit)
+			return "", fmt.Errorf("the list has more than %d bytes", limit)
 		case ctx.Err() != nil:
-			return at, version, ctx.Err()
+			return "", ctx.Err()
 		case err != nil:
-			return at, version, err
+			return "", err
 		}
 		if at.IsZero() {
 			at = date
 		}
-		if next == "" {
-			return at, version, nil
-		}
+		return next, nil
+	})
+	return at, version, err
+}
+
+// pages reads the pages of the list at path, each by its own path. read returns what the next one is
+// asked by, "" after the last.
+func pages(path string, read func(path string) (next string, err error)) error {
+	sep := "?"
+	if strings.Contains(path, "?") {
+		sep = "&"
 	}
-	return at, version, errors.New("the list does not end")
+	q := url.Values{"limit": {fmt.Sprint(pageSize)}}
+	for range maxPages {
+		next, err := read(path + sep + q.Encode())
+		if err != nil || next == "" {
+			return err
+		}
+		q.Set("continue", next)
+	}
+	return errors.New("the list does not end")
 }
 
 // Stream sends a GET and returns the body of an answer that is 200, and the server's time if it told
