@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"holdfast/cmd/internal/finding"
+	"holdfast/cmd/internal/kubeapi"
 	"holdfast/cmd/internal/podtemplatehash"
 )
 
@@ -33,7 +34,7 @@ func nameOf(t testing.TB, name, image string, count int) string {
 		t.Fatal(err)
 	}
 	read := object{}
-	if err := decode(b, &read); err != nil {
+	if err := kubeapi.Decode(b, &read); err != nil {
 		t.Fatal(err)
 	}
 	h, err := r.Hash(read, count)

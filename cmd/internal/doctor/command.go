@@ -105,15 +105,10 @@ func (o *options) run(cmd *cobra.Command) error {
 		_, err := fmt.Fprint(cmd.OutOrStdout(), RBAC)
 		return err
 	}
-	file, err := kubeapi.File(o.kubeconfig)
+	a, err := kubeapi.Connect(o.kubeconfig, o.context, cmd.ErrOrStderr())
 	if err != nil {
-		return exit.Failedf("%w", err)
+		return err
 	}
-	a, err := kubeapi.Load(file, o.context)
-	if err != nil {
-		return exit.Failedf("the kubeconfig: %w", err)
-	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "the API server is %s\n", a.Where())
 	ctx := cmd.Context()
 	if ctx == nil {
 		ctx = context.Background()

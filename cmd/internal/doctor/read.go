@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -312,13 +311,6 @@ func why(err error, verb, resource string) string {
 		return fmt.Sprintf("%d: the API server does not reach it", status.Code)
 	}
 	return strconv.Itoa(status.Code)
-}
-
-// decode reads an object with the numbers as they are written, as hashes need them.
-func decode(raw []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	return d.Decode(v)
 }
 
 // templateLabel is of a ReplicaSet's template, and not of its Deployment's.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"holdfast/cmd/internal/kubeapi"
 )
 
 // What is kept of each object is what a check needs: no environment, argument or annotation of a
@@ -24,7 +26,7 @@ func (c *cluster) takeNode(raw json.RawMessage) error {
 			NodeInfo   struct{ KubeletVersion string }
 		}
 	}
-	if err := decode(raw, &o); err != nil {
+	if err := kubeapi.Decode(raw, &o); err != nil {
 		return err
 	}
 	n := node{name: o.Metadata.Name}
@@ -51,7 +53,7 @@ func (c *cluster) takeService(raw json.RawMessage) error {
 			}
 		}
 	}
-	if err := decode(raw, &o); err != nil {
+	if err := kubeapi.Decode(raw, &o); err != nil {
 		return err
 	}
 	if len(o.Spec.Selector) == 0 {
@@ -90,7 +92,7 @@ func (c *cluster) takePod(raw json.RawMessage) error {
 			Conditions   []condition
 		}
 	}
-	if err := decode(raw, &o); err != nil {
+	if err := kubeapi.Decode(raw, &o); err != nil {
 		return err
 	}
 	c.podCount++
@@ -194,7 +196,7 @@ type endpointsObject struct {
 
 func decodeEndpoints(raw []byte) (*endpointsObject, error) {
 	o := &endpointsObject{}
-	return o, decode(raw, o)
+	return o, kubeapi.Decode(raw, o)
 }
 
 // ready are the ready addresses, each once.
@@ -214,7 +216,7 @@ func (o *endpointsObject) ready() []address {
 
 func (c *cluster) takeVolume(raw json.RawMessage) error {
 	var o struct{ Spec struct{ RBD *struct{} } }
-	err := decode(raw, &o)
+	err := kubeapi.Decode(raw, &o)
 	if o.Spec.RBD != nil {
 		c.rbd++
 	}
@@ -238,7 +240,7 @@ type workloadObject struct {
 // most of the time.
 func (c *cluster) workload(raw json.RawMessage, names func(uid string) bool) (workload, error) {
 	var o workloadObject
-	if err := decode(raw, &o); err != nil {
+	if err := kubeapi.Decode(raw, &o); err != nil {
 		return workload{}, err
 	}
 	m := &o.Metadata
@@ -281,7 +283,7 @@ func (c *cluster) takeStatefulSet(raw json.RawMessage) error {
 		}
 		Status struct{ CollisionCount int64 }
 	}
-	if err := decode(raw, &o); err != nil {
+	if err := kubeapi.Decode(raw, &o); err != nil {
 		return err
 	}
 	m := &o.Metadata
@@ -305,7 +307,7 @@ func (c *cluster) takeRevision(raw json.RawMessage) error {
 			Spec struct{ Template map[string]any }
 		}
 	}
-	if err := decode(raw, &o); err != nil {
+	if err := kubeapi.Decode(raw, &o); err != nil {
 		return err
 	}
 	m := &o.Metadata
