@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"holdfast/cmd/internal/atomicfile"
 	"holdfast/cmd/internal/finding"
 	"holdfast/cmd/internal/node"
 )
@@ -73,7 +74,7 @@ func (j *job) write(lib string) error {
 	if err != nil {
 		return err
 	}
-	return node.WriteFile(jobFile(lib), append(b, '\n'))
+	return atomicfile.Write(jobFile(lib), append(b, '\n'), 0o600)
 }
 
 // swapper is node.Local.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"holdfast/cmd/internal/atomicfile"
 	"holdfast/cmd/internal/exit"
 	"holdfast/cmd/internal/node"
 )
@@ -79,7 +80,7 @@ func (h *onHost) start(ctx context.Context, j job) error {
 		return err
 	}
 	self := filepath.Join(dir, program)
-	if err := node.CopyProgram(fmt.Sprintf("/proc/%d/exe", h.agent), self); err != nil {
+	if err := atomicfile.Copy(fmt.Sprintf("/proc/%d/exe", h.agent), self, 0o755); err != nil {
 		return err
 	}
 	if j.Target != original {
@@ -88,7 +89,7 @@ func (h *onHost) start(ctx context.Context, j job) error {
 			return fmt.Errorf("the image has no file /%s", kubelet)
 		}
 		j.New = filepath.Join(dir, kubelet)
-		if err := node.CopyProgram(from, j.New); err != nil {
+		if err := atomicfile.Copy(from, j.New, 0o755); err != nil {
 			return err
 		}
 	}

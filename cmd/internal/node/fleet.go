@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"holdfast/cmd/internal/atomicfile"
 	"holdfast/cmd/internal/finding"
 )
 
@@ -139,9 +138,3 @@ func (l Local) Systemctl(ctx context.Context, args ...string) error {
 	m := &machine{h: l.h, o: l.o}
 	return m.command(ctx, stopTimeout, "", args...)
 }
-
-// WriteFile writes a file so that after a crash either the old or the new one is there.
-func WriteFile(file string, data []byte) error { return atomicfile.Write(file, data, 0o600) }
-
-// CopyProgram copies a program in the same way.
-func CopyProgram(from, to string) error { return atomicfile.Copy(from, to, 0o755) }
