@@ -188,8 +188,8 @@ func (m *machine) judge(ctx context.Context, file string, back bool) {
 		m.judgeLine("flags, new", target)
 	}
 	m.judgeKubeconfig()
-	m.judgeServer(ctx, target.version)
-	m.judgeAddresses(target.version)
+	server := m.judgeServer(ctx, target.version)
+	m.judgeAddresses(target.version, server)
 	m.judgeCNI(target.version)
 	m.judgeManifests(target.version)
 	m.judgeSwapSpace(target.version)

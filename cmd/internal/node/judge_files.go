@@ -32,32 +32,34 @@ const (
 )
 
 // judgeServer looks at the API server that the node's own kubeconfig names: its certificates, and
-// whether Holdfast would ask it through a proxy.
-func (m *machine) judgeServer(ctx context.Context, v version) {
+// whether Holdfast would ask it through a proxy. It returns its URL, "" if that is not known.
+func (m *machine) judgeServer(ctx context.Context, v version) (server string) {
 	file := m.kubeconfig()
 	if !v.holdfast || file == "" || !exists(file) {
-		return
+		return ""
 	}
 	c, err := kubeapi.Load(file, "")
 	if err != nil {
 		m.found("API server", "HF509", "", "the kubeconfig was not understood: "+err.Error(), "look at the API server's certificates yourself: see HF104")
-		return
+		return ""
 	}
-	m.judgeProxy(c.Server())
+	server = c.Server()
+	m.judgeProxy(server)
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	chain, err := c.Certificates(ctx)
 	if err != nil {
 		m.found("API server", "HF509", "", "its certificate was not seen: "+err.Error(), "look at it yourself: see HF104")
-		return
+		return server
 	}
 	found := servercert.Findings("API server", servercert.Kubelet, chain)
 	for _, f := range found {
 		m.rows = append(m.rows, row{check: "API server", finding: &f})
 	}
 	if len(found) == 0 {
-		m.ok("API server", "%s, Holdfast takes its certificates", c.Server())
+		m.ok("API server", "%s, Holdfast takes its certificates", server)
 	}
+	return server
 }
 
 // environ is a variable of what a start starts with.
@@ -141,8 +143,9 @@ var (
 	leading   = regexp.MustCompile(`(?:^|[./])0[0-9]`)
 )
 
-// judgeAddresses looks for leading zeros, which today's Go refuses.
-func (m *machine) judgeAddresses(v version) {
+// judgeAddresses looks for leading zeros, which today's Go refuses, in flags and in the URL of the API
+// server, which may be "".
+func (m *machine) judgeAddresses(v version, server string) {
 	if !v.holdfast {
 		return
 	}
@@ -154,10 +157,8 @@ func (m *machine) judgeAddresses(v version) {
 			where = append(where, "--"+name)
 		}
 	}
-	if c, err := kubeapi.Load(m.kubeconfig(), ""); err == nil {
-		if u, err := url.Parse(c.Server()); err == nil && bad(u.Hostname()) {
-			where = append(where, "the kubeconfig's server")
-		}
+	if u, err := url.Parse(server); err == nil && bad(u.Hostname()) {
+		where = append(where, "the kubeconfig's server")
 	}
 	if len(where) > 0 {
 		m.found("addresses", "HF520", "", strings.Join(where, ", ")+": a number of the address has a leading zero", "write it without the zero")
