@@ -103,18 +103,23 @@ func ask(ctx context.Context, a kubeapi.Asker, table *kubeletflags.Table, n *nod
 			return nil
 		}})
 	}
-	again := false // one question of a node is asked twice
-	for i, l := range lookups {
+	// once asks a question. unread tells that there was an answer that could not be read.
+	once := func(l lookup) (unread bool, err error) {
 		b, err := a.Ask(ctx, l.method, l.path, l.body, l.limit, nodeTimeout)
-		if err == nil {
-			if err = l.take(b); err != nil && !again {
-				// A 1.7 kubelet has answered with JSON that could not be read, and half a second
-				// later with what could.
-				again = true
-				if b, err = a.Ask(ctx, l.method, l.path, l.body, l.limit, nodeTimeout); err == nil {
-					err = l.take(b)
-				}
-			}
+		if err != nil {
+			return false, err
+		}
+		err = l.take(b)
+		return err != nil, err
+	}
+	again := false
+	for i, l := range lookups {
+		unread, err := once(l)
+		if unread && !again {
+			// A 1.7 kubelet has answered with JSON that could not be read, and half a second later
+			// with what could. One question of a node is asked twice.
+			again = true
+			_, err = once(l)
 		}
 		if err == nil {
 			continue

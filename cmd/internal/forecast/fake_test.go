@@ -37,8 +37,9 @@ type fakeNode struct {
 	metrics       string
 	// refuse are the parts of the proxy that answer with a status.
 	refuse map[string]int
-	// raw are answers instead of the right ones.
-	raw map[string]string
+	// raw are answers instead of the right ones; once are those that are given but once.
+	raw  map[string]string
+	once map[string]string
 }
 
 // fakeCluster is an API server.
@@ -182,6 +183,11 @@ func (n *fakeNode) asItKnows() []object {
 func (n *fakeNode) answer(w http.ResponseWriter, r *http.Request, part string) {
 	if code := n.refuse[part]; code != 0 {
 		http.Error(w, secret, code)
+		return
+	}
+	if text, ok := n.once[part]; ok {
+		delete(n.once, part)
+		_, _ = w.Write([]byte(text))
 		return
 	}
 	if raw, ok := n.raw[part]; ok {

@@ -18,6 +18,20 @@ import (
 	"holdfast/cmd/internal/kubeapi"
 )
 
+// An answer that cannot be read is asked for once more, and one question of a node only.
+func TestAsksAgain(t *testing.T) {
+	n := newNode("node1", "v1.7.0")
+	n.add(t, "web-0", "1.7", newContainer("app"))
+	n.once = map[string]string{"stats/container": `{"/": {"spec`}
+	if out, errs, status := newCluster(n).forecast(t, "--node", "node1", "--to", "holdfast"); status != 0 || !strings.Contains(out, "1 kept") {
+		t.Errorf("%d %s%s", status, out, errs)
+	}
+	n.once = map[string]string{"stats/container": "half", "stats/summary": "half"}
+	if out, errs, status := newCluster(n).forecast(t, "--node", "node1", "--to", "holdfast"); status != 1 || !strings.Contains(out, "stats/summary") || strings.Contains(out, "stats/container") {
+		t.Errorf("two: %d %s%s", status, out, errs)
+	}
+}
+
 // A node on which all is well has no finding, and every container is kept.
 func TestNothingFound(t *testing.T) {
 	n := newNode("node1", "v1.7.0")
