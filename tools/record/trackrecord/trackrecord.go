@@ -54,12 +54,27 @@ func Update(page string, table *fixes.Table, record *outcomes.Record, all labkit
 	return before + Head + Rows(table, record, all) + "\n" + oldest + day + ".\n\n" + after, nil
 }
 
+// row is a line of the table. It is shown if each of its labs saw the incident with stock, and
+// provoked it without seeing it with ours.
+type row struct {
+	text  string
+	shown bool
+}
+
 // Rows has one for each base of each fix with an incident that a page tells of.
 func Rows(table *fixes.Table, record *outcomes.Record, all labkit.Labs) string {
 	var b strings.Builder
+	for _, r := range rows(table, record, all) {
+		b.WriteString(r.text)
+	}
+	return b.String()
+}
+
+func rows(table *fixes.Table, record *outcomes.Record, all labkit.Labs) []row {
+	var out []row
 	for _, s := range table.Fixes {
 		if s.Kind == fixes.Planned {
-			fmt.Fprintf(&b, "| %s | `%s` | | %s | %s | | | |\n", s.Incident, s.Name, notYet, notYet)
+			out = append(out, row{text: fmt.Sprintf("| %s | `%s` | | %s | %s | | | |\n", s.Incident, s.Name, notYet, notYet)})
 			continue
 		}
 		for _, f := range s.Forms {
@@ -99,13 +114,14 @@ func Rows(table *fixes.Table, record *outcomes.Record, all labkit.Labs) string {
 					off = noLab
 				}
 			}
+			shown := stock == "reproduced" && ours == "absent"
 			if f.Asleep() != "" {
 				ours += fixes.AsleepMark
 			}
-			fmt.Fprintf(&b, "| %s | [%s](%s) | %s | %s | %s | %s | %s | %s |\n", incident, name, up+f.Page, f.Base, stock, ours, minus, off, command)
+			out = append(out, row{fmt.Sprintf("| %s | [%s](%s) | %s | %s | %s | %s | %s | %s |\n", incident, name, up+f.Page, f.Base, stock, ours, minus, off, command), shown})
 		}
 	}
-	return b.String()
+	return out
 }
 
 // labsOf are the labs of one folder that show a form's incident on stock, and the
