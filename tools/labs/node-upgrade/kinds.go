@@ -274,12 +274,3 @@ func (l *kindsLab) create(ctx context.Context) error {
 	_, err = l.c.Client.PatchMerge(ctx, kube.Nodes, "", l.n.Name, fmt.Sprintf(`{"metadata":{"labels":{%q:"b"}}}`, zoneLabel))
 	return err
 }
-
-func (l *kindsLab) counts() (requests, failed int) {
-	for _, ld := range l.loads {
-		r := ld.Report()
-		requests += r.OK + r.Failed
-		failed += r.Failed
-	}
-	return
-}

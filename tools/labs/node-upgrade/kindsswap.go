@@ -61,7 +61,7 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 		}
 	}
 	o.Pods = len(pods)
-	requests, failed := l.counts()
+	requests, failed := counts(l.loads)
 	since := time.Now()
 	if kill {
 		err = l.n.KillKubelet()
@@ -118,7 +118,7 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 		}
 		o.Removed += p.Removed
 	}
-	q, f := l.counts()
+	q, f := counts(l.loads)
 	o.Requests, o.Failed = q-requests, f-failed
 	st, err := l.statfs()
 	if err != nil {

@@ -220,8 +220,9 @@ func (l *lab) start(ctx context.Context) error {
 	return nil
 }
 
-func (l *lab) counts() (requests, failed int) {
-	for _, ld := range l.loads {
+// counts are the requests of all loads, and those that failed.
+func counts(loads []*load.Load) (requests, failed int) {
+	for _, ld := range loads {
 		r := ld.Report()
 		requests += r.OK + r.Failed
 		failed += r.Failed
@@ -237,7 +238,7 @@ func (l *lab) do(ctx context.Context, i int, s step) error {
 	if err != nil {
 		return err
 	}
-	requests, failed := l.counts()
+	requests, failed := counts(l.loads)
 	since := time.Now()
 	if s.kill {
 		err = n.KillKubelet()
@@ -290,7 +291,7 @@ func (l *lab) do(ctx context.Context, i int, s step) error {
 		}
 		r.Removed += p.Removed
 	}
-	q, f := l.counts()
+	q, f := counts(l.loads)
 	r.Requests, r.Failed = q-requests, f-failed
 	l.e.Record(r)
 	return nil

@@ -179,11 +179,9 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 			return labkit.Enough
 		}
 	}
-	version, err := r.Node.Output(ctx, r.Program, "--version")
-	if err != nil {
+	if o.Kubelet, err = r.Release(ctx); err != nil {
 		return err
 	}
-	o.Kubelet = strings.TrimPrefix(strings.TrimSpace(version), "Kubernetes ")
 	if o.After, err = kubeletlab.WaitStable(ctx, r.Node, 5*time.Second, time.Minute); err != nil {
 		return err
 	}
