@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,8 +25,11 @@ func goEnv(platform string) []string {
 	return append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOFLAGS=", "GOWORK=off", "GOTOOLCHAIN=local")
 }
 
+// ofPlatforms are the files of some platforms: a file's time of change has another name on each.
+var ofPlatforms = []string{"holdfast/cmd/internal/node/changed_linux.go", "holdfast/cmd/internal/node/changed_other.go"}
+
 // TestPlatforms: for every platform all packages are there, none needs cgo, none is
-// of Kubernetes, and ours are the same files everywhere. Compiling the standard
+// of Kubernetes, and ours are the same files everywhere but those of ofPlatforms. Compiling the standard
 // library for three platforms takes most of a minute of CPU, so only the platform
 // that this runs on is built, by TestPlainBuild; with HOLDFAST_BUILD=all every one is.
 func TestPlatforms(t *testing.T) {
@@ -56,8 +60,9 @@ func TestPlatforms(t *testing.T) {
 			if p.Error != nil || len(p.CgoFiles) > 0 {
 				t.Errorf("%s: %s: %v, cgo %v", platform, p.ImportPath, p.Error, p.CgoFiles)
 			}
-			if p.Module.Path == "holdfast/cmd" && len(p.IgnoredGoFiles) > 0 {
-				t.Errorf("%s: %s leaves %v out", platform, p.ImportPath, p.IgnoredGoFiles)
+			others := slices.DeleteFunc(p.IgnoredGoFiles, func(file string) bool { return slices.Contains(ofPlatforms, p.ImportPath+"/"+file) })
+			if p.Module.Path == "holdfast/cmd" && len(others) > 0 {
+				t.Errorf("%s: %s leaves %v out", platform, p.ImportPath, others)
 			}
 			if !p.Standard {
 				modules[p.Module.Path] = true
