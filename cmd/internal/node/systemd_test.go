@@ -6,13 +6,16 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,13 +72,14 @@ func TestSystemd(t *testing.T) {
 		t.Skipf("no namespaces: %v %s", err, out)
 	}
 	cmd := exec.Command("unshare", "-mn", "sh", "-c", `set -e
+for dir in $CGROUPS; do echo $$ > "$dir/cgroup.procs"; done
 ip link set lo up
 mount --make-rprivate /
 mount --make-rshared /
 mount -t tmpfs tmpfs /run
 mkdir -p /run/systemd/system
 exec "$0" -test.run='^TestSystemdInside$' -test.v`, os.Args[0])
-	cmd.Env = append(os.Environ(), "HOLDFAST_NODE_SYSTEMD="+dir, "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+dir, "HOME="+dir)
+	cmd.Env = append(os.Environ(), "CGROUPS="+strings.Join(ownCgroups(t), " "), "HOLDFAST_NODE_SYSTEMD="+dir, "XDG_RUNTIME_DIR="+dir, "XDG_CONFIG_HOME="+dir, "HOME="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -83,6 +87,58 @@ exec "$0" -test.run='^TestSystemdInside$' -test.v`, os.Args[0])
 	if !strings.Contains(string(out), "--- PASS: TestSystemdInside") {
 		t.Errorf("%s", out)
 	}
+}
+
+// ownCgroups makes a cgroup for the test in each hierarchy that systemd uses. In the cgroup of
+// another test a user's systemd stops that test's kubelet.service, and at its end it removes every
+// empty cgroup below the one that it started in.
+func ownCgroups(t *testing.T) (dirs []string) {
+	const mount = "/sys/fs/cgroup"
+	name := "holdfast-test-" + strconv.Itoa(os.Getpid())
+	for _, hierarchy := range []string{"", "unified", "systemd"} {
+		dir := filepath.Join(mount, hierarchy, name)
+		if _, err := os.Stat(filepath.Join(filepath.Dir(dir), "cgroup.procs")); err != nil {
+			continue
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	t.Cleanup(func() {
+		// systemd makes the same cgroup in other hierarchies.
+		for _, pattern := range []string{filepath.Join(mount, name), filepath.Join(mount, "*", name)} {
+			made, _ := filepath.Glob(pattern)
+			for _, dir := range made {
+				if err := removeCgroup(dir); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	return dirs
+}
+
+// removeCgroup removes a cgroup and those below it, when their processes have ended.
+func removeCgroup(dir string) error {
+	below, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range below {
+		if e.IsDir() {
+			if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	for range 100 {
+		if err = os.Remove(dir); !errors.Is(err, syscall.EBUSY) {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return err
 }
 
 // TestSystemdInside is no test by itself: TestSystemd runs it.
@@ -115,7 +171,7 @@ func TestSystemdInside(t *testing.T) {
 	f.write("systemd/user/lab.target", "[Unit]\nDefaultDependencies=no\n")
 	f.write("systemd/user/kubelet.service", "[Unit]\nDefaultDependencies=no\n[Service]\nEnvironment=\"CONF=--kubeconfig="+f.p("kubeconfig")+" --require-kubeconfig=true\"\n"+
 		"EnvironmentFile=-"+f.p("default")+"\nExecStart="+f.p("usr/bin/kubelet")+" $CONF --eviction-hard=nodefs.available<1%% \\\n  \"--node-labels=a=b c\" $EXTRA --docker-endpoint=unix://"+f.p("d.sock")+
-		" --healthz-port=10248 --root-dir="+f.p("var")+" --read-only-port=10248\nRestart=always\nRestartSec=1\n")
+		" --healthz-port=10248 --root-dir="+f.p("var")+" --read-only-port=10248\nRestart=always\nRestartSec=1\nStandardOutput=append:"+f.p("unit.log")+"\nStandardError=inherit\n")
 	l, err := net.Listen("unix", f.p("d.sock"))
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +209,11 @@ func TestSystemdInside(t *testing.T) {
 			t.Errorf("%v\n%s", found, out)
 		}
 	}
+	t.Cleanup(func() {
+		if b, _ := os.ReadFile(f.p("unit.log")); t.Failed() {
+			t.Logf("the unit's log:\n%s", b)
+		}
+	})
 	patient := func(o *Options) { o.HealthTimeout = 10 * time.Second }
 	runs := func(release string) {
 		t.Helper()
