@@ -223,7 +223,7 @@ func (p *printer) value(n *Node, v any) error {
 			if i > 0 {
 				p.text(" ")
 			}
-			if err := p.in("["+strconv.Itoa(i)+"]", n.elem, item, p.value); err != nil {
+			if err := p.in("["+strconv.Itoa(i)+"]", n.elem, item, p.element); err != nil {
 				return err
 			}
 		}
@@ -243,7 +243,7 @@ func (p *printer) value(n *Node, v any) error {
 				p.text(" ")
 			}
 			p.text(k + ":")
-			if err := p.in("."+k, n.elem, m[k], p.value); err != nil {
+			if err := p.in("."+k, n.elem, m[k], p.element); err != nil {
 				return err
 			}
 		}
@@ -296,6 +296,14 @@ func (p *printer) value(n *Node, v any) error {
 		p.text(text)
 	}
 	return nil
+}
+
+// element prints a value of a slice or a map: of a pointer's type only the star is left there.
+func (p *printer) element(n *Node, v any) error {
+	if n.kind == ptrKind && v != nil {
+		p.text("<*>")
+	}
+	return p.value(n, v)
 }
 
 // scalar is a string, a bool or an integer as text.

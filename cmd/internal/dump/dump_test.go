@@ -47,7 +47,7 @@ func TestPrint(t *testing.T) {
 	}
 	const in = `{"name":"a<b","port":7,"list":[null,{"port":0}],"map":{"y":true,"x":false},"other":1}`
 	const zero = "{i:(resource.int64Amount){value:(int64)0 scale:(resource.Scale)0} d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string) Format:(resource.Format)}"
-	want := "(v1.A){Name:(string)a<b B:(v1.B){Port:(int32)7 Q:(resource.Quantity)" + zero + "} List:([]*v1.B)[<nil> {Port:(int32)0 Q:(resource.Quantity)" + zero + "}] Map:(v1.M)map[x:false y:true]}"
+	want := "(v1.A){Name:(string)a<b B:(v1.B){Port:(int32)7 Q:(resource.Quantity)" + zero + "} List:([]*v1.B)[<nil> <*>{Port:(int32)0 Q:(resource.Quantity)" + zero + "}] Map:(v1.M)map[x:false y:true]}"
 	if got, err := n.Spew(decode(t, in), Layout{}); err != nil || string(got) != want {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
 	}

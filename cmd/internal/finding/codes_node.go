@@ -135,4 +135,11 @@ var nodeCodes = []Code{
 			"Drain the node, give docker and the kubelet the driver `cgroupfs`, and start both. Or go back to systemd 236.",
 		},
 	},
+	{
+		Code: "HF532", Level: Warn, Title: "sandbox files that the kubelet does not accept", By: []string{"node check"},
+		About: []string{
+			"`/var/lib/dockershim/sandbox` has a file for each pod, with its host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum otherwise than 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). On the way back 1.8 and 1.9 remove the files of 1.7: with CNI or kubenet the host ports of these pods are not released when they go. 1.7 keeps a file that it does not accept, and then does not stop that pod's sandbox.",
+			"Delete such pods before, while the kubelet that wrote the files runs. A damaged file is accepted by no kubelet.",
+		},
+	},
 }

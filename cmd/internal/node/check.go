@@ -198,6 +198,7 @@ func (m *machine) judge(ctx context.Context, file string, back bool) {
 	m.judgeDriver(ctx)
 	m.judgeDisk(ctx, target.version, back)
 	m.judgeSubpaths(target.version)
+	m.judgeSandboxes(target.version)
 	m.judgeContainers(ctx)
 }
 

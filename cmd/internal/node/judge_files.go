@@ -168,7 +168,7 @@ func (m *machine) judgeAddresses(v version, server string) {
 }
 
 // configs are the files of a folder with one of these ends, in the order of their names.
-func configs(dir string, ends ...string) (files []string, err error) {
+func configs(dir string, most int, ends ...string) (files []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func configs(dir string, ends ...string) (files []string, err error) {
 			files = append(files, filepath.Join(dir, e.Name()))
 		}
 	}
-	return files[:min(len(files), maxConfigs)], nil
+	return files[:min(len(files), most)], nil
 }
 
 func readConfig(file string) ([]byte, error) {
@@ -207,7 +207,7 @@ func (m *machine) judgeCNI(v version) {
 	if !v.holdfast || m.line.or("network-plugin", "") != "cni" {
 		return
 	}
-	files, err := configs(m.line.or("cni-conf-dir", "/etc/cni/net.d"), ".conf", ".conflist", ".json")
+	files, err := configs(m.line.or("cni-conf-dir", "/etc/cni/net.d"), maxConfigs, ".conf", ".conflist", ".json")
 	if err != nil {
 		m.found("CNI", "HF509", "", err.Error(), "")
 		return
@@ -243,7 +243,7 @@ func (m *machine) judgeManifests(v version) {
 		}
 		return
 	} else if s.IsDir() {
-		if files, err = configs(dir); err != nil {
+		if files, err = configs(dir, maxConfigs); err != nil {
 			m.found("manifests", "HF509", "", err.Error(), "")
 			return
 		}
