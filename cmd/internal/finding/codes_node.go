@@ -142,4 +142,11 @@ var nodeCodes = []Code{
 			"Delete such pods before, while the kubelet that wrote the files runs. A damaged file is accepted by no kubelet.",
 		},
 	},
+	{
+		Code: "HF533", Level: Warn, Title: "Holdfast refuses what a probe gets, or does not send it", By: []string{"node check"},
+		About: []string{
+			"Today's Go reads answers more strictly than the Go of 2018, and sends no control byte in a path: [the list](install.md#what-todays-go-refuses). The probe would fail after the swap: the pod leaves its Services, or is killed.",
+			"`node check --probe` asks the HTTP probes of the node's pods once, as their kubelet does, with the node's own kubeconfig for the list. Hooks are not asked, because to ask one is to run it; their paths are looked at.",
+		},
+	},
 }

@@ -24,6 +24,7 @@ type Options struct {
 	HealthTimeout             time.Duration
 	Settle                    time.Duration // less than 0: by the number of pods
 	DryRun                    bool
+	Probe                     bool // also ask the HTTP probes of the node's pods
 	packaged                  bool // the new kubelet has no file yet
 }
 
@@ -199,6 +200,7 @@ func (m *machine) judge(ctx context.Context, file string, back bool) {
 	m.judgeDisk(ctx, target.version, back)
 	m.judgeSubpaths(target.version)
 	m.judgeSandboxes(target.version)
+	m.judgeProbes(ctx, target.version)
 	m.judgeContainers(ctx)
 }
 

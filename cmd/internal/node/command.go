@@ -175,6 +175,7 @@ environment files as they are, not the one of the process. Values of variables a
 		},
 	}
 	cmd.Flags().StringVar(&s.o.New, "new", "", "the kubelet of Holdfast that is to be swapped in")
+	cmd.Flags().BoolVar(&s.o.Probe, "probe", false, "also ask the HTTP probes of the node's pods once, for answers that Holdfast refuses")
 	s.common(cmd)
 	return cmd
 }
