@@ -222,7 +222,7 @@ func TestWait(t *testing.T) {
 	defer s.Close()
 	a := client(t, s.URL)
 	var out bytes.Buffer
-	if err := wait(t.Context(), a, time.Millisecond, 10*time.Second, &out, output.Table); err != nil {
+	if err := wait(t.Context(), a, time.Millisecond, 10*time.Second, false, &out, output.Table); err != nil {
 		t.Fatal(err)
 	}
 	want := "old?[31m renewed 2018-01-01T00:00:01Z\nold?[31m renewed 2018-01-01T00:00:02Z\nnew_1 renewed 2018-01-01T00:00:04Z\nnew_1 renewed 2018-01-01T00:00:06Z\nnew_1 renewed 2018-01-01T00:00:07Z\n"
@@ -231,10 +231,32 @@ func TestWait(t *testing.T) {
 	}
 	for answer, says := range map[string]string{leaseText("dead", 1): "nobody renewed", `{"metadata":{}}`: "no leader", "<html>": "JSON"} {
 		s := httptest.NewServer(cluster{leaseOf: answer})
-		err := wait(t.Context(), client(t, s.URL), time.Millisecond, 100*time.Millisecond, &out, output.JSON)
+		err := wait(t.Context(), client(t, s.URL), time.Millisecond, 100*time.Millisecond, false, &out, output.JSON)
 		s.Close()
 		if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", answer, err)
 		}
+	}
+}
+
+// With --another the old leader's renewals do not count, however many they are.
+func TestWaitAnother(t *testing.T) {
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := asked.Add(1)
+		_, _ = w.Write([]byte(leaseText(map[bool]string{true: "old", false: "new"}[n <= 10], n)))
+	}))
+	defer s.Close()
+	var out bytes.Buffer
+	if err := wait(t.Context(), client(t, s.URL), time.Millisecond, 10*time.Second, true, &out, output.Table); err != nil {
+		t.Fatal(err)
+	}
+	if old, new := strings.Count(out.String(), "old renewed"), strings.Count(out.String(), "new renewed"); old != 10 || new != 3 {
+		t.Errorf("%d and %d renewals\n%s", old, new, &out)
+	}
+	asked.Store(-1e6)
+	err := wait(t.Context(), client(t, s.URL), time.Millisecond, 100*time.Millisecond, true, &out, output.Table)
+	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "old leads still") {
+		t.Errorf("the old one leads: %v", err)
 	}
 }

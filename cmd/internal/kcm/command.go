@@ -32,6 +32,7 @@ type options struct {
 	failOn              finding.FailOn
 	timeout             time.Duration
 	lease               output.Format // of wait
+	another             bool
 }
 
 // Command is the command kcm.
@@ -241,8 +242,11 @@ func waitCommand() *cobra.Command {
 		Use:   "wait",
 		Short: "Wait until a controller manager leads",
 		Long: `Print who holds the lease of the controller managers, and when it was renewed, until one
-holder has renewed it twice. After a swap that takes 15 to 20 s where no other master leads.`,
-		Example: `  kubectl-holdfast kcm wait --timeout 1m`,
+holder has renewed it twice. After a swap that takes 15 to 20 s where no other master leads.
+
+Right after kcm manifest the old controller manager still runs, and renews. If it leads, give
+--another: its renewals do not count.`,
+		Example: `  kubectl-holdfast kcm wait --another --timeout 1m`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exit.Usagef("%q: it takes flags only", args[0])
@@ -259,11 +263,12 @@ holder has renewed it twice. After a swap that takes 15 to 20 s where no other m
 			if err != nil {
 				return err
 			}
-			return wait(ctx, a, time.Second, o.timeout, cmd.OutOrStdout(), o.lease)
+			return wait(ctx, a, time.Second, o.timeout, o.another, cmd.OutOrStdout(), o.lease)
 		},
 	}
 	o.connection(cmd)
 	output.Flag(cmd, &o.lease, "a line for each renewal: version, kind, holder, renewTime")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait")
+	cmd.Flags().BoolVar(&o.another, "another", false, "wait for another holder than the one that is seen first")
 	return cmd
 }

@@ -55,10 +55,11 @@ func (l lease) print(w io.Writer, format output.Format) error {
 }
 
 // wait prints the lease whenever it changed, until its holder has renewed it twice: that one leads.
-func wait(ctx context.Context, a kubeapi.Asker, poll, timeout time.Duration, out io.Writer, format output.Format) error {
+// With another, the holder that is seen first does not count.
+func wait(ctx context.Context, a kubeapi.Asker, poll, timeout time.Duration, another bool, out io.Writer, format output.Format) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var last lease
+	var first, last lease
 	var why error
 	renewed := -1 // what is there first may be old
 	for {
@@ -70,11 +71,13 @@ func wait(ctx context.Context, a kubeapi.Asker, poll, timeout time.Duration, out
 			if renewed++; l.HolderIdentity != last.HolderIdentity {
 				renewed = 0
 			}
-			last = l
+			if last = l; first.HolderIdentity == "" {
+				first = l
+			}
 			if err := l.print(out, format); err != nil {
 				return err
 			}
-			if renewed == 2 {
+			if renewed >= 2 && (!another || l.HolderIdentity != first.HolderIdentity) {
 				return nil
 			}
 		}
@@ -85,6 +88,9 @@ func wait(ctx context.Context, a kubeapi.Asker, poll, timeout time.Duration, out
 			}
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return exit.Failedf("interrupted")
+			}
+			if another && renewed >= 2 {
+				return exit.Failedf("%s leads still, after %s: was its manifest changed?", finding.Clean(last.HolderIdentity), timeout)
 			}
 			return exit.Failedf("nobody renewed the lease twice in %s: look at the controller managers' logs", timeout)
 		case <-time.After(poll):
