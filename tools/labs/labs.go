@@ -16,6 +16,7 @@ import (
 	costatscale "holdfast/tools/labs/checks/cost-at-scale"
 	dropincluster "holdfast/tools/labs/checks/dropin-cluster"
 	"holdfast/tools/labs/checks/fleet"
+	kcmswap "holdfast/tools/labs/checks/kcm-swap"
 	nodeswap "holdfast/tools/labs/checks/node-swap"
 	rbdcontract "holdfast/tools/labs/checks/rbd-contract"
 	rbdkill "holdfast/tools/labs/checks/rbd-kill"
@@ -65,6 +66,7 @@ func All() []labkit.Lab {
 		costatscale.Labs(),
 		dropincluster.Labs(),
 		fleet.Labs(),
+		kcmswap.Labs(),
 		nodeswap.Labs(),
 		rbdcontract.Labs(),
 		rbdkill.Labs(),
