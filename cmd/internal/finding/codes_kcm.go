@@ -22,7 +22,7 @@ var kcmCodes = []Code{
 	},
 	{
 		Code: "HF524", Level: Stop, Title: "the controller manager may not get Services", By: []string{"kcm check"},
-		About: []string{"Holdfast's endpoints controller asks for a Service (`get services`) before it deletes its Endpoints. Without that right the Endpoints of deleted Services stay. Upstream's roles have it. Give your own role or policy the verb `get` on `services` ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md#what-holdfast-does))."},
+		About: []string{"Holdfast's endpoints controller asks for a Service (`get services`) before it deletes its Endpoints. Without that right the Endpoints of deleted Services stay. Upstream's roles have it. Give your own role or policy the verb `get` on `services` ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md#before-you-swap))."},
 	},
 	{
 		Code: "HF525", Level: New, Title: "pods are replaced when the other controller manager leads", By: []string{"kcm check"},
