@@ -61,8 +61,8 @@ func Markdown() string {
 		}
 		b.WriteString("\n")
 	}
-	para("", "Each finding of `kubectl holdfast` has a code. A code keeps its meaning in all later releases, so a script or an alert can name it. Levels, worst first: `STOP` (do not go on), `new` (a container is recreated), `warn` (something changes that someone may notice), `?` (it could not be asked or told), `ok`.")
-	para("", "Status: 3 if a finding is at or above `--fail-on` (default `STOP`), else 1 if something could not be asked or told, else 0. Wrong usage is 2.")
+	para("", "Each finding of `kubectl holdfast` has a code. A code keeps its meaning in all later releases, so a script or an alert can name it. Levels, worst first: `STOP` (do not go on), `new` (a container is recreated), `warn` (something changes that someone may notice), `?` (a question had no answer), `ok`.")
+	para("", "Status: 3 if a finding is at or above `--fail-on` (default `STOP`), otherwise 1 if a question had no answer, otherwise 0. Wrong usage is 2.")
 	b.WriteString("| code | level | says | from |\n|---|---|---|---|\n")
 	for _, c := range Codes() {
 		level := []string{"`" + string(c.Level) + "`"}

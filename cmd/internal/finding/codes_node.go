@@ -8,8 +8,8 @@ var nodeCodes = []Code{
 	{
 		Code: "HF501", Level: Warn, Title: "the kubelet that runs is not what the unit starts", By: []string{"node check"},
 		About: []string{
-			"A swap starts what the unit and its environment files say now. They were changed since the kubelet that runs was started, or no kubelet runs. All other checks are about the unit's command line.",
-			"If the change is meant, go on. Else put the unit and its files right, and check again.",
+			"A swap starts the command line that the unit and its environment files have now. These files were changed after the running kubelet was started, or no kubelet runs. All other checks use the unit's command line.",
+			"If the change is intended, go on. Otherwise correct the unit and its files, and check again.",
 		},
 	},
 	{
@@ -20,30 +20,30 @@ var nodeCodes = []Code{
 		},
 	},
 	{
-		Code: "HF503", Level: Stop, Title: "what the unit starts is no kubelet's file", By: []string{"node check"},
+		Code: "HF503", Level: Stop, Title: "the unit does not start a kubelet's own file", By: []string{"node check"},
 		About: []string{
-			"A swap replaces the file that `ExecStart=` names. There is no such unit, or it cannot be told what it starts; or the file is hyperkube, a symbolic link, a script around the kubelet, or docker or rkt with a kubelet in a container.",
+			"A swap replaces the file that `ExecStart=` names. The unit does not exist, or the program cannot find out what it starts. Or the file is hyperkube, a symbolic link, a script around the kubelet, or docker or rkt with a kubelet in a container.",
 			"Make the unit start the kubelet's own file, restart the old kubelet with that, and check again.",
 		},
 	},
 	{
-		Code: "HF504", Level: Stop, Title: "the new or the kept kubelet has no place", By: []string{"node check", "node swap"},
+		Code: "HF504", Level: Stop, Title: "there is no space for the new or the kept kubelet", By: []string{"node check", "node swap"},
 		About: []string{
-			"The new kubelet is put beside the old one, and the old one is kept in `/usr/lib/holdfast/kept`. One of the two is on a file system that is read-only or full.",
-			"Nothing was changed. Make room. Where `/usr` is read-only, let the unit start a kubelet in another folder, and name a folder of that file system with `--keep-in`.",
+			"The new kubelet is put beside the old one, and the old one is kept in `/usr/lib/holdfast/kept`. One of these two places is on a file system that is read-only or full.",
+			"Nothing was changed. Free some space. If `/usr` is read-only, change the unit so that it starts a kubelet in another folder, and name a folder of that file system with `--keep-in`.",
 		},
 	},
 	{
-		Code: "HF505", Level: Stop, Title: "the file is not the kubelet that is wanted", By: []string{"node check", "node swap", "node back"},
+		Code: "HF505", Level: Stop, Title: "the file is not the expected kubelet", By: []string{"node check", "node swap", "node back"},
 		About: []string{
-			"`node swap` takes a kubelet of Holdfast, and `node back` the kept one if it has the SHA-256 that it had when it was kept. The file is missing, is no program of this machine, is another release, or was changed.",
+			"`node swap` accepts only a kubelet of Holdfast. `node back` accepts only the kept kubelet, with the SHA-256 that it had when it was kept. The file is missing, is not a program for this machine, is of another release, or was changed.",
 		},
 	},
 	{
 		Code: "HF506", Level: Stop, Title: "the machine has swap space on", By: []string{"node check"},
 		About: []string{
 			"Kubelets from 1.8 on do not start while the machine has swap space on.",
-			"Run `swapoff -a`, or give the unit `--experimental-fail-swap-on=false`, which every release from 1.7 to 1.9 takes.",
+			"Run `swapoff -a`, or give the unit `--experimental-fail-swap-on=false`, which every release from 1.7 to 1.9 accepts.",
 		},
 	},
 	{
@@ -55,83 +55,83 @@ var nodeCodes = []Code{
 	},
 	{
 		Code: "HF508", Level: Stop, Title: "the kubeconfig is not there", By: []string{"node check"},
-		About: []string{"The command line names a kubeconfig that is not there or names no server, and no `--bootstrap-kubeconfig` to make it with. With `--require-kubeconfig` the kubelet exits. Without it, 1.9 logs `invalid kubeconfig` and runs without an API server, as standalone."},
+		About: []string{"The command line names a kubeconfig that does not exist or that names no server, and it has no `--bootstrap-kubeconfig` from which the kubelet could make one. With `--require-kubeconfig` the kubelet exits. Without it, 1.9 logs `invalid kubeconfig` and runs standalone, without an API server."},
 	},
 	{
-		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "something of the node could not be asked", By: []string{"node check", "node swap", "node back"},
+		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "a question about the node has no answer", By: []string{"node check", "node swap", "node back"},
 		About: []string{
-			"Without systemd nobody can tell what `--start-command` starts. With another runtime than docker the containers are not compared. The text names what failed.",
-			"It is `STOP` if docker does not answer: no kubelet starts then.",
+			"Without systemd the program cannot know what `--start-command` starts. With another runtime than docker it does not compare the containers. The text says which question has no answer.",
+			"If docker does not answer it is `STOP`, because then no kubelet starts.",
 		},
 	},
 	{
-		Code: "HF510", Level: Warn, Title: "an earlier swap did not end", By: []string{"node check"},
-		About: []string{"A `node swap` or `node back` was killed, or the machine went down, between stop and start. The node may be without a kubelet. The next `node swap` or `node back` first starts the kubelet from before."},
+		Code: "HF510", Level: Warn, Title: "an earlier swap was interrupted", By: []string{"node check"},
+		About: []string{"A `node swap` or `node back` was killed, or the machine went down, between stop and start. The node may be without a kubelet. The next `node swap` or `node back` first starts the previous kubelet."},
 	},
 	{
 		Code: "HF511", Level: Stop, Title: "the new kubelet did not run well", By: []string{"node swap", "node back"},
 		About: []string{
-			"It exited, had another command line than the unit, would have run standalone, or did not answer `/healthz` in time; or the old one did not stop. The text says which, and which kubelet runs now: the program puts back and starts the one from before.",
-			"`journalctl -u kubelet` has what the kubelet said, `/usr/lib/holdfast/journal` what the program did.",
+			"The new kubelet exited, had another command line than the unit, would have run standalone, or did not answer `/healthz` in time; or the old kubelet did not stop. The text says which of these happened, and which kubelet runs now: the program puts the previous kubelet back and starts it.",
+			"`journalctl -u kubelet` shows the kubelet's messages, `/usr/lib/holdfast/journal` the steps of the program.",
 		},
 	},
 	{
-		Code: "HF512", Level: Warn, Also: []Level{Stop}, Title: "mounts of subPaths, and a kubelet that deletes through them", By: []string{"node check", "node back"},
+		Code: "HF512", Level: Warn, Also: []Level{Stop}, Title: "the old kubelet deletes files behind subPath mounts that are left", By: []string{"node check", "node back"},
 		About: []string{
-			"Kubelets 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, 1.9.0 to 1.9.3 and older delete the files behind mounts below `volume-subpaths` when they remove a pod ([subpath-rollback](../../patches/subpath-rollback/README.md)). `node back` unmounts them between stop and start.",
-			"It is `STOP` if one is busy. Then the kubelet that ran is started again. End the process that the text names and run `node back` again. Never use `umount -l` or `-R`.",
+			"Kubelets 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, 1.9.0 to 1.9.3 and older delete the files behind mounts below `volume-subpaths` when they remove a pod ([subpath-rollback](../../patches/subpath-rollback/README.md)). `node back` unmounts these mounts between stop and start.",
+			"If a mount is busy, it is `STOP`, and the program starts the kubelet again that ran before. End the process that the text names, and run `node back` again. Never use `umount -l` or `-R`.",
 		},
 	},
 	{
 		Code: "HF514", Level: New, Title: "containers were recreated by the swap", By: []string{"node swap", "node back"},
 		About: []string{
-			"After the swap, docker runs another container for the same pod and name. [The runbook](upgrade-1.7-to-1.9.md#one-node) says which of them may go on.",
+			"After the swap, docker runs another container for the same pod and name. [The runbook](upgrade-1.7-to-1.9.md#one-node) says when you may go on.",
 		},
 	},
 	{
-		Code: "HF515", Level: Warn, Title: "Holdfast does not name the kubelet before it", By: []string{"node swap"},
+		Code: "HF515", Level: Warn, Title: "Holdfast does not know, or has wrong, which kubelet ran before", By: []string{"node swap"},
 		About: []string{
 			"The metric `holdfast_predecessor_info` is missing, could not be read, or names another release than the one that was kept. New containers may get hashes that the old kubelet does not know.",
-			"Ask with `kubectl holdfast predecessor`, and write the [override](../../patches/predecessor/README.md#look-and-correct) if it is wrong.",
+			"Check it with `kubectl holdfast predecessor`, and if it is wrong write the [override](../../patches/predecessor/README.md#look-and-correct).",
 		},
 	},
 	{
 		Code: "HF516", Level: Stop, Title: "the kubelet's root directory is on a private mount", By: []string{"node check"},
 		About: []string{
-			"Kubelets from 1.8 on bind the directory over itself if its mount is not shared. The volumes that 1.7 mounted are then hidden, and cannot be removed before the node is rebooted.",
+			"If the mount of the root directory is not shared, kubelets from 1.8 on bind the directory over itself. The volumes that 1.7 mounted are then hidden, and cannot be removed before the node is rebooted.",
 			"Run `mount --make-rshared /` before the swap, and at each boot.",
 		},
 	},
 	{
 		Code: "HF517", Level: Stop, Title: "a CNI configuration names its plugin by a path", By: []string{"node check"},
-		About: []string{"Holdfast leaves out a CNI configuration in which a plugin's `type` has a slash ([cni-plugin-name](../../patches/cni-plugin-name/README.md)). Without another one the node becomes NotReady, and new pods wait. Copy the program into `--cni-bin-dir` and name it."},
+		About: []string{"Holdfast skips a CNI configuration in which a plugin's `type` contains a slash or a backslash ([cni-plugin-name](../../patches/cni-plugin-name/README.md)). If there is no other configuration, the node becomes NotReady, and new pods wait. Copy the program into `--cni-bin-dir`, and write its plain name as the type."},
 	},
 	{
-		Code: "HF518", Level: Warn, Title: "a static manifest is read otherwise", By: []string{"node check"},
+		Code: "HF518", Level: Warn, Title: "Holdfast reads a static manifest differently", By: []string{"node check"},
 		About: []string{
-			"A literal `metadata.creationTimestamp` is in the hash that is the static pod's UID, and today's Go dumps a time otherwise: the pod gets another UID, and restarts once more. Remove the line before the swap.",
-			"A field's name in the wrong case, such as `hostnetwork`: kubelets 1.8.0–1.8.14 and 1.9.0–1.9.8 took it for the right one, others ignore it (kubernetes/kubernetes#65298). The pod would come back without it. Correct the name.",
+			"The manifest contains a literal `metadata.creationTimestamp`. The UID of a static pod is a hash of a dump that contains this time, and today's Go prints times differently. So the pod gets another UID, and restarts once. Remove the line before the swap.",
+			"Or a field's name is in the wrong case, such as `hostnetwork`. Kubelets 1.8.0–1.8.14 and 1.9.0–1.9.8 accept that, others ignore the field (kubernetes/kubernetes#65298). The pod would come back without it. Correct the name.",
 		},
 	},
 	{
 		Code: "HF519", Level: Warn, Title: "Holdfast asks the API server through the proxy", By: []string{"node check"},
-		About: []string{"The unit's environment has a proxy, and its `NO_PROXY` excepts the API server by a rule that Go has dropped: `.corp.local` no longer means `corp.local` itself, and `host:6443` no longer the host's other ports. Name the API server's host in `NO_PROXY`."},
+		About: []string{"The unit's environment has a proxy, and its `NO_PROXY` excludes the API server only by a rule that today's Go no longer has: `.corp.local` does not include `corp.local` itself, and `host:6443` does not include the host's other ports. Name the API server's host in `NO_PROXY`."},
 	},
 	{
 		Code: "HF520", Level: Stop, Title: "an address has a leading zero", By: []string{"node check"},
-		About: []string{"Today's Go refuses an address such as `10.0.010.1`. The kubelet ends at its start, or does not reach the API server. Write the number without the zero."},
+		About: []string{"Today's Go refuses an address such as `10.0.010.1`. The kubelet exits at its start, or does not reach the API server. Write the number without the zero."},
 	},
 	{
 		Code: "HF530", Level: Stop, Title: "the package would not replace, or not start, this kubelet", By: []string{"node keep"},
 		About: []string{
-			"The package kubelet replaces `/usr/bin/kubelet` and nothing else, and its scripts start the unit only where it is enabled. The unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",
-			"Put that right, or use `node swap`, which replaces the file that the unit starts. `/etc/holdfast/skip-check` passes it over.",
+			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node the unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",
+			"Correct that, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed in spite of the STOP.",
 		},
 	},
 	{
-		Code: "HF531", Level: Stop, Title: "this systemd starts no kubelet with its driver", By: []string{"node check"},
+		Code: "HF531", Level: Stop, Title: "systemd does not start a kubelet with this cgroup driver", By: []string{"node check"},
 		About: []string{
-			"With `--cgroup-driver=systemd` kubelets of 1.7 to 1.9, Holdfast too, ask systemd to delegate a slice. systemd 237 and later refuse that (kubernetes/kubernetes#61474), and the kubelet ends at its start: after a swap neither the new nor the old one would run. A kubelet with this driver that runs, and was started after this systemd was installed, is the proof that it can be started here.",
+			"With `--cgroup-driver=systemd`, kubelets of 1.7 to 1.9 and Holdfast ask systemd to delegate a slice. systemd 237 and later refuse that (kubernetes/kubernetes#61474), and the kubelet exits at its start. After a swap neither the new nor the old kubelet would run. If a kubelet with this driver runs, and was started after this systemd was installed, that proves that it can start here, and there is no finding.",
 			"Drain the node, give docker and the kubelet the driver `cgroupfs`, and start both. Or go back to systemd 236.",
 		},
 	},
