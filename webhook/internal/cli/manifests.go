@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,9 @@ certificate, write the objects anew and apply certificate and webhook together.`
 					return exit.Usagef("--client-ca-file %s: it is empty", clientCA)
 				}
 			}
+			if o.Image == "" {
+				o.Image = releaseImage(cmd.Root().Version)
+			}
 			files, err := manifests.Make(o, time.Now())
 			if err != nil {
 				return err
@@ -80,7 +84,7 @@ certificate, write the objects anew and apply certificate and webhook together.`
 	f := cmd.Flags()
 	f.StringVar(&o.Form, "form", manifests.DaemonSet, manifests.DaemonSet+" (on the masters, called at 127.0.0.1) or "+manifests.Deployment+" (two replicas behind a Service)")
 	f.StringVar(&o.Namespace, "namespace", "endpoints-rules", "namespace of the program")
-	f.StringVar(&o.Image, "image", "", "image whose entry point is the program")
+	f.StringVar(&o.Image, "image", "", "image whose entry point is the program (default: the one in this program's own release, as docker load names it)")
 	f.IntVar(&o.Port, "port", 9943, "port to serve on")
 	f.IntVar(&o.Days, "days", 365, "days that the certificate holds")
 	f.StringVar(&clientCA, "client-ca-file", "", "authorities of the API server's client certificate, without which reviews are refused (default: anyone who reaches the port may post)")
@@ -88,4 +92,13 @@ certificate, write the objects anew and apply certificate and webhook together.`
 	f.StringSliceVar(&o.AllowFrom, "allow-from", nil, "with --form "+manifests.Deployment+", networks of a NetworkPolicy: those of the masters, and of the nodes where the network plugin filters the kubelet's probes")
 	f.StringVar(&output, "output", "", "folder to write into (default: standard output)")
 	return cmd
+}
+
+// releaseImage is the image that the release of this version has, "" for a program that knows no
+// version of its own. No registry has that name: a node has the image by docker load, or by a tag.
+func releaseImage(version string) string {
+	if !strings.HasPrefix(version, "v") {
+		return ""
+	}
+	return "holdfast.invalid/endpoints-rules:" + strings.ReplaceAll(version, "+", "_")
 }
