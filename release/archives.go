@@ -9,6 +9,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,7 @@ type entry struct {
 func (b *builder) writeTar(w io.Writer, entries []entry) error {
 	t := tar.NewWriter(w)
 	for _, e := range entries {
-		h := &tar.Header{Name: e.name, Mode: e.mode, ModTime: b.date, Format: tar.FormatUSTAR, Typeflag: tar.TypeDir}
+		h := &tar.Header{Name: e.name, Mode: e.mode, ModTime: b.date, Typeflag: tar.TypeDir}
 		if e.from == "" {
 			if err := t.WriteHeader(h); err != nil {
 				return err
@@ -87,7 +88,8 @@ func (b *builder) server() []entry {
 
 // archivesOfDefault are those that are the same whatever the base.
 func (b *builder) archivesOfDefault() error {
-	for _, system := range []string{"linux-amd64", "linux-arm64", "darwin-arm64"} {
+	sums := map[string]string{}
+	for _, system := range systems {
 		file := b.programs[operators]
 		if system != "linux-amd64" {
 			goos, arch, _ := strings.Cut(system, "-")
@@ -96,17 +98,120 @@ func (b *builder) archivesOfDefault() error {
 				return err
 			}
 		}
-		if err := b.tarGz(operators+"-"+system+".tar.gz", []entry{{operators, file, 0o755}, {"LICENSE", filepath.Join(b.root, "LICENSE"), 0o644}}); err != nil {
+		archive := operators + "-" + system + ".tar.gz"
+		if err := b.tarGz(archive, []entry{{operators, file, 0o755}, {"LICENSE", filepath.Join(b.root, "LICENSE"), 0o644}}); err != nil {
+			return err
+		}
+		var err error
+		if sums[system], err = sha256File(filepath.Join(b.out, archive)); err != nil {
 			return err
 		}
 	}
-	return b.sourceArchive()
+	if err := b.text("krew/holdfast.yaml", b.krew(sums)); err != nil {
+		return err
+	}
+	if err := b.sourceArchive(); err != nil {
+		return err
+	}
+	return b.vendorArchive()
+}
+
+// systems are those for which kubectl-holdfast is built.
+var systems = []string{"linux-amd64", "linux-arm64", "darwin-arm64"}
+
+// krew is the manifest of the plugin holdfast of kubectl, by which krew installs one of the archives
+// that the caller names with --archive: a folder that can be anywhere has no address to load from.
+func (b *builder) krew(sums map[string]string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, `apiVersion: krew.googlecontainertools.github.com/v1alpha2
+kind: Plugin
+metadata:
+  name: holdfast
+spec:
+  version: %s
+  homepage: %s
+  shortDescription: Checks and forecasts kubelet swaps of old releases
+  description: |
+    The program of Holdfast's operators, for clusters of Kubernetes 1.7 to 1.9.
+  platforms:
+`, b.version, homepage)
+	for _, system := range systems {
+		goos, arch, _ := strings.Cut(system, "-")
+		fmt.Fprintf(&text, `  - selector:
+      matchLabels: {os: %s, arch: %s}
+    uri: %s/%s/%s-%s.tar.gz
+    sha256: %s
+    files:
+    - {from: "*", to: "."}
+    bin: %s
+`, goos, arch, homepage, b.version, operators, system, sums[system], operators)
+	}
+	return text.String()
+}
+
+// kit is the name of the source's folder and, with what is in it, of its archives.
+func (b *builder) kit() string { return "holdfast-" + b.plain() }
+
+// vendored are the folders that make vendor writes.
+var vendored = []string{"vendor", "cmd/vendor", "release/vendor", "tools/vendor", "webhook/vendor"}
+
+// vendorArchive is what a build without a network needs beside the source's archive, to be unpacked
+// in the same place: what make vendor writes. It is written in a copy of the source, since folders of
+// that name change how go builds in this checkout.
+func (b *builder) vendorArchive() error {
+	if _, err := output(b.work, "tar", "-xzf", filepath.Join(b.out, b.kit()+"-source.tar.gz")); err != nil {
+		return err
+	}
+	root := filepath.Join(b.work, b.kit())
+	if err := os.Symlink(filepath.Join(b.root, "_output"), filepath.Join(root, "_output")); err != nil {
+		return err
+	}
+	if _, err := output(root, filepath.Join(root, "_output/tools/holdfast"), "--root", root, "--base", b.base.Name, "vendor"); err != nil {
+		return err
+	}
+	entries, err := below(root, b.kit(), vendored)
+	if err != nil {
+		return err
+	}
+	return b.tarGz(b.kit()+"-vendor.tar.gz", entries)
+}
+
+// below are the entries of folders of root, named as below top.
+func below(root, top string, folders []string) ([]entry, error) {
+	var entries []entry
+	for _, folder := range folders {
+		if err := filepath.WalkDir(filepath.Join(root, folder), func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(root, p)
+			if err != nil {
+				return err
+			}
+			name := filepath.ToSlash(filepath.Join(top, rel))
+			info, err := d.Info()
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir():
+				entries = append(entries, entry{name + "/", "", 0o755})
+			case d.Type().IsRegular():
+				entries = append(entries, entry{name, p, 0o644 | int64(info.Mode()&0o111)})
+			default:
+				return fmt.Errorf("%s is no regular file", name)
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
 }
 
 // sourceArchive is git archive of the commit. git also writes the names of branches into
 // hack/archive-commit, which are another's in another clone: commit and tag alone stay.
 func (b *builder) sourceArchive() error {
-	folder := "holdfast-" + b.plain() + "/"
+	folder := b.kit() + "/"
 	raw, err := output(b.root, "git", "archive", "--format=tar", "--prefix="+folder, "HEAD")
 	if err != nil {
 		return err
@@ -115,7 +220,7 @@ func (b *builder) sourceArchive() error {
 	if b.snapshot {
 		says = b.commit + "\n"
 	}
-	return b.create(strings.TrimSuffix(folder, "/")+"-source.tar.gz", func(f *os.File) error {
+	return b.create(b.kit()+"-source.tar.gz", func(f *os.File) error {
 		z := gzip.NewWriter(f)
 		from, to := tar.NewReader(strings.NewReader(raw)), tar.NewWriter(z)
 		for {
@@ -154,46 +259,46 @@ const imagePrefix = "holdfast.invalid/"
 // imageTag is the version as a tag of an image may have it.
 func (b *builder) imageTag() string { return strings.ReplaceAll(b.version, "+", "_") }
 
-// images writes an image for docker load of each static program that runs in a pod.
+// fleet is the image of kubectl-holdfast fleet: the program and the kubelet that it puts on nodes.
+const fleet = "fleet"
+
+// images writes an image for docker load of each static program that runs in a pod, and of fleet.
 func (b *builder) images() error {
 	for _, p := range []string{manager, apiserver, rules} {
-		file := b.programs[p]
-		if file == "" {
-			continue
-		}
-		img, err := b.image(p, file)
-		if err != nil {
-			return fmt.Errorf("image of %s: %w", p, err)
-		}
-		tag, err := name.NewTag(imagePrefix + p + ":" + b.imageTag())
-		if err != nil {
-			return err
-		}
-		if err := b.create("images/"+p+"-amd64.tar", func(f *os.File) error { return tarball.Write(tag, img, f) }); err != nil {
-			return err
+		if file := b.programs[p]; file != "" {
+			bin := "usr/local/bin/" // where kubeadm's manifests look for it
+			start := "/" + bin + p
+			if p != rules { // named by its manifest's command
+				start = ""
+			}
+			if err := b.image(p, start, []entry{{"tmp/", "", 0o1777}, {"usr/", "", 0o755}, {"usr/local/", "", 0o755}, {bin, "", 0o755}, {bin + p, file, 0o755}}); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
+	if b.programs[operators] == "" {
+		return nil
+	}
+	return b.image(fleet, "", []entry{{operators, b.programs[operators], 0o755}, {kubelet, b.programs[kubelet], 0o755}})
 }
 
-// image has one layer with a program at /usr/local/bin, where kubeadm's manifests look for it.
-func (b *builder) image(program, file string) (v1.Image, error) {
+// image writes an image of one layer.
+func (b *builder) image(program, start string, entries []entry) error {
 	var raw bytes.Buffer
-	path := "usr/local/bin/" + program
-	if err := b.writeTar(&raw, []entry{{"tmp/", "", 0o1777}, {"usr/", "", 0o755}, {"usr/local/", "", 0o755}, {"usr/local/bin/", "", 0o755}, {path, file, 0o755}}); err != nil {
-		return nil, err
+	if err := b.writeTar(&raw, entries); err != nil {
+		return err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw.Bytes())), nil })
 	if err != nil {
-		return nil, err
+		return err
 	}
 	img, err := mutate.AppendLayers(empty.Image, layer)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c, err := img.ConfigFile()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c = c.DeepCopy()
 	c.Architecture, c.OS, c.Created = "amd64", "linux", v1.Time{Time: b.date}
@@ -202,8 +307,15 @@ func (b *builder) image(program, file string) (v1.Image, error) {
 	}
 	c.Config.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	c.Config.Labels = map[string]string{"org.opencontainers.image.version": b.version, "org.opencontainers.image.revision": b.commit}
-	if program == rules { // the others are named by their manifest's command
-		c.Config.Entrypoint = []string{"/" + path}
+	if start != "" {
+		c.Config.Entrypoint = []string{start}
 	}
-	return mutate.ConfigFile(img, c)
+	if img, err = mutate.ConfigFile(img, c); err != nil {
+		return err
+	}
+	tag, err := name.NewTag(imagePrefix + program + ":" + b.imageTag())
+	if err != nil {
+		return err
+	}
+	return b.create("images/"+program+"-amd64.tar", func(f *os.File) error { return tarball.Write(tag, img, f) })
 }

@@ -144,29 +144,27 @@ func (m *made) bill(t *testing.T) {
 }
 
 func (m *made) image(t *testing.T) {
-	f, err := os.Open(m.one(t, "images/endpoints-rules-amd64.tar"))
-	must(t, err)
-	defer f.Close()
-	r := tar.NewReader(f)
-	files := map[string]string{}
-	for {
-		h, err := r.Next()
-		if err == io.EOF {
-			break
-		}
+	for name, c := range map[string]struct{ start, layer string }{
+		rules:   {`"Entrypoint":["/usr/local/bin/endpoints-rules"]`, "tmp/ usr/ usr/local/ usr/local/bin/ usr/local/bin/endpoints-rules"},
+		manager: {"", "tmp/ usr/ usr/local/ usr/local/bin/ usr/local/bin/kube-controller-manager"},
+		fleet:   {"", "kubectl-holdfast kubelet"},
+	} {
+		out, err := shell(t, m.out, "tar -xOf images/"+name+"-amd64.tar manifest.json; f=$(tar -tf images/"+name+"-amd64.tar | grep ^sha256:); tar -xOf images/"+name+"-amd64.tar $f; echo; "+
+			"l=$(tar -tf images/"+name+"-amd64.tar | grep gz$); tar -xOf images/"+name+"-amd64.tar $l | tar -tz | xargs echo layer:")
 		must(t, err)
-		raw, err := io.ReadAll(r)
-		must(t, err)
-		files[h.Name] = string(raw)
-	}
-	has(t, files["manifest.json"], `"holdfast.invalid/endpoints-rules:v1.9.11_holdfast.9"`)
-	config := ""
-	for name, text := range files {
-		if strings.HasPrefix(name, "sha256:") {
-			config = text
+		has(t, out, `"holdfast.invalid/`+name+`:v1.9.11_holdfast.9"`, `"created":"2026-11-21T00:00:00Z"`, "layer: "+c.layer+"\n")
+		if entry := strings.Contains(out, "Entrypoint"); entry != (name == rules) || entry && !strings.Contains(out, c.start) {
+			t.Errorf("%s starts by itself: %v\n%s", name, entry, out)
 		}
 	}
-	has(t, config, `"Entrypoint":["/usr/local/bin/endpoints-rules"]`, `"created":"2026-11-21T00:00:00Z"`)
+}
+
+// TestKrew: the sums of the manifest are those of the archives, and it has what krew asks for.
+func TestKrew(t *testing.T) {
+	b := &builder{source: &source{version: "v1.9.11+holdfast.9"}}
+	text := b.krew(map[string]string{"linux-amd64": "1", "linux-arm64": "2", "darwin-arm64": "3"})
+	has(t, text, "name: holdfast\n", "version: v1.9.11+holdfast.9\n", "matchLabels: {os: linux, arch: amd64}\n    uri: https://holdfast.invalid/v1.9.11+holdfast.9/kubectl-holdfast-linux-amd64.tar.gz\n    sha256: 1\n",
+		"arch: arm64}\n    uri: https://holdfast.invalid/v1.9.11+holdfast.9/kubectl-holdfast-darwin-arm64.tar.gz\n    sha256: 3\n", "bin: kubectl-holdfast\n")
 }
 
 // TestSourceArchive: no name of a branch and no other time is in it.

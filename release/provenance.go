@@ -102,7 +102,7 @@ func (b *builder) predicate() (*structpb.Struct, error) {
 	})
 }
 
-// texts writes NOTES.md, vex.json and, without keys, the file that says so.
+// texts writes NOTES.md, alerts.yaml, vex.json and, without keys, the file that says so.
 func (b *builder) texts() error {
 	title := b.version
 	if b.snapshot {
@@ -128,6 +128,13 @@ func (b *builder) texts() error {
 	}
 	if err := b.text("NOTES.md", fmt.Sprintf("# Holdfast %s\n\nCommit %s. linux/amd64, for the kubelet glibc 2.17 or later.\n\n%s\n\n## Known vulnerabilities that are open\n\n%s\n\n## SHA-256 of the programs\n\n```\n%s```\n",
 		title, b.commit, b.notes, open, sums.String())); err != nil || !b.base.Default {
+		return err
+	}
+	alerts, err := os.ReadFile(filepath.Join(b.root, "docs/user/alerts.yaml"))
+	if err != nil {
+		return err
+	}
+	if err := b.text("alerts.yaml", string(alerts)); err != nil {
 		return err
 	}
 	// make security writes it, for the release that base.json names.

@@ -127,6 +127,15 @@ func (m *made) verify(t *testing.T) {
 	if !strings.Contains(out.String(), "built of commit "+m.b.commit) {
 		t.Error(out.String())
 	}
+	committed := filepath.Join(t.TempDir(), m.b.version)
+	must(t, checkCommitted(committed, m.out, &out))
+	has(t, out.String(), "no sums of that version")
+	must(t, exec.Command("cp", filepath.Join(m.out, sums), committed).Run())
+	must(t, checkCommitted(committed, m.out, &out))
+	must(t, os.WriteFile(committed, []byte("another"), 0o644))
+	if err := checkCommitted(committed, m.out, &out); err == nil || !strings.Contains(err.Error(), "of other files") {
+		t.Errorf("other sums were committed: %v", err)
+	}
 	if err := verify(options{}, m.out, &out); err == nil {
 		t.Error("no keys are needed")
 	}

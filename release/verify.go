@@ -51,11 +51,16 @@ func verify(o options, dir string, w io.Writer) error {
 		}
 		fmt.Fprintf(w, "signed with %X\n", k.pgp.PrimaryKey.Fingerprint)
 	}
-	commit, err := checkProvenance(dir, list, k)
+	version, commit, err := checkProvenance(dir, list, k)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "built of commit %s\n", commit)
+	fmt.Fprintf(w, "%s, built of commit %s\n", version, commit)
+	if root, err := output("", "git", "rev-parse", "--show-toplevel"); err == nil {
+		if err := checkCommitted(filepath.Join(root, "release/sums", version), dir, w); err != nil {
+			return err
+		}
+	}
 	if !o.rebuild {
 		return nil
 	}
@@ -140,16 +145,38 @@ func (k *keys) signatures(dir string) error {
 	return nil
 }
 
-// checkProvenance compares the provenance's files with those of the folder. It returns the commit.
-func checkProvenance(dir string, list []digest, k *keys) (string, error) {
+// checkCommitted compares SHA256SUMS with the one that was committed after that release.
+func checkCommitted(file, dir string, w io.Writer) error {
+	want, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		fmt.Fprintln(w, "this checkout has no sums of that version in release/sums")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	have, err := os.ReadFile(filepath.Join(dir, sums))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(have, want) {
+		return failf("%s is not %s: a release of that version was made before, of other files", filepath.Join(dir, sums), file)
+	}
+	fmt.Fprintf(w, "%s is %s\n", sums, file)
+	return nil
+}
+
+// checkProvenance compares the provenance's files with those of the folder. It returns version and
+// commit.
+func checkProvenance(dir string, list []digest, k *keys) (version, commit string, err error) {
 	raw, err := os.ReadFile(filepath.Join(dir, provenanceFile))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if k != nil {
 		var e dsse.Envelope
 		if err := json.Unmarshal(raw, &e); err != nil {
-			return "", failf("%s: %v", provenanceFile, err)
+			return "", "", failf("%s: %v", provenanceFile, err)
 		}
 		v, err := dsse.NewEnvelopeVerifier(k)
 		if err == nil {
@@ -159,15 +186,15 @@ func checkProvenance(dir string, list []digest, k *keys) (string, error) {
 			err = fmt.Errorf("its type is %q", e.PayloadType)
 		}
 		if err != nil {
-			return "", failf("%s: %v", provenanceFile, err)
+			return "", "", failf("%s: %v", provenanceFile, err)
 		}
 		if raw, err = e.DecodeB64Payload(); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
 	s := &ita.Statement{}
 	if err := protojson.Unmarshal(raw, s); err != nil {
-		return "", failf("%s: %v", provenanceFile, err)
+		return "", "", failf("%s: %v", provenanceFile, err)
 	}
 	said := map[string]string{}
 	for _, d := range s.Subject {
@@ -175,14 +202,15 @@ func checkProvenance(dir string, list []digest, k *keys) (string, error) {
 	}
 	for _, d := range list {
 		if said[d.name] != d.sum {
-			return "", failf("%s has another sum of %s", provenanceFile, d.name)
+			return "", "", failf("%s has another sum of %s", provenanceFile, d.name)
 		}
 	}
 	if len(said) != len(list) {
-		return "", failf("%s names %d files, and %d are there", provenanceFile, len(said), len(list))
+		return "", "", failf("%s names %d files, and %d are there", provenanceFile, len(said), len(list))
 	}
 	var p struct {
 		BuildDefinition struct {
+			ExternalParameters   struct{ Version string }
 			ResolvedDependencies []struct{ Digest map[string]string }
 		}
 	}
@@ -191,9 +219,13 @@ func checkProvenance(dir string, list []digest, k *keys) (string, error) {
 		err = json.Unmarshal(text, &p)
 	}
 	if err != nil || len(p.BuildDefinition.ResolvedDependencies) == 0 {
-		return "", failf("%s names no commit: %v", provenanceFile, err)
+		return "", "", failf("%s names no commit: %v", provenanceFile, err)
 	}
-	return p.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"], nil
+	version = p.BuildDefinition.ExternalParameters.Version
+	if !filepath.IsLocal(version) || filepath.Base(version) != version {
+		return "", "", failf("%s names no version: %q", provenanceFile, version)
+	}
+	return version, p.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"], nil
 }
 
 // rebuild builds the same once more from what make has built here, and compares byte by byte. What
