@@ -109,9 +109,10 @@ func runKeep(ctx context.Context, h *Host, o Options, k keepOptions, log io.Writ
 	return nil
 }
 
-// keepFile keeps what is at path, also what the check could not read.
+// keepFile keeps what is at path, also what the check could not read. A stock kubelet that somebody
+// installed after an earlier Holdfast is what node back goes to from then on.
 func (m *machine) keepFile(ctx context.Context, path string) error {
-	if m.st.Original != nil || !exists(path) {
+	if !exists(path) {
 		return nil
 	}
 	if m.old == nil || m.path != path {
