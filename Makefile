@@ -172,10 +172,10 @@ release: all security release-tool ## build a release in OUT=DIR; KEYS=DIR signs
 release-tool: tool ## build the command that makes and verifies releases, _output/tools/release
 	@hack/build-tool.sh release . _output/tools/release $(MODFLAG)
 
-release-check: ## build a snapshot of the real programs in two folders, compare, verify; needs what make builds (long)
-	@hack/install-test-packages.sh release
+release-check: tools ## build a snapshot of the real programs in two folders, compare, verify; install, refuse, kill, go back; the lab package-upgrade; needs what make builds (long, root)
+	@hack/install-test-packages.sh release-check
 	@$(MAKE) --no-print-directory release-tool security
-	@cd release && HOLDFAST_RELEASE=long CGO_ENABLED=0 go test -trimpath -count=1 -v -timeout=1h .
+	@cd release && HOLDFAST_RELEASE=long CGO_ENABLED=0 go test -trimpath -count=1 -v -timeout=2h .
 
 clean: ## remove everything generated but the vendor folders
 	@rm -rf _output

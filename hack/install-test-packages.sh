@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the rules and unit tests need beyond Go, as far as it is missing:
 # Debian packages, with apt-get, which wants root. The labs install their own.
-# usage: install-test-packages.sh [integration|release]: also what upstream's
-# integration suites, or a release and its tests, need
+# usage: install-test-packages.sh [integration|release|release-check]: also what
+# upstream's integration suites, a release and its tests, or make release-check need
 set -euo pipefail
 
 # A program and the package that has it.
@@ -16,7 +16,7 @@ needs=(
 case "${*-}" in
   '') ;;
   integration) needs+=(etcd:etcd-server) ;;
-  release)
+  release | release-check)
     needs+=(
       apt-ftparchive:apt-utils
       createrepo_c:createrepo-c
@@ -26,9 +26,12 @@ case "${*-}" in
       openssl:openssl
       rpm:rpm
     )
+    if [[ $1 == release-check ]]; then
+      needs+=(lintian:lintian)
+    fi
     ;;
   *)
-    echo "usage: install-test-packages.sh [integration|release]" >&2
+    echo "usage: install-test-packages.sh [integration|release|release-check]" >&2
     exit 2
     ;;
 esac

@@ -32,10 +32,17 @@ var folders = map[string]string{debFormat: "apt", rpmFormat: "yum"}
 // operators are their programs' files.
 func (b *builder) packages(kubelet, operators string) error {
 	for _, format := range []string{debFormat, rpmFormat} {
-		for _, info := range []*nfpm.Info{b.operatorsPackage(format, operators), b.kubeletPackage(format, kubelet)} {
-			if err := b.write(format, info); err != nil {
-				return fmt.Errorf("package %s, %s: %w", info.Name, format, err)
-			}
+		if err := b.packagesOf(format, kubelet, operators); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) packagesOf(format, kubelet, operators string) error {
+	for _, info := range []*nfpm.Info{b.operatorsPackage(format, operators), b.kubeletPackage(format, kubelet)} {
+		if err := b.write(format, info); err != nil {
+			return fmt.Errorf("package %s, %s: %w", info.Name, format, err)
 		}
 	}
 	return nil

@@ -39,6 +39,26 @@ func TestReal(t *testing.T) {
 		t.Error("it verifies what nobody signed")
 	}
 	vexIsInBills(t, signed)
+	out, err := shell(t, signed, "lintian --fail-on error --no-tag-display-limit apt/*.deb")
+	t.Logf("lintian:\n%s", out)
+	must(t, err)
+	offline(t, signed)
+}
+
+// offline: the two archives of the source, unpacked in one place, build without a network and
+// without a module cache. What is compiled is kubectl-holdfast; of the two products the go command
+// resolves all packages, and make reproducible builds them without a network.
+func offline(t *testing.T, dir string) {
+	out, err := shell(t, t.TempDir(), `cat '`+dir+`'/holdfast-*-source.tar.gz | tar -xz
+cat '`+dir+`'/holdfast-*-vendor.tar.gz | tar -xz
+cd holdfast-*
+export GOMODCACHE=$PWD/../none GOPROXY=off GOFLAGS=
+unshare --net make --no-print-directory OFFLINE=1 tool kubectl-holdfast endpoints-rules release-tool
+CGO_ENABLED=1 unshare --net go list -mod=vendor -deps k8s.io/kubernetes/cmd/kubelet k8s.io/kubernetes/cmd/kube-controller-manager | wc -l
+_output/bin/kubectl-holdfast --version`)
+	if err != nil || !strings.Contains(out, "holdfast version v1.9.11+holdfast.") {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // vexIsInBills: a scanner finds each product of vex.json, and each module that is named with it, in

@@ -23,6 +23,11 @@ func (b *builder) repositories() error {
 	if err := b.yum(); err != nil {
 		return err
 	}
+	return b.publicKeys()
+}
+
+// publicKeys writes the public files of the keys.
+func (b *builder) publicKeys() error {
 	if b.keys == nil {
 		return nil
 	}

@@ -6,8 +6,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,67 +13,8 @@ import (
 
 const old = "v1.7.16"
 
-// releases are what the machines find at /release: r9 and r10 of Holdfast, signed, and stock.deb in
-// the form of upstream's package of 2017: its prerm stops the kubelet, its postinst starts it. The
-// kubelets are stand-ins, kubectl-holdfast is the real one.
-func releases(t *testing.T) string {
-	t.Helper()
-	dir, work := t.TempDir(), t.TempDir()
-	root, err := filepath.Abs("..")
-	must(t, err)
-	pass := filepath.Join(work, "pass")
-	must(t, os.WriteFile(pass, []byte("a long passphrase\n"), 0o600))
-	t.Setenv("HOLDFAST_PASSPHRASE_FILE", pass)
-	must(t, keygen(filepath.Join(work, "keys")))
-	k, err := openKeys(filepath.Join(work, "keys"))
-	must(t, err)
-	base, err := readBase(root, "")
-	must(t, err)
-	for n, day := range map[string]int{"9": 21, "10": 22} {
-		b := &builder{source: &source{root: root, base: base, version: "v1.9.11+holdfast." + n, date: time.Date(2026, 11, day, 0, 0, 0, 0, time.UTC)},
-			out: filepath.Join(dir, "r"+n), work: work, keys: k}
-		program, err := b.compile("cmd", operators, "linux", "amd64")
-		must(t, err)
-		must(t, b.packages(standIn(t, b.version, ""), program))
-		must(t, b.repositories())
-	}
-	must(t, keygen(filepath.Join(work, "other")))
-	must(t, exec.Command("cp", filepath.Join(work, "other", pgpPublic), filepath.Join(dir, "other.asc")).Run())
-	stock := filepath.Join(work, "stock")
-	unit := "[Unit]\nDescription=kubelet\n\n[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\nStartLimitInterval=0\nRestartSec=10\n\n[Install]\nWantedBy=multi-user.target\n"
-	for file, text := range map[string]string{
-		"DEBIAN/control":                      "Package: kubelet\nVersion: 1.7.16-00\nArchitecture: amd64\nMaintainer: a test <test@holdfast.invalid>\nDepends: iptables (>= 1.4.21), iproute2, socat, util-linux, mount, ebtables, ethtool\nDescription: in the form of upstream's\n",
-		"DEBIAN/postinst":                     "#!/bin/sh\nset -e\ndeb-systemd-helper unmask kubelet.service >/dev/null || true\ndeb-systemd-helper enable kubelet.service >/dev/null || true\nif [ -d /run/systemd/system ]; then systemctl --system daemon-reload; deb-systemd-invoke start kubelet.service || true; fi\n",
-		"DEBIAN/prerm":                        "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then deb-systemd-invoke stop kubelet.service; fi\n",
-		"lib/systemd/system/kubelet.service":  unit,
-		"etc/kubernetes/manifests/.gitignore": "",
-	} {
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(stock, file)), 0o755))
-		mode := os.FileMode(0o644)
-		if strings.HasPrefix(text, "#!") {
-			mode = 0o755
-		}
-		must(t, os.WriteFile(filepath.Join(stock, file), []byte(text), mode))
-	}
-	must(t, os.MkdirAll(filepath.Join(stock, "usr/bin"), 0o755))
-	must(t, exec.Command("cp", standIn(t, old, "api-servers"), filepath.Join(stock, "usr/bin/kubelet")).Run())
-	if out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", stock, filepath.Join(dir, "stock.deb")).CombinedOutput(); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
-	must(t, exec.Command("chmod", "-R", "a+rX", dir).Run())
-	return dir
-}
-
-// standIn is testdata/kubelet of a version.
-func standIn(t *testing.T, version, more string) string {
-	file := filepath.Join(t.TempDir(), "kubelet")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-X=main.version="+version+" -X=main.more="+more, "-o", file, "./testdata/kubelet")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
-	return file
-}
+// manifests is the folder of static pods.
+const manifests = "/etc/kubernetes/manifests"
 
 // dropIn and extra are the administrator's files, which no package may touch.
 const (
@@ -142,10 +81,17 @@ func TestUpgrade(t *testing.T) {
 	for name, ownVar := range map[string]bool{"one file system": false, "var on its own": true} {
 		t.Run(name, func(t *testing.T) { there(t, newNode(t, dir, ownVar)) })
 	}
+	t.Run("page", func(t *testing.T) { page(t, newNode(t, dir, false)) })
 	t.Run("refused", func(t *testing.T) { refused(t, newNode(t, dir, false)) })
+	t.Run("policy", func(t *testing.T) { policy(t, newNode(t, dir, false)) })
+	t.Run("removed", func(t *testing.T) { removed(t, newNode(t, dir, false)) })
 	t.Run("killed", func(t *testing.T) { killed(t, newNode(t, dir, false)) })
 	t.Run("rpm", func(t *testing.T) { rpms(t, newMachine(t, dir, false)) })
-	t.Run("no Pre-Depends", func(t *testing.T) { missing(t, newNode(t, dir, false)) })
+	t.Run("an rpm without the folder of static pods", func(t *testing.T) { folder(t, newMachine(t, dir, false)) })
+	t.Run("a deb without Pre-Depends", func(t *testing.T) { missing(t, newNode(t, dir, false)) })
+	for name, ownVar := range map[string]bool{"a link in var": false, "a link in var on its own": true} {
+		t.Run(name, func(t *testing.T) { linked(t, newNode(t, dir, ownVar), ownVar) })
+	}
 }
 
 const kept = "/usr/lib/holdfast/kept/" + old
@@ -173,7 +119,7 @@ func there(t *testing.T, m *machine) {
 	m.runs(old)
 	m.want("started", m.starts(), []string{old, n9, n10, old})
 	has(t, out, old+" runs and is healthy")
-	m.want("dpkg --verify", m.run("dpkg --verify kubelet"), "??5?????? c /usr/bin/kubelet\n")
+	m.want("dpkg --verify", m.run("dpkg --verify kubelet"), "??5??????   /usr/bin/kubelet\n")
 	m.want("the drop-in", m.run("cat /etc/systemd/system/kubelet.service.d/10-kubeadm.conf"), dropIn)
 	m.want("the environment file", m.run("cat /etc/default/kubelet"), extra)
 	m.want("enabled", m.run("systemctl is-enabled kubelet"), "enabled\n")
@@ -184,6 +130,44 @@ func there(t *testing.T, m *machine) {
 	m.runs(n10)
 	m.run("dpkg -i /release/stock.deb 2>&1")
 	m.runs(old)
+}
+
+// page types what docs/user/packages.md says for Debian, from the package to the way back. Each line
+// of output that the page shows must be in what is printed; "…" in it stands for anything.
+func page(t *testing.T, m *machine) {
+	text, err := os.ReadFile("../docs/user/packages.md")
+	must(t, err)
+	typed := 0
+	for _, heading := range []string{"## Debian, Ubuntu", "## Back"} {
+		_, rest, _ := strings.Cut(string(text), "\n"+heading+"\n")
+		section, _, _ := strings.Cut(rest, "\n## ")
+		_, rest, ok := strings.Cut(section, "```console\n")
+		block, _, _ := strings.Cut(rest, "```")
+		if !ok {
+			t.Fatalf("%s has no block", heading)
+		}
+		out := ""
+		for line := range strings.Lines(strings.ReplaceAll(block, "DIR", "/release/r9")) {
+			if command, ok := strings.CutPrefix(line, "# "); ok {
+				typed++
+				out, err = m.try("cd /release/r9\n" + strings.TrimSpace(command) + " 2>&1")
+				t.Logf("%s%v %s", line, err, out)
+				if err != nil && !strings.Contains(command, "kubectl-holdfast node") { // no docker runs here: it cannot compare
+					t.Errorf("%s%v %s", line, err, out)
+				}
+				continue
+			}
+			for _, part := range strings.Split(strings.TrimSpace(line), "…") {
+				if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.Join(strings.Fields(part), " ")) {
+					t.Errorf("it does not print %q:\n%s", part, out)
+				}
+			}
+		}
+		m.runs(map[string]string{"## Debian, Ubuntu": "v1.9.11+holdfast.9", "## Back": old}[heading])
+	}
+	if typed < 8 {
+		t.Errorf("only %d commands", typed)
+	}
 }
 
 // refused: the package manager leaves the kubelet as it is, and it runs.
@@ -197,6 +181,7 @@ func refused(t *testing.T, m *machine) {
 		"standalone": {"sed -i 's,--kubeconfig=[^ ]* --require-kubeconfig=true,--container-runtime=remote,' /etc/systemd/system/kubelet.service.d/10-kubeadm.conf; systemctl daemon-reload", "cat >/etc/systemd/system/kubelet.service.d/10-kubeadm.conf <<'EOF'\n" + dropIn + "EOF\nsystemctl daemon-reload", "HF102"},
 		"not loaded": {"touch -d '+2 min' /etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "systemctl daemon-reload", "HF502"},
 		"disabled":   {"systemctl disable kubelet 2>/dev/null", "systemctl enable kubelet 2>/dev/null", "HF530"},
+		"masked":     {"systemctl mask kubelet 2>/dev/null", "systemctl unmask kubelet 2>/dev/null", "HF530"},
 		"edited":     {"cp -a /lib/systemd/system/kubelet.service /tmp/; echo '# mine' >>/lib/systemd/system/kubelet.service; systemctl daemon-reload", "cp -a /tmp/kubelet.service /lib/systemd/system/; systemctl daemon-reload", "kubelet.service was edited"},
 		"no room":    {"mkdir -p /usr/lib/holdfast; mount -t tmpfs -o size=512k none /usr/lib/holdfast", "umount /usr/lib/holdfast", "HF504"},
 	} {
@@ -210,13 +195,20 @@ func refused(t *testing.T, m *machine) {
 			m.want("the file", m.run("sha256sum </usr/bin/kubelet"), before)
 			m.want("the package", m.run("dpkg-query -W -f '${Version} ${Status}' kubelet"), "1.7.16-00 install ok installed")
 			m.want("kept", m.run("ls /usr/lib/holdfast/kept 2>/dev/null || true"), "")
-			if name != "disabled" { // upstream's own script does not start a unit that is disabled
+			if name != "disabled" && name != "masked" { // upstream's own script does not start such a unit
 				m.runs(old)
 			}
 			m.run(c.undo + "\nsystemctl start kubelet")
 		})
 	}
 	m.t = t
+	// Where systemd does not answer, nobody can tell how the kubelet is started.
+	out, err := m.try("unshare --mount bash -c 'mount -t tmpfs none /run/systemd; dpkg -i /release/r9/apt/kubelet_*.deb' 2>&1")
+	if err == nil || !strings.Contains(out, "HF503") {
+		t.Errorf("no systemd: %v\n%s", err, out)
+	}
+	m.want("the file", m.run("sha256sum </usr/bin/kubelet"), before)
+	m.runs(old)
 	for name, release := range map[string]string{"another key": "signed-by=/release/other.asc", "no key": "arch=amd64"} {
 		out, err := m.try(`echo "deb [` + release + `] file:///release/r9/apt ./" >/tmp/bad.list; apt-get -o Dir::Etc::sourcelist=/tmp/bad.list -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any -qq update 2>&1`)
 		if err == nil {
@@ -228,6 +220,31 @@ func refused(t *testing.T, m *machine) {
 		t.Errorf("skip-check: %v\n%s", err, out)
 	}
 	has(t, m.run("cat /usr/lib/holdfast/journal; ls /usr/lib/holdfast/kept"), "passed over HF530", old)
+}
+
+// policy: a policy against services is obeyed, and the package says that its kubelet does not run.
+func policy(t *testing.T, m *machine) {
+	m.run("printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d")
+	out, err := m.install("9", "kubelet")
+	if err != nil || !strings.Contains(out, "this version does not run yet: start it with systemctl restart kubelet") {
+		t.Errorf("%v %s", err, out)
+	}
+	m.runs(old)
+	m.run("systemctl restart kubelet")
+	m.runs("v1.9.11+holdfast.9")
+}
+
+// removed: upstream's package was removed; Holdfast's is then a first one, and enabled as that is.
+func removed(t *testing.T, m *machine) {
+	m.run("dpkg -r kubelet; deb-systemd-helper mask kubelet.service; rm -r /etc/kubernetes")
+	out, err := m.install("9", "kubelet")
+	if err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	m.want("kept", m.run("ls /usr/lib/holdfast/kept 2>/dev/null || true"), "")
+	m.want("enabled", m.run("systemctl is-enabled kubelet"), "enabled\n")
+	m.run("mkdir -p /etc/kubernetes; echo 'server: https://x' >/etc/kubernetes/kubelet.conf; systemctl start kubelet")
+	m.runs("v1.9.11+holdfast.9")
 }
 
 // killed: dpkg is killed at many points; then it ends what it began.
@@ -245,24 +262,43 @@ func killed(t *testing.T, m *machine) {
 	}
 }
 
-// missing: dpkg is told not to look at what the package needs.
+// missing: of packages without Pre-Depends apt brings the kubelet alone, and its check is not there.
 func missing(t *testing.T, m *machine) {
-	out, err := m.try("dpkg -i --force-depends /release/r9/apt/kubelet_*.deb 2>&1")
+	m.run("sed s,/r9/,/no-pre-depends/,g /etc/apt/r9.list >/etc/apt/rbad.list")
+	out, err := m.install("bad", "kubelet")
 	if err == nil || !strings.Contains(out, "the package kubectl-holdfast is missing") {
+		t.Errorf("%v %s", err, out)
+	}
+	m.want("the package", m.run("dpkg-query -W -f '${Version} ${Status}' kubelet"), "1.7.16-00 install ok installed")
+	m.runs(old)
+}
+
+// linked: a kubelet kept by a link in /var takes the whole upgrade with it where that is another
+// file system. This is why it is kept beside /usr.
+func linked(t *testing.T, m *machine, ownVar bool) {
+	m.run("dpkg -i /release/r10/apt/kubectl-holdfast_*.deb")
+	out, err := m.try("dpkg -i /release/link-in-var/apt/kubelet_*.deb 2>&1")
+	if !ownVar {
+		if err != nil {
+			t.Errorf("%v %s", err, out)
+		}
+		m.runs("v1.9.11+holdfast.10")
+		return
+	}
+	if err == nil || !strings.Contains(out, "Invalid cross-device link") {
 		t.Errorf("%v %s", err, out)
 	}
 	m.runs(old)
 }
 
-// rpms: files and scripts, on a machine without a package of dpkg's for the kubelet.
+// rpms: the same for an rpm, whose scripts restart nothing.
 func rpms(t *testing.T, m *machine) {
-	m.run(`mkdir -p /etc/kubernetes/manifests /etc/systemd/system/kubelet.service.d /var/lib/kubelet /tmp/stock
+	m.run(`mkdir -p /etc/kubernetes /etc/systemd/system/kubelet.service.d /var/lib/kubelet
 echo "server: https://x" >/etc/kubernetes/kubelet.conf
-dpkg --fsys-tarfile /release/stock.deb | tar -xC /tmp/stock
-cp /tmp/stock/usr/bin/kubelet /usr/bin/
 cat >/etc/systemd/system/kubelet.service.d/10-kubeadm.conf <<'EOF'
 ` + dropIn + `EOF
-sed 's/RestartSec=10/RestartSec=7/' /tmp/stock/lib/systemd/system/kubelet.service >/etc/systemd/system/kubelet.service
+rpm -i --nodeps /release/stock.rpm
+sed -i 's/RestartSec=10/RestartSec=7/' /etc/systemd/system/kubelet.service
 systemctl daemon-reload; systemctl enable kubelet; systemctl start kubelet
 rpm --import /release/r9/holdfast-release.asc`)
 	m.runs(old)
@@ -276,10 +312,21 @@ rpm --import /release/r9/holdfast-release.asc`)
 	m.runs(old) // rpm restarts nothing
 	m.want("kept", m.run("ls /usr/lib/holdfast/kept"), old+"\n")
 	has(t, m.run("cat /etc/systemd/system/kubelet.service"), "RestartSec=7")
+	m.want("the drop-in", m.run("cat /etc/systemd/system/kubelet.service.d/10-kubeadm.conf"), dropIn)
+	m.want("the empty folder", m.run("rpm -qf --qf '%{VERSION}\n' "+manifests), "1.9.11+holdfast.9\n")
 	m.run("systemctl restart kubelet")
 	m.runs("v1.9.11+holdfast.9")
-	m.run("rpm -U --nodeps /release/r10/yum/*.rpm 2>&1; systemctl restart kubelet")
+	m.run("echo '{}' >" + manifests + "/pod.yaml; rpm -U --nodeps /release/r10/yum/*.rpm 2>&1; systemctl restart kubelet")
 	m.runs("v1.9.11+holdfast.10")
-	m.run("test -d /etc/kubernetes/manifests; rpm -qf /etc/kubernetes/manifests; kubectl-holdfast node back --settle 1s 2>&1 || true")
+	m.want("the folder", m.run("ls "+manifests), "pod.yaml\n")
+	m.run("kubectl-holdfast node back --settle 1s 2>&1 || true")
 	m.runs(old)
+	has(t, m.run("rpm -V kubelet || true"), "/usr/bin/kubelet")
+}
+
+// folder: an rpm that does not own the folder of static pods takes it away where it is empty.
+func folder(t *testing.T, m *machine) {
+	m.run("rpm -i --nodeps /release/stock.rpm; rpm -U --nodeps /release/r10/yum/kubectl-holdfast-*.rpm; mkdir -p /etc/holdfast; touch /etc/holdfast/skip-check")
+	m.run("test -d " + manifests + "; rpm -U --nodeps /release/no-manifests/yum/kubelet-*.rpm 2>&1")
+	m.want("the folder", m.run("ls -d "+manifests+" 2>/dev/null || echo none"), "none\n")
 }

@@ -18,6 +18,7 @@ import (
 	"holdfast/tools/labs/checks/fleet"
 	kcmswap "holdfast/tools/labs/checks/kcm-swap"
 	nodeswap "holdfast/tools/labs/checks/node-swap"
+	packageupgrade "holdfast/tools/labs/checks/package-upgrade"
 	rbdcontract "holdfast/tools/labs/checks/rbd-contract"
 	rbdkill "holdfast/tools/labs/checks/rbd-kill"
 	rollingupdates "holdfast/tools/labs/checks/rolling-updates"
@@ -68,6 +69,7 @@ func All() []labkit.Lab {
 		fleet.Labs(),
 		kcmswap.Labs(),
 		nodeswap.Labs(),
+		packageupgrade.Labs(),
 		rbdcontract.Labs(),
 		rbdkill.Labs(),
 		rollingupdates.Labs(),

@@ -35,7 +35,6 @@ const (
 	v170     = "kubelet v1.7.0\n" + oldGates
 	v1716    = "kubelet v1.7.16\n" + oldGates
 	holdfast = "kubelet v1.9.11+holdfast.2\n" + newGates
-	v1911    = "kubelet v1.9.11\n" + newGates
 	later    = "kubelet v1.9.11+holdfast.3\n" + newGates
 	secret   = "s3cr3t-of-the-node"
 )

@@ -30,33 +30,47 @@ type Unit struct {
 	Program string
 }
 
-// StartUnit takes the kit's kubelet of a node of systemd, and has a unit in kubeadm's form start
-// program, a copy of it, with the same flags. program is a path of the node.
-func StartUnit(ctx context.Context, e *labkit.Env, n *node.Node, kubelet kube.Program, program string) (*Unit, error) {
-	u := &Unit{Node: n, Program: program}
+// TakeOver stops the kit's kubelet of a node of systemd, which from then on is no process of the kit, and
+// returns its flags as a unit's Environment= has them.
+func TakeOver(n *node.Node) (string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", n.Kubelet.Pid))
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	line := strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
 	for len(line) > 0 && !strings.HasPrefix(line[0], "--") {
 		line = line[1:]
 	}
 	if err := n.StopKubelet(); err != nil {
+		return "", err
+	}
+	n.Kubelet = nil
+	return strings.ReplaceAll(strings.Join(line, " "), "%", "%%"), nil
+}
+
+// Answers waits until the kubelet that systemd started answers.
+func Answers(ctx context.Context, n *node.Node) error {
+	return wait.Until(ctx, "the unit's kubelet of "+n.Name+" answers", time.Minute, func(ctx context.Context) (bool, error) {
+		_, err := Metric(ctx, n, "kubelet_running_pod_count")
+		return err == nil, err
+	})
+}
+
+// StartUnit takes the kit's kubelet of a node of systemd, and has a unit in kubeadm's form start
+// program, a copy of it, with the same flags. program is a path of the node.
+func StartUnit(ctx context.Context, e *labkit.Env, n *node.Node, kubelet kube.Program, program string) (*Unit, error) {
+	u := &Unit{Node: n, Program: program}
+	line, err := TakeOver(n)
+	if err != nil {
 		return nil, err
 	}
-	n.Kubelet = nil // from here on it is systemd's
 	if err := n.Run(ctx, "install", "-D", "-m", "0755", kubelet.Path, program); err != nil {
 		return nil, err
 	}
 	e.OnStop(n.Name+" kubelet.service", func(ctx context.Context) error { return n.Run(ctx, "systemctl", "stop", "kubelet") })
-	escaped := make([]string, len(line))
-	for i, a := range line {
-		escaped[i] = strings.ReplaceAll(a, "%", "%%")
-	}
 	text := "[Unit]\nDescription=kubelet of the lab\nDefaultDependencies=no\n\n[Service]\nExecStart=" + program + "\nRestart=always\nRestartSec=10\nStartLimitInterval=0\n" +
 		"StandardOutput=append:" + e.Path(n.Name+"-unit.log") + "\nStandardError=inherit\n"
-	dropIn := "[Service]\nEnvironment=\"KUBELET_LAB_ARGS=" + strings.Join(escaped, " ") + "\"\nEnvironmentFile=-" + ExtraFile + "\nExecStart=\nExecStart=" +
+	dropIn := "[Service]\nEnvironment=\"KUBELET_LAB_ARGS=" + line + "\"\nEnvironmentFile=-" + ExtraFile + "\nExecStart=\nExecStart=" +
 		program + " $KUBELET_LAB_ARGS $KUBELET_EXTRA_ARGS\n"
 	for file, text := range map[string]string{"kubelet.service": text, "kubelet.service.d/10-kubeadm.conf": dropIn} {
 		if err := u.Write(ctx, "/etc/systemd/system/"+file, text); err != nil {
@@ -69,10 +83,7 @@ func StartUnit(ctx context.Context, e *labkit.Env, n *node.Node, kubelet kube.Pr
 	if err := n.Run(ctx, "systemctl", "start", "kubelet"); err != nil {
 		return nil, err
 	}
-	return u, wait.Until(ctx, "the unit's kubelet of "+n.Name+" answers", time.Minute, func(ctx context.Context) (bool, error) {
-		_, err := Metric(ctx, n, "kubelet_running_pod_count")
-		return err == nil, err
-	})
+	return u, Answers(ctx, n)
 }
 
 // Write writes a file of the node's own.
