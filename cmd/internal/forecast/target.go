@@ -5,6 +5,7 @@ package forecast
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -67,8 +68,12 @@ func release(s string) (target, bool) {
 	if err != nil {
 		return target{}, false
 	}
-	row, patch := table.Row(v.minor, false)
-	if strings.Count(s, ".") == 1 {
+	short := strings.Count(s, ".") == 1 // the newest that the table has
+	if short {
+		v.patch = math.MaxInt
+	}
+	row, patch := table.Row(v.minor, v.patch, false)
+	if short {
 		v.patch = patch
 	}
 	return target{version: v, row: row}, true

@@ -69,19 +69,22 @@ func parse(text string) (*Table, error) {
 	return t, nil
 }
 
-// Row is the release of the table by which one of 1.minor is judged: Ours for Holdfast, "" if there is
-// none. patch is that of the row's own release.
-func (t *Table) Row(minor int, holdfast bool) (row string, patch int) {
+// Row is the release of the table by which 1.minor.patch is judged: Ours for Holdfast, else the newest
+// that is not newer, or the oldest of that minor; "" if the table has none. its is the patch of the row.
+func (t *Table) Row(minor, patch int, holdfast bool) (row string, its int) {
 	if holdfast {
 		return Ours, 0
 	}
 	for _, r := range t.Releases {
-		if rest, ok := strings.CutPrefix(r, fmt.Sprintf("v1.%d.", minor)); ok {
-			row = r
-			patch, _ = strconv.Atoi(rest)
+		rest, ok := strings.CutPrefix(r, fmt.Sprintf("v1.%d.", minor))
+		if !ok {
+			continue
+		}
+		if n, err := strconv.Atoi(rest); err == nil && (row == "" || n <= patch) {
+			row, its = r, n
 		}
 	}
-	return row, patch
+	return row, its
 }
 
 func (t *Table) at(digits, release string) bool {

@@ -39,6 +39,31 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestRow: a patch release is judged by the newest row of its minor that is not newer.
+func TestRow(t *testing.T) {
+	table, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		minor, patch int
+		holdfast     bool
+		row          string
+		its          int
+	}{
+		{7, 0, false, "v1.7.0", 0}, {7, 16, false, "v1.7.0", 0},
+		{8, 0, false, "v1.8.0", 0}, {8, 14, false, "v1.8.0", 0}, {8, 15, false, "v1.8.15", 15}, {8, 99, false, "v1.8.15", 15},
+		{9, 0, false, "v1.9.11", 11}, {9, 11, true, Ours, 0}, {6, 9, false, "", 0}, {10, 0, false, "", 0},
+	} {
+		if row, its := table.Row(c.minor, c.patch, c.holdfast); row != c.row || its != c.its {
+			t.Errorf("1.%d.%d is judged by %q, patch %d; want %q", c.minor, c.patch, row, its, c.row)
+		}
+	}
+	if table.HasGate("v1.8.0", "VolumeSubpath") || !table.HasGate("v1.8.15", "VolumeSubpath") {
+		t.Error("the gate VolumeSubpath came between 1.8.0 and 1.8.15")
+	}
+}
+
 func TestRefusedAndStandalone(t *testing.T) {
 	table, err := Load()
 	if err != nil {

@@ -207,7 +207,7 @@ func (m *machine) judgeDisk(ctx context.Context, v version, back bool) {
 	}
 	limits, ok := m.line.value("eviction-hard")
 	if !ok {
-		row, _ := table.Row(v.minor, v.holdfast)
+		row, _ := table.Row(v.minor, v.patch, v.holdfast)
 		limits = table.Default(row, "eviction-hard")
 	}
 	root, images := m.line.rootDir(), ""

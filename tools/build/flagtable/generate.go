@@ -61,6 +61,7 @@ var azure = leftOut{"azure-container-registry-config", "pkg/credentialprovider/a
 var components = map[string][]source{
 	"kubelet": {
 		{"v1.7.0", "v1.7.0", base.Stock, kubelet17, []string{"containerd", "docker-tls", "docker-tls-ca", "docker-tls-cert", "docker-tls-key"}, []leftOut{azure}},
+		{"v1.8.0", "v1.8.0", base.Stock, kubelet18, []string{"containerd"}, []leftOut{azure}},
 		{"v1.8.15", "v1.8.15", base.Stock, kubelet18, []string{"containerd"}, []leftOut{azure}},
 		{"v1.9.11", "v1.9.11", base.Stock, kubelet18, nil, nil},
 		{Ours, "v1.9.11", base.Ours, kubelet18, nil, nil},

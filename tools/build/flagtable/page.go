@@ -26,6 +26,7 @@ func Markdown(kubelet, manager *Table) []byte {
 	p.step(kubelet.Between("v1.7.0", "v1.9.11"))
 	p.step(kubelet.Between("v1.8.15", "v1.9.11"))
 	p.step(kubelet.Between("v1.7.0", "v1.8.15"))
+	p.step(kubelet.Between("v1.8.0", "v1.8.15"))
 	p.step(kubelet.Between("v1.9.11", Ours))
 	p.step(manager.Between("v1.9.11", Ours))
 	return p.b
