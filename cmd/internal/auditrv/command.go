@@ -26,20 +26,19 @@ func Command() *cobra.Command {
 		Use:   "audit-rv FILE...",
 		Short: "The clients whose watches restart from the past, according to the audit log",
 		Long: `Read audit logs of a kube-apiserver and name the clients and resources whose watches
-restart from a resourceVersion that they had passed.
+restart from an older resourceVersion than they had already seen.
 
-FILE has JSON with one event on each line, plain or gzip, also as docker logs it; -
+FILE has JSON with one event on each line, plain or gzip, also in docker's wrapper; -
 is standard input. Name all rotated files of all apiservers at once, in any order.
 The audit level Metadata is enough.
 
-  back    a watch starts before the one that it continues: a proof
+  back    a watch starts before the watch that it continues: a proof
   stale   a watch starts before an object whose creation the client had seen: a proof
-  repeat  a watch starts where the last one did, though an object was updated: a hint
+  repeat  a watch starts where the previous one did, though an object was updated: a hint
 
-Exit status: 0 if all logs were read, whatever was found; with --exit-code, 3 if a
-watch provably restarts from the past, also where something could not be read; else 1
-if a file cannot be read or has lines that are not audit events, or if there is no
-event at all. All the rest is read first.`,
+Exit status: with --exit-code, 3 if a watch provably restarts from the past. Otherwise 1
+if a file cannot be read, has lines that are not audit events, or if there is no event at
+all; the rest is read all the same. Otherwise 0, whatever was found.`,
 		Example: `  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
   docker logs kube-apiserver 2>/dev/null | kubectl-holdfast audit-rv -o json -`,
 		RunE: func(cmd *cobra.Command, files []string) error {

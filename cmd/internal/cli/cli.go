@@ -26,15 +26,15 @@ import (
 )
 
 const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
-release. They read files and standard input only; but doctor, forecast and verify ask an
-API server and its kubelets, kcm an API server, rbd-locks an API server and Ceph, and node
-looks at the machine that it runs on. node swap, node back, kcm manifest and fleet agent
-change what they run on; fleet manifests prints objects.
+release. Most of them read only files and standard input. doctor, forecast and verify ask an API
+server and its kubelets, kcm asks an API server, rbd-locks asks an API server and Ceph, and
+node works on its own machine. Only node swap, node back, node keep, kcm manifest and fleet
+agent change anything: the machine that they run on. fleet manifests prints objects.
 
 Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 
 Exit status: 0, everything was answered; 1, something could not be read or
-answered (everything else was), or a requested condition does not hold; 2, wrong
+answered (the rest was), or a requested condition does not hold; 2, wrong
 usage, and nothing was read; 3, everything was asked and something was found:
 doctor, forecast, kcm, node, verify, rbd-locks, container-hash explain, and audit-rv with
 --exit-code.`

@@ -53,14 +53,14 @@ container. A kubelet compares this hash to detect a changed spec.
 
 The hash is in the container's label io.kubernetes.container.hash, in hexadecimal;
 events have it in decimal. If the spec sets a field that a release does not know, the
-release records a hash without that field. Such a hash is not a hash of this spec, so
-it is not shown.
+release ignores that field and hashes another spec. So no hash is shown for that
+release.
 
 ` + modes + `
-Kubelets apply defaults to a pod from a file on the node first: give such a pod as
-the API shows it.
+Before a kubelet hashes a static pod, it applies defaults. So give a static pod as the
+API shows it, not its manifest.
 
-Exit status 1 if the hash of a container cannot be told, in one release or in all.`,
+Exit status 1 if the hash of a container is not known, in one release or in all.`,
 		Example: `  kubectl get pod web -o json | kubectl-holdfast container-hash -
   kubectl get pods --all-namespaces -o json | kubectl-holdfast container-hash --release 1.7,1.9 -o json -`,
 		Args: cobra.ArbitraryArgs,
@@ -77,7 +77,7 @@ func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --recorded HASH FILE...",
 		Short: "Which release's kubelet recorded a hash",
-		Long: `Tell which releases record the given hash for a container. If none does, tell what
+		Long: `Print which releases record the given hash for a container. If none does, print what
 was tried and which fields prevent an answer; the exit status is then 3.
 
 ` + files + `

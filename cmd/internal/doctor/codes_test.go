@@ -259,14 +259,14 @@ func TestCodes(t *testing.T) {
 		}, "warn 2 releases run: v1.9.11 (1), " + ours + " (1)"},
 		{"HF641", func(f *fake) { f.version = "v1.11.3" }, "warn the controller manager, 1.9, and the API server, 1.11, are too far apart"},
 		{"HF641", func(f *fake) { f.version = "v1.10.3" }, ""},
-		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=false,Secret" + secret + "=false"), "warn the feature gate SubpathUnbindAfterStart is off, and what stock does is back: a kubelet that goes back"},
+		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=false,Secret" + secret + "=false"), "warn the feature gate SubpathUnbindAfterStart is off, so a fault of stock is back: a kubelet that goes back"},
 		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=true"), ""},
 		{"HF641", func(f *fake) {
 			spec_(f.lists["pods"][1])["containers"].([]any)[0].(object)["command"] = []any{"/bin/sh", "-c", "kube-controller-manager --feature-gates=EndpointsStaleCacheCheck=false --x=" + secret}
 		}, "warn the feature gate EndpointsStaleCacheCheck is off"},
 		{"HF641", func(f *fake) { f.lists["pods"] = f.lists["pods"][:1] }, "? kube-system has no pod of it"},
 		{"HF641", refuse("/api/v1/namespaces/kube-system/pods/kube-controller-manager-master1:10252/proxy/metrics"), "? 403: the user needs the verb get on pods/proxy"},
-		{"HF641", func(f *fake) { f.manager = "x 1\n" }, "? its metrics do not tell its release"},
+		{"HF641", func(f *fake) { f.manager = "x 1\n" }, "? its metrics do not contain its release"},
 
 		{"HF651", metric("holdfast_subpath_rollback_failed_total 3"), "warn a subPath mount could not be removed"},
 		{"HF652", metric("holdfast_predecessor_override_refused 1"), "warn cannot read the file"},

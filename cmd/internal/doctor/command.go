@@ -30,22 +30,22 @@ type options struct {
 	failOn              finding.FailOn
 }
 
-const about = `Look through the API server for the signs of the incidents that Holdfast ends, for what
-a stock controller manager or kubelet would do, and for alerts of Holdfast's metrics.
+const about = `Look, through the API server, for signs of the incidents that Holdfast ends, for harm that
+a stock controller manager or kubelet would do next, and for alerts in Holdfast's metrics.
 Nothing is changed. Each finding has a code: docs/user/codes.md.
 
 Lists are read once, kubelets are asked through the API server's node proxy, and the
-controller manager through the pod proxy. What may be a moment's state (HF604, HF611,
-HF613, HF615) is looked at again after 30 s. --watch follows the Endpoints of all
+controller manager through the pod proxy. Signs that may last only a moment (HF604,
+HF611, HF613, HF615) are checked again after 30 s. --watch follows the Endpoints of all
 Services for that time (HF603). RBD images are asked about only if Ceph's user or
 configuration is given (HF621).
 
-What could not be asked is a row with ?. --rbac prints the rights that it needs.
+Each question without an answer is a row with ?. --rbac prints the rights that doctor needs.
 
 Without --kubeconfig the first file of $KUBECONFIG is read, or ~/.kube/config.
 
-Exit status: 3, a finding at or above --fail-on; else 1, something could not be asked;
-else 0. 2 is wrong usage.`
+Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if a question had no
+answer; otherwise 0. 2 is wrong usage.`
 
 const example = `  kubectl-holdfast doctor
   kubectl-holdfast doctor --fail-on warn -o json
@@ -61,7 +61,7 @@ func Command() *cobra.Command { return command(&options{between: betweenLooks}) 
 func command(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "What is wrong in a cluster that Holdfast ends, or that a stock binary would do",
+		Short:   "Signs of the incidents that Holdfast ends, and harm that a stock binary would do",
 		Long:    about,
 		Example: example,
 		Args: func(_ *cobra.Command, args []string) error {

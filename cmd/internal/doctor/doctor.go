@@ -46,7 +46,7 @@ func (o *options) look(ctx context.Context, a *kubeapi.Client, out, progress io.
 		}
 		found = append(found, finding.Of("HF605", "API server", "not asked for its release: "+why(err, "get", "/version"), "").At(finding.Unknown))
 	} else if !first.serverKnown {
-		found = append(found, finding.Of("HF605", "API server", "its release is none of Kubernetes", "").At(finding.Unknown))
+		found = append(found, finding.Of("HF605", "API server", "its version is not a Kubernetes release", "").At(finding.Unknown))
 	}
 	flapping := make(chan []finding.Finding, 1)
 	if o.watch > 0 {

@@ -46,7 +46,7 @@ func off(object string, set map[string]bool) (names []string, out []finding.Find
 			continue
 		}
 		names = append(names, g)
-		out = append(out, finding.Of("HF641", object, fmt.Sprintf("the feature gate %s is off, and what stock does is back: %s", g, about), "take the gate out of the unit or the manifest, if nobody needs it so"))
+		out = append(out, finding.Of("HF641", object, fmt.Sprintf("the feature gate %s is off, so a fault of stock is back: %s", g, about), "remove the gate from the unit or the manifest, unless it is off on purpose"))
 	}
 	return names, out
 }
@@ -178,7 +178,7 @@ func judgeManager(object string, set map[string]bool, page []series) (component,
 	names, found := off(object, set)
 	out.GatesOff = names
 	if !known {
-		found = append(found, finding.Of("HF641", object, "its metrics do not tell its release", "").At(finding.Unknown))
+		found = append(found, finding.Of("HF641", object, "its metrics do not contain its release", "").At(finding.Unknown))
 	}
 	return out, append(found, evaluate(object, "kube-controller-manager", page)...)
 }
@@ -207,7 +207,7 @@ func getMetrics(ctx context.Context, address string) ([]series, error) {
 	if page := parseMetrics(b); len(page) > 0 {
 		return page, nil
 	}
-	return nil, errors.New("the answer is no page of metrics of a controller manager")
+	return nil, errors.New("the answer is not the metrics page of a controller manager")
 }
 
 // skew tells which releases are mixed or too far apart.

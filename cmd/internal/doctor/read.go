@@ -306,7 +306,7 @@ func why(err error, verb, resource string) string {
 	case http.StatusForbidden:
 		return fmt.Sprintf("403: the user needs the verb %s on %s", verb, resource)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return fmt.Sprintf("%d: there is no such thing", status.Code)
+		return fmt.Sprintf("%d: not found", status.Code)
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return fmt.Sprintf("%d: the API server does not reach it", status.Code)
 	}

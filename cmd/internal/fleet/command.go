@@ -23,11 +23,11 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Swap the kubelets of a cluster as the rollout of a DaemonSet",
-		Long: `Swap the kubelets of a cluster, one node at a time, as the rollout of a DaemonSet: kubectl
-rollout status, pause and undo do what they do for any other.
+		Long: `Swap the kubelets of a cluster, one node at a time, as the rollout of a DaemonSet. kubectl
+rollout status, pause and undo work as for any DaemonSet.
 
-manifests prints the objects; agent is what their pods run. Each node's kubelet is swapped as
-node swap and node back do it, so docs/user/fleet.md and the page of node belong together.`,
+manifests prints the objects; agent is the command that their pods run. It swaps each node's
+kubelet as node swap and node back do. See docs/user/fleet.md.`,
 		Example: `  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 | kubectl apply -f -
   kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 | kubectl apply -f -`,
 		Args: cobra.ArbitraryArgs,
@@ -55,7 +55,7 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	s.StringVar(&f.Unit, "unit", "kubelet.service", "the kubelet's unit")
 	s.StringVar(&f.Settle, "settle", "auto", "time before containers are compared; auto: 60 s, and 2 s for 5 pods")
 	f.failOn, _ = finding.ParseFailOn(string(finding.New))
-	s.Var(&f.failOn, "fail-on", "a swap that finds this has failed: STOP, new (a new container) or warn")
+	s.Var(&f.failOn, "fail-on", "a swap fails from this level on: STOP, new (a recreated container) or warn")
 }
 
 func manifestsCommand() *cobra.Command {
@@ -63,13 +63,13 @@ func manifestsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manifests --image IMAGE",
 		Short: "Print the objects that swap the kubelets of a cluster",
-		Long: `Print a DaemonSet, its ServiceAccount, roles, PodSecurityPolicy, and the ConfigMap that is the
-lock, for kubectl apply. Nothing is asked and nothing is changed.
+		Long: `Print a DaemonSet, its ServiceAccount, roles and PodSecurityPolicy, and the ConfigMap that serves
+as the lock, for kubectl apply. No cluster is asked and nothing is changed.
 
-Each revision of the DaemonSet names the kubelet that it wants: --target original is the one
-before Holdfast, --target holdfast-2 the one whose version ends with +holdfast.2, which the
-image has as /kubelet. Apply original first: no kubelet is touched, and each pod says in its log
-what node check finds. After a failure, a retry needs a higher --attempt.`,
+Each revision of the DaemonSet has a target: --target original is the kubelet before Holdfast;
+--target holdfast-2 is the kubelet whose version ends with +holdfast.2, which the image has as
+/kubelet. Apply original first: no kubelet is changed, and each pod logs what node check finds.
+After a failure, a retry needs a higher --attempt.`,
 		Example: `  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 > original.yaml
   kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 > swap.yaml
   kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 --attempt 2`,
@@ -80,7 +80,7 @@ what node check finds. After a failure, a retry needs a higher --attempt.`,
 	f.StringVar(&m.Image, "image", "", "an image with /kubectl-holdfast and /kubelet")
 	f.StringVar(&m.Namespace, "namespace", name, "the namespace of all objects")
 	f.StringVar(&m.Target, "target", original, "original, or holdfast-X")
-	f.IntVar(&m.Attempt, "attempt", 1, "a higher number tries again what failed")
+	f.IntVar(&m.Attempt, "attempt", 1, "a higher number than before tries failed nodes again")
 	f.DurationVar(&m.MinReady, "min-ready", 10*time.Second, "how long a node must be ready before the next one")
 	f.StringSliceVar(&m.NodeSelector, "node-selector", nil, "LABEL=VALUE: only nodes with that label; may be repeated")
 	m.add(cmd)
@@ -91,10 +91,10 @@ func agentCommand() *cobra.Command {
 	flags := &agentFlags{}
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "What a pod of the DaemonSet runs: bring this node to its target, and verify",
-		Long: `Run in a pod that is privileged and has hostPID, with TARGET, ATTEMPT, NAMESPACE and NODE in
-its environment, as fleet manifests makes it. The pod is ready when the kubelet that TARGET names
-runs and is verified.`,
+		Short: "The command of the DaemonSet's pods: bring this node to its target, and verify",
+		Long: `fleet manifests prints a DaemonSet whose pods run this command: privileged, with hostPID, and with
+TARGET, ATTEMPT, NAMESPACE and NODE in their environment. A pod is ready when the kubelet that
+TARGET names runs and is verified.`,
 		Example: "  TARGET=holdfast-2 ATTEMPT=1 NAMESPACE=holdfast-fleet NODE=node1 kubectl-holdfast fleet agent",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

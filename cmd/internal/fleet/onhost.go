@@ -73,7 +73,7 @@ func (h *onHost) look(ctx context.Context, before node.Running) (looked, error) 
 func (h *onHost) start(ctx context.Context, j job) error {
 	local := h.local(0)
 	if active, err := local.UnitActive(ctx, unitName); err != nil || active {
-		return errors.Join(err, errors.New(unitName+" runs already, or nobody can tell"))
+		return errors.Join(err, errors.New(unitName+" already runs, or its state is not known"))
 	}
 	dir := fleetDir(h.lib)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

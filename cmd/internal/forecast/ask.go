@@ -86,7 +86,7 @@ func ask(ctx context.Context, a kubeapi.Asker, table *kubeletflags.Table, n *nod
 				out.line = l
 				return nil
 			}
-			return errors.New("the answer is no kubelet's command line")
+			return errors.New("the answer is not a kubelet's command line")
 		}},
 		{"disk and memory (stats/summary)", http.MethodGet, proxy + "stats/summary", "", maxSummary, func(b []byte) (err error) {
 			out.summary, err = decodeSummary(b)

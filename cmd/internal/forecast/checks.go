@@ -97,7 +97,7 @@ func (c *checker) targetOf(a *answers) (target, error) {
 	case !a.kubelet.holdfast:
 		return target{}, errors.New("it does not run Holdfast, so there is no way back")
 	case a.before == nil:
-		return target{}, errors.New("its kubelet did not tell which one was before it")
+		return target{}, errors.New("its kubelet does not say which kubelet ran before it")
 	}
 	t, ok := release(a.before.Release)
 	if !ok {

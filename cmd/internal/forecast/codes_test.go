@@ -186,7 +186,7 @@ func TestCodes(t *testing.T) {
 		{"HF201", "holdfast", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) {
 			spec(p)["containers"].([]any)[0].(object)["tty"] = true
 		}), "new the spec was changed since"},
-		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { n.refuse["stats/container"] = 404 }), "new (estimate: the node told no hashes)"},
+		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { n.refuse["stats/container"] = 404 }), "new (estimate: the node returned no hashes)"},
 		{"HF201", "holdfast", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { n.refuse["pods"] = 503 }), ""},
 		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { n.refuse["pods"] = 503 }), "new (estimate"},
 		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { p["status"].(object)["phase"] = "Failed" }), ""},
@@ -231,7 +231,7 @@ func TestCodes(t *testing.T) {
 
 		{"HF207", "holdfast", noPods("v1.7.0"), "? a 1.7 kubelet leaves out what it does not know"},
 		{"HF207", "holdfast", noPods("v1.9.0"), ""},
-		{"HF207", "holdfast", pod("v1.7.0", "", app, nil), "? the node tells no hash of it"},
+		{"HF207", "holdfast", pod("v1.7.0", "", app, nil), "? the node did not return its hash"},
 		{"HF207", "back", pod(ours, "1.9", app, func(n *fakeNode, p object) { n.refuse["stats/container"] = 403 }), "? Holdfast records those of several"},
 		{"HF207", "1.9", pod("v1.7.0", "1.7", app, nil), ""},
 		{"HF207", "1.9", pod("v1.7.0", "", app, func(n *fakeNode, p object) { p["status"].(object)["containerStatuses"] = []any{} }), ""},

@@ -46,22 +46,21 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast (--node NODE... | -l SELECTOR | --all) --to holdfast|1.7|1.8|1.9|back",
 		Short: "What another kubelet would do to the pods of a node",
-		Long: `Tell, before anything is changed, what becomes of each container, static pod and
-Service of a node when its kubelet is replaced: kept, new (recreated), or ? with what
-is missing. --to names the new kubelet: Holdfast, an upstream release (1.7 is 1.7.0,
-1.8 is 1.8.15, 1.9 is 1.9.11, or 1.8.9 and the like), or back, which is the kubelet
+		Long: `Predict, before anything is changed, what happens to each container, static pod and
+Service of a node when its kubelet is replaced: kept, new (recreated), or ? with the
+fact that is missing. --to names the new kubelet: Holdfast, an upstream release (1.7 is 1.7.0,
+1.8 is 1.8.15, 1.9 is 1.9.11, or 1.8.9 and the like), or back, which means the kubelet
 that Holdfast replaced on each node.
 
-Everything is read through the API server, and the kubelets through its node proxy:
-verbs get and create on nodes/proxy, get and list on nodes, pods, endpoints and
-persistentvolumes.
-Where a kubelet does not tell the recorded hashes, the answer is an estimate and says
-so. Environment, arguments and annotations are hashed in memory and never shown.
+forecast asks the API server, and the kubelets through its node proxy. It needs the
+verbs get and create on nodes/proxy, and get and list on nodes, pods, endpoints and
+persistentvolumes. If a kubelet does not return the recorded hashes, the answer is an
+estimate and says so. Environment, arguments and annotations are hashed in memory and never shown.
 
 Without --kubeconfig the first file of $KUBECONFIG is read, or ~/.kube/config.
 
-Exit status: 3, a finding at or above --fail-on; else 1, something could not be asked
-or told; else 0. 2 is wrong usage. The codes: docs/user/codes.md`,
+Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if a question had no
+answer; otherwise 0. 2 is wrong usage. The codes: docs/user/codes.md`,
 		Example: `  kubectl-holdfast forecast --node node1 --to holdfast
   kubectl-holdfast forecast --all --to 1.9 --fail-on new -o json
   kubectl-holdfast forecast -l pool=a --to holdfast -o html > ticket.html`,

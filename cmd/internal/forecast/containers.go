@@ -61,22 +61,22 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 			}
 			recorded, r.ID = got.hash, got.id
 		}
-		said := answer{is: unknown, why: "the node tells no hash of it"}
+		said := answer{is: unknown, why: "the node did not return its hash"}
 		if recorded != nil {
 			said = hashes.ask(to, *recorded, gate(a.line, "ContainerHashCompat"))
 			if said.by == "" && !estimate {
 				said.why = c.image(s, image, *recorded, said.why)
 			}
 		} else if a.kubelet.holdfast {
-			said.why = "the node tells no hash of it, and Holdfast records those of several releases"
+			said.why = "the node did not return its hash, and Holdfast records those of several releases"
 		}
 		if said.is == kept && !p.whole && a.kubelet.minor < to.minor {
-			said.is, said.why = unknown, fmt.Sprintf("the API server has not told its spec, and a 1.%d kubelet leaves out what it does not know", a.kubelet.minor)
+			said.is, said.why = unknown, fmt.Sprintf("the API server did not return its spec, and a 1.%d kubelet leaves out fields that it does not know", a.kubelet.minor)
 		}
 		r.Answer, r.Why, r.RecordedBy = said.is, said.why, said.by
 		note := ""
 		if estimate {
-			note = " (estimate: the node told no hashes)"
+			note = " (estimate: the node returned no hashes)"
 		}
 		subject := object + " " + name
 		probe := readiness(s)

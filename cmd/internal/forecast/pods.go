@@ -206,7 +206,7 @@ func decodePods(data []byte) ([]*pod, error) {
 	}
 	// A kubelet without pods answers "items": null.
 	if list.Kind != "PodList" && list.Items == nil {
-		return nil, fmt.Errorf("the answer is no list of pods")
+		return nil, fmt.Errorf("the answer is not a list of pods")
 	}
 	out := []*pod{}
 	if list.Items != nil {

@@ -27,16 +27,16 @@ func VerifyCommand() *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "verify --plan FILE",
-		Short: "Whether a swap did to the containers what forecast had told",
-		Long: `Compare the containers that run now with a forecast that was taken before the swap, by
-the UID of the pod, the name of the container and docker's ID. FILE is what forecast
--o json had printed, - is standard input. Only nodes that the plan names are asked.
+		Short: "Whether a swap did to the containers what forecast had predicted",
+		Long: `Compare the containers that run now with a forecast from before the swap, by the UID of
+the pod, the name of the container and docker's ID. FILE is the output of forecast -o
+json, or - for standard input. Only the nodes in that plan are asked.
 
-A pod that is gone since is counted and no more: whoever deleted it may have had other
-reasons. Give the kubelet time to sync all pods first.
+A pod that is gone is only counted, because it may have been deleted for another reason.
+Give the kubelet time to sync all pods first.
 
-Exit status: 3, a container was recreated that was to be kept (see --fail-on); else 1,
-something could not be asked; else 0. 2 is wrong usage.`,
+Exit status: 3 if a container was recreated although the forecast said kept (see
+--fail-on); otherwise 1 if a question had no answer; otherwise 0. 2 is wrong usage.`,
 		Example: `  kubectl-holdfast forecast --node node1 --to holdfast -o json > plan
   kubectl-holdfast verify --plan plan`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -67,7 +67,7 @@ something could not be asked; else 0. 2 is wrong usage.`,
 			return o.verify(ctx, a, rows, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&plan, "plan", "", "what forecast -o json had printed before the swap, - for standard input")
+	cmd.Flags().StringVar(&plan, "plan", "", "the output of forecast -o json from before the swap, or - for standard input")
 	o.flags(cmd)
 	finding.Flags(cmd, &o.format, &o.failOn)
 	return cmd
@@ -85,7 +85,7 @@ func readPlan(r io.Reader) (map[string][]row, error) {
 		n++
 		var c row
 		if err := json.Unmarshal(s.Bytes(), &c); err != nil {
-			return nil, fmt.Errorf("line %d is no line of forecast -o json", n)
+			return nil, fmt.Errorf("line %d is not a line of forecast -o json", n)
 		}
 		if c.Version != finding.Version {
 			return nil, fmt.Errorf("line %d has version %d, this program reads %d", n, c.Version, finding.Version)

@@ -67,7 +67,7 @@ func binaryFindings(ctx context.Context, p *pod, binary string, back bool) (out 
 		wrong("copy Holdfast's controller manager there first", "%v", err)
 		return out, 0
 	case !s.Mode().IsRegular() || s.Mode().Perm()&0o111 == 0:
-		wrong("chmod 0755 "+binary, "it is no program: %s", s.Mode())
+		wrong("chmod 0755 "+binary, "it is not executable: %s", s.Mode())
 		return out, 0
 	}
 	if dynamic(binary) {
@@ -76,7 +76,7 @@ func binaryFindings(ctx context.Context, p *pod, binary string, back bool) (out 
 	version, err := run(ctx, binary, "--version")
 	m := release.FindStringSubmatch(version)
 	if err != nil || m == nil {
-		wrong("copy it again", "it does not tell its version")
+		wrong("copy it again", "it does not print its version")
 		return out, 0
 	}
 	minor, _ = strconv.Atoi(m[1])
@@ -251,7 +251,7 @@ func mayGetServices(ctx context.Context, a kubeapi.Asker, user string, groups []
 		return false, err
 	}
 	if review.Status == nil {
-		return false, errors.New("the answer is no review")
+		return false, errors.New("the answer is not a review")
 	}
 	return review.Status.Allowed, nil
 }

@@ -40,8 +40,9 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kcm",
 		Short: "Check and swap the controller manager of this master",
-		Long: `For a kube-controller-manager that runs as a static pod: look whether a swap would go
-well, write its manifest, and wait until it leads. Take standby masters first, the leader last.`,
+		Long: `For a kube-controller-manager that runs as a static pod: check whether a swap would
+succeed, write the manifest, and wait until a controller manager leads. Swap the standby
+masters first, the leader last.`,
 		Example: `  cd /etc/kubernetes/manifests
   kubectl-holdfast kcm check kube-controller-manager.yaml --binary /opt/holdfast/kube-controller-manager
   kubectl-holdfast kcm wait`,
@@ -86,10 +87,10 @@ func checkCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "check FILE --binary PATH [--back]",
-		Short: "Look whether a swap of the controller manager would go well; change nothing",
-		Long: `Look at the manifest FILE and the controller manager PATH on this master, and ask the
-API server: whether the controller manager may get Services, which StatefulSets and
-Deployments would get new pods, and whether Holdfast takes the server's certificate.
+		Short: "Check whether a swap of the controller manager would succeed; change nothing",
+		Long: `Check the manifest FILE and the controller manager PATH on this master. Ask the API server
+whether the controller manager may get Services, and which StatefulSets and Deployments
+would get new pods. Check whether Holdfast accepts the API server's certificate.
 Nothing is changed. The codes: docs/user/codes.md`,
 		Example: `  export KUBECONFIG=/etc/kubernetes/admin.conf
   kubectl-holdfast kcm check kube-controller-manager.yaml --binary /opt/holdfast/kube-controller-manager`,
@@ -132,14 +133,14 @@ func manifestCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "manifest FILE --binary PATH [--back]",
-		Short: "Make the static pod's manifest run Holdfast's controller manager, or no longer",
+		Short: "Change the static pod's manifest to Holdfast's controller manager, or back",
 		Long: `Mount PATH over the controller manager in the image of the manifest FILE; "hyperkube
-controller-manager" becomes that path. --back takes it out. The lines that change are
-printed. At a STOP nothing is written.
+controller-manager" is replaced by the path of that mount. --back removes the mount. The
+lines that change are printed. At a STOP nothing is written.
 
 The new manifest is written beside the folder of FILE and renamed into it, so the kubelet
-never reads half of it. The text before the first swap is kept there, as FILE's name with
-.before-holdfast: comments of the manifest are lost in the new one.`,
+never reads a part of it. The manifest from before the first swap is kept beside the folder,
+under FILE's name with .before-holdfast, because the new one has no comments.`,
 		Example: `  kubectl-holdfast kcm manifest kube-controller-manager.yaml --binary /opt/holdfast/kube-controller-manager --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := filepath.Abs(args[0])
@@ -241,11 +242,11 @@ func waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait",
 		Short: "Wait until a controller manager leads",
-		Long: `Print who holds the lease of the controller managers, and when it was renewed, until one
-holder has renewed it twice. After a swap that takes 15 to 20 s where no other master leads.
+		Long: `Print the holder of the controller managers' lease and the time of its last renewal, until
+one holder has renewed it twice. After a swap this takes 15 to 20 s if no other master leads.
 
-Right after kcm manifest the old controller manager still runs, and renews. If it leads, give
---another: its renewals do not count.`,
+Right after kcm manifest the old controller manager still runs, and renews the lease. If it is
+the leader, give --another: then its renewals do not count.`,
 		Example: `  kubectl-holdfast kcm wait --another --timeout 1m`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -181,7 +181,7 @@ func List[T any](ctx context.Context, a Asker, path string, limit int64, timeout
 			return "", err
 		}
 		if !strings.HasSuffix(l.Kind, "List") {
-			return "", errors.New("the answer is no list")
+			return "", errors.New("the answer is not a list")
 		}
 		out = append(out, l.Items...)
 		return l.Metadata.Continue, nil

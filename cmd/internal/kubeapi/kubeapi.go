@@ -48,7 +48,7 @@ func Identity(file string) (name string, groups []string, err error) {
 	}
 	var k kubeconfig
 	if err := yaml.Unmarshal(text, &k); err != nil {
-		return "", nil, fmt.Errorf("%s is no kubeconfig", file)
+		return "", nil, fmt.Errorf("%s is not a kubeconfig", file)
 	}
 	_, u, err := k.find(k.CurrentContext, "which current-context names")
 	if err != nil {

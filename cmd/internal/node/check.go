@@ -124,7 +124,7 @@ func look(ctx context.Context, h *Host, o Options, log io.Writer) (*machine, err
 			m.line = m.st.Swap.Line
 		}
 		if m.line == nil && m.broken == nil {
-			m.broken = fmt.Errorf("no kubelet runs, so nobody can tell what --start-command starts: start it first")
+			m.broken = fmt.Errorf("no kubelet runs, so it is not known what --start-command starts: start it first")
 		}
 	}
 	return m, nil

@@ -23,9 +23,9 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Check, swap and put back the kubelet of this machine",
-		Long: `Run on a node as root: look at the kubelet and its unit, swap it for Holdfast, and back.
+		Long: `Run on a node as root: check the kubelet and its unit, swap the kubelet for Holdfast, and go back.
 
-The file that the unit starts is replaced; the unit stays. What was there before is kept
+The file that the unit starts is replaced; the unit stays. The kubelet from before is kept
 in /usr/lib/holdfast/kept. Containers keep running.`,
 		Example: `  kubectl-holdfast node check --new ./kubelet
   kubectl-holdfast node swap --new ./kubelet
@@ -71,7 +71,7 @@ func (s *settings) changing(cmd *cobra.Command) {
 	s.common(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.settle, "settle", "auto", "time before containers are compared; auto: 60 s, and 2 s for 5 pods")
-	f.DurationVar(&s.o.HealthTimeout, "health-timeout", 20*time.Second, "how long the new kubelet may take until /healthz is ok")
+	f.DurationVar(&s.o.HealthTimeout, "health-timeout", 20*time.Second, "how long the new kubelet may take to answer /healthz with ok")
 	f.BoolVar(&s.o.DryRun, "dry-run", false, "check, and change nothing")
 }
 
@@ -152,12 +152,13 @@ func checkCommand() *cobra.Command {
 	s := &settings{}
 	cmd := &cobra.Command{
 		Use:   "check [--new FILE]",
-		Short: "Look at the kubelet's unit, command line and node; change nothing",
-		Long: `Look whether a swap of this machine's kubelet would go well. Nothing is changed, and no
-kubelet is started: a kubelet that is asked for its version ends at once.
+		Short: "Check the kubelet's unit, command line and node; change nothing",
+		Long: `Check whether a swap of this machine's kubelet would succeed. Nothing is changed, and no
+kubelet keeps running: the kubelets are only run to print their version and check flags.
 
-What counts is the command line that systemd would start now, from the unit's files and its
-environment files as they are, not the one of the process. Values of variables are not printed.`,
+check uses the command line that systemd would start now, from the unit's files and its
+environment files as they are on disk, not that of the running process. Values of variables are
+not printed.`,
 		Example: `  kubectl-holdfast node check
   kubectl-holdfast node check --new ./kubelet -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -174,7 +175,7 @@ environment files as they are, not the one of the process. Values of variables a
 			return s.print(cmd)(m.rows, m.findings(), "")
 		},
 	}
-	cmd.Flags().StringVar(&s.o.New, "new", "", "the kubelet of Holdfast that is to be swapped in")
+	cmd.Flags().StringVar(&s.o.New, "new", "", "the kubelet of Holdfast to swap in")
 	cmd.Flags().BoolVar(&s.o.Probe, "probe", false, "also ask the HTTP probes of the node's pods once, for answers that Holdfast refuses")
 	s.common(cmd)
 	return cmd
@@ -197,13 +198,15 @@ func swapCommand() *cobra.Command {
 		Short: "Swap this machine's kubelet for Holdfast",
 		Long: `Swap the kubelet that the unit starts for FILE, a kubelet of Holdfast.
 
-First node check: at any STOP nothing is touched. Then the old kubelet and its unit are kept in
-/usr/lib/holdfast/kept, once and never a Holdfast; the kubelet is stopped, replaced and started.
-It must run with the unit's flags, not standalone, and answer /healthz. If it does not, or ends
-while the node settles, the old one is put back and started. Last, the containers are compared.
+swap first runs node check; at any STOP it changes nothing. Then it keeps the old kubelet and its
+unit in /usr/lib/holdfast/kept, unless a kubelet is kept there already, and never a Holdfast. It
+stops, replaces and starts the kubelet. The new kubelet must run with the unit's flags, not
+standalone, and answer /healthz. If it does not, or exits while the node settles, swap puts the
+old kubelet back and starts it. Last, it compares the containers.
 
-A run that was killed is ended by the next one, which first starts the kubelet from before. A
-second run with the same FILE changes nothing; with a later Holdfast the first kept kubelet stays.`,
+If a run was killed, the next one completes it: it first starts the previous kubelet. A second run
+with the same FILE changes nothing. If FILE is a later Holdfast, the kept kubelet is still the one
+from before the first swap.`,
 		Example: `  kubectl-holdfast node swap --new ./kubelet --dry-run
   kubectl-holdfast node swap --new ./kubelet`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, false) },
@@ -220,9 +223,10 @@ func backCommand() *cobra.Command {
 		Short: "Put the kept kubelet back",
 		Long: `Put the kubelet back that node swap kept, as node swap does with the new one.
 
-A flag or gate of the unit that it does not take is a STOP, and the line that would do is printed.
-Where the kept kubelet would delete files through mounts of subPaths, these are unmounted between
-stop and start; if one is busy, what holds it is named and Holdfast is started again.`,
+If the unit has a flag or gate that the kept kubelet does not accept, it is a STOP, and back prints a
+command line that this kubelet accepts. If the kept kubelet would delete files through mounts of
+subPaths, back unmounts these between stop and start. If a mount is busy, back names the process that
+holds it, and starts Holdfast again.`,
 		Example: `  kubectl-holdfast node back --dry-run
   kubectl-holdfast node back`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, true) },

@@ -46,7 +46,7 @@ func running(ctx context.Context, h *Host, socket string) ([]container, error) {
 		Labels map[string]string
 	}
 	if err := json.Unmarshal(b, &list); err != nil {
-		return nil, fmt.Errorf("docker at %s: its answer is no list of containers", socket)
+		return nil, fmt.Errorf("docker at %s: its answer is not a list of containers", socket)
 	}
 	static := map[string]bool{}
 	var out []container

@@ -35,13 +35,13 @@ func keepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keep",
 		Short: "Keep this machine's kubelet before a package replaces it",
-		Long: `The package kubelet calls this before it is unpacked. Look at the node as node check does, for
-Holdfast's kubelet by the table of its flags, since its file is not there yet. At any STOP nothing is
-kept, and the package manager leaves the kubelet as it is. Else the kubelet and its unit are kept as
-by node swap, once and never a Holdfast, and node back puts them back.
+		Long: `The package kubelet runs this command before it is unpacked. The command checks the node as node
+check does. The new file is not there yet, so it judges the unit's flags by its own table of
+Holdfast's flags. At any STOP it keeps nothing, and the package manager leaves the kubelet as it is.
+Otherwise it keeps the kubelet and its unit as node swap does, and node back puts them back.
 
-If the file /etc/holdfast/skip-check is there, a STOP is written to the journal and passed over. A
-kubelet that cannot be kept is a STOP all the same.`,
+If the file /etc/holdfast/skip-check exists, a STOP of the check is written to the journal and
+otherwise ignored. A kubelet that cannot be kept is a STOP all the same.`,
 		Example: `  kubectl-holdfast node keep
   kubectl-holdfast node keep --replaces /usr/bin/kubelet -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +56,7 @@ kubelet that cannot be kept is a STOP all the same.`,
 	s.common(cmd)
 	f := cmd.Flags()
 	f.StringVar(&k.replaces, "replaces", packaged, "the file that the package replaces")
-	f.StringVar(&k.skip, "skip-check", skipCheck, "a file that makes a STOP of the check pass")
+	f.StringVar(&k.skip, "skip-check", skipCheck, "if this file exists, a STOP of the check is ignored")
 	return cmd
 }
 
@@ -122,7 +122,7 @@ func (m *machine) keepFile(ctx context.Context, path string) error {
 		}
 		m.path = real
 		if m.old, _ = m.program(ctx, real); m.old == nil || m.old.sum == "" {
-			return fmt.Errorf("%s is no file that can be read", real)
+			return fmt.Errorf("%s is not a readable file", real)
 		}
 		if m.old.version.text == "" {
 			m.old.version.text = "unknown"

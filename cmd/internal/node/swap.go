@@ -245,7 +245,7 @@ func (m *machine) settle(ctx context.Context, before []container) (findings []fi
 		c := compare(before, after)
 		text = c.String()
 		for _, r := range c.Recreated[:min(len(c.Recreated), 20)] {
-			findings = append(findings, finding.Of("HF514", r.String(), "another container runs than before the swap", "kubectl-holdfast verify --plan tells whether forecast had told it"))
+			findings = append(findings, finding.Of("HF514", r.String(), "another container runs than before the swap", "kubectl-holdfast verify --plan says whether forecast had predicted it"))
 		}
 	}
 	if !m.st.Swap.Back {

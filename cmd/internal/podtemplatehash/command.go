@@ -103,17 +103,17 @@ func oddsCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "odds (--tags LIST | --pattern P) FILE...",
-		Short: "How often a Deployment that is released N times meets a collision",
-		Long: `Print how often a Deployment that is released N times, with different tags from a
-list or a pattern, meets at least one collision: by random draws, and computed from
-the number of colliding pairs.
+		Short: "How likely a Deployment that is released N times meets a collision",
+		Long: `Print how likely a Deployment meets at least one collision if it is released N times, with
+different tags from a list or a pattern. The chance is found by random draws, and computed
+from the number of colliding pairs.
 
 ` + files,
 		Example: `  kubectl-holdfast pod-template-hash odds --draws 50,100 --pattern 'v1.{0..99}.{0..99}' web.json`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, o.odds) },
 	}
 	o.tagFlags(cmd)
-	cmd.Flags().StringVar(&o.draws, "draws", "32,50,100", "how many times it is released, comma separated")
+	cmd.Flags().StringVar(&o.draws, "draws", "32,50,100", "numbers of releases N, comma separated")
 	cmd.Flags().IntVar(&o.trials, "trials", 10000, "how many times the tags are drawn")
 	cmd.Flags().Int64Var(&o.seed, "seed", 1, "seed of the draws")
 	output.Flag(cmd, &o.format, "one object for each object and release, each on a line")

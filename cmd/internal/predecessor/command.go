@@ -21,13 +21,13 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predecessor [--root-dir DIR] [METRICS...]",
 		Short: "Which kubelet Holdfast replaced on a node",
-		Long: `Print which kubelet Holdfast replaced on a node, and for which kubelet it writes:
+		Long: `Print which kubelet Holdfast replaced on a node, and for which kubelet Holdfast writes:
 the release whose hash new containers record, and whether 1.7 can read new sandbox
 checkpoints (with all feature gates at their defaults).
 
-METRICS is a file with the answer of a kubelet's /metrics, or - for standard input.
---root-dir reads the files in a kubelet's root directory instead. It works while the
-kubelet is down, but does not know what the kubelet sees in containers.
+METRICS is a file with the text of a kubelet's /metrics, or - for standard input.
+--root-dir reads the files in a kubelet's root directory instead. That works while the
+kubelet is down, but does not include what the kubelet learns from its containers.
 
 Exit status 1 if a file cannot be read, does not come from a Holdfast kubelet, or has
 content that the kubelet ignores.`,

@@ -95,7 +95,7 @@ func fromMetrics(node string, r io.Reader) (Answer, error) {
 	for _, line := range strings.Split(string(b), "\n") {
 		line = strings.TrimSpace(line)
 		if line == overrideRefused {
-			a.Note = overrideFile + " has bad content and is ignored: write one line with a release or the word none, and restart the kubelet"
+			a.Note = overrideFile + " is invalid and is ignored: write one line with a release or the word none, and restart the kubelet"
 		}
 		m := metric.FindStringSubmatch(line)
 		if m == nil {
@@ -107,7 +107,7 @@ func fromMetrics(node string, r io.Reader) (Answer, error) {
 		}
 		var ok bool
 		if a.Release, minor, ok = parse(m[1]); !ok {
-			return Answer{}, fmt.Errorf("holdfast_predecessor_info names the release %q, which is none of Kubernetes", m[1])
+			return Answer{}, fmt.Errorf("holdfast_predecessor_info names the release %q, which is not a Kubernetes release", m[1])
 		}
 	}
 	if a.Release == "" {
@@ -165,7 +165,7 @@ func fromRoot(dir string) (Answer, error) {
 		}
 	}
 	if !ok || record.Source != "" && record.Source != evidence {
-		return Answer{}, fmt.Errorf("%s: kubeletVersion is %q, which is no release of Kubernetes, or source is not one of the kubelet's: the kubelet ignores the file; remove it, or set %s", file, record.KubeletVersion, overrideFile)
+		return Answer{}, fmt.Errorf("%s: kubeletVersion is %q, which is not a release of Kubernetes, or source is not one of the kubelet's: the kubelet ignores the file; remove it, or set %s", file, record.KubeletVersion, overrideFile)
 	}
 	a.Release, minor = release, n
 	seen := "last seen"

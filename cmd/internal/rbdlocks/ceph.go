@@ -97,7 +97,7 @@ func (c *ceph) ask(ctx context.Context, v *volume, into any, words ...string) er
 		return fmt.Errorf("rbd %s: %w: %s", strings.Join(words, " "), err, lines[len(lines)-1])
 	}
 	if err := json.Unmarshal(out, into); err != nil {
-		return fmt.Errorf("rbd %s: its answer is no JSON that is known: %w", strings.Join(words, " "), err)
+		return fmt.Errorf("rbd %s: its answer is not the expected JSON: %w", strings.Join(words, " "), err)
 	}
 	return nil
 }

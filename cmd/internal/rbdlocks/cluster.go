@@ -321,7 +321,7 @@ func (c *cluster) warnings() []string {
 	for _, n := range c.nodes {
 		for _, o := range c.nodes {
 			if n.minor >= 0 && n.minor <= 8 && o != n && net.ParseIP(n.host) == nil && net.ParseIP(o.host) == nil && o.host != n.host && strings.HasPrefix(o.host, n.host) {
-				out = append(out, fmt.Sprintf("the kubelet 1.%d on %s takes locks of %s for its own, and mounts: it tells host names by their beginning", n.minor, n.host, o.host))
+				out = append(out, fmt.Sprintf("the kubelet 1.%d on %s takes locks of %s for its own and mounts the image, because it compares host names by prefix", n.minor, n.host, o.host))
 			}
 		}
 	}

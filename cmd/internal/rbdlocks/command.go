@@ -25,16 +25,15 @@ const about = `For each RBD image that a PersistentVolume or a pod names, print 
 watchers, the nodes that should have it, and a verdict: free, in-use, stale-lock,
 leaked-mapping, double-mount, foreign-lock or unknown. For a finding, print the
 remedy. Nothing is changed and no remedy is run. An image with a kubelet's lock and no
-watcher is looked at twice, 2 s apart: the kubelet may be mounting it.
+watcher is checked twice, 2 s apart, because the kubelet may be mounting it.
 
 Nodes, pods and PersistentVolumes are read from the API server (1.2 to 1.9), locks and
 watchers by the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
-the pools. Without --ceph-conf the monitors are those of each volume, and one that no
-PersistentVolume names is not asked: a pod's author would choose who gets the key's
-proof. The table is printed at the end, -o json prints each image at once.
+the pools. Without --ceph-conf the monitors are those of each volume. A monitor that only pods
+name is not asked, because it gets a proof of the key, and a pod's author could choose it. The table is printed at the end, -o json prints each image at once.
 
-Exit status: 3, there are findings; else 1, something could not be read, and the rest
-is printed; else 0. 2 is wrong usage.`
+Exit status: 3 if there are findings; otherwise 1 if something could not be read, and the
+rest is printed; otherwise 0. 2 is wrong usage.`
 
 const example = `  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --id admin --keyring /etc/ceph/ceph.client.admin.keyring
   kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --image rbd/db-0 -o json`
@@ -60,7 +59,7 @@ func command(l limits) *cobra.Command {
 	cmd.Flags().StringVar(&q.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&q.context, "context", "", "the kubeconfig's context (default its current one)")
 	cmd.Flags().StringVar(&q.ceph.conf, "ceph-conf", "", "Ceph's configuration")
-	cmd.Flags().BoolVar(&q.ceph.anyMonitor, "ask-monitors-of-pods", false, "ask monitors too that only pods name")
+	cmd.Flags().BoolVar(&q.ceph.anyMonitor, "ask-monitors-of-pods", false, "also ask monitors that only pods name")
 	cmd.Flags().StringVar(&q.ceph.id, "id", "", "Ceph's user, without \"client.\"")
 	cmd.Flags().StringVar(&q.ceph.keyring, "keyring", "", "the keyring with its key")
 	cmd.Flags().StringVar(&q.image, "image", "", "this image only")

@@ -65,7 +65,7 @@ func (e *evidence) precaution(l Lock) (why, when string) {
 	if n == nil || !n.ready {
 		// No kubelet there has unmounted it when its pod was deleted.
 		host := strings.TrimPrefix(l.ID, magic)
-		return fmt.Sprintf("; %s, whose lock it is, is no node that is Ready, and may have it mounted", host), word(host) + " is powered off, or has not mounted it"
+		return fmt.Sprintf("; the lock is of %s, which is not a Ready node and may have it mounted", host), word(host) + " is powered off, or has not mounted it"
 	}
 	// Also a kubelet that is Ready may not have unmounted it yet, or may fail to.
 	if pod := e.ended[n.name]; pod != "" {

@@ -22,8 +22,8 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain TEXT...",
 		Short: "Which page explains a message, an event, a metric or a code",
-		Long: `Search the table of symptoms that docs/user/symptoms.md shows, and print each row that the text
-contains, or that contains the text: case, quotes and spaces do not matter. Paste a line of a log,
+		Long: `Search the table of docs/user/symptoms.md. A row is printed if TEXT contains the row's symptom, or
+if the symptom contains TEXT. Case, quotes and spaces do not matter. Paste a line of a log,
 the reason of an event, the name of a metric, or a code such as HF201. No cluster is asked.
 
 Exit status 1 if nothing was found.`,
