@@ -6,6 +6,7 @@
 package pictures
 
 import (
+	"errors"
 	"fmt"
 	"html"
 	"os"
@@ -18,15 +19,21 @@ import (
 // Dir has the pictures, below the repository's root.
 const Dir = "docs/pictures"
 
-// All has each picture by its file's name in Dir.
-func All(record *outcomes.Record) (map[string]string, error) {
+// All has each picture by its file's name in Dir, from the record and from pages below root.
+func All(root string, record *outcomes.Record) (map[string]string, error) {
 	before, err := BeforeAfter(record)
-	return map[string]string{"before-after.svg": before, "cluster.svg": Cluster()}, err
+	cost, err2 := Cost(root)
+	swap, err3 := Swap(root)
+	kills, err4 := Kills(root)
+	return map[string]string{
+		"before-after.svg": before, "cluster.svg": Cluster(), "build.svg": Build(),
+		"cost.svg": cost, "swap.svg": swap, "kills.svg": kills,
+	}, errors.Join(err, err2, err3, err4)
 }
 
 // Write writes the pictures below the repository's root.
 func Write(root string, record *outcomes.Record) error {
-	all, err := All(record)
+	all, err := All(root, record)
 	if err != nil {
 		return err
 	}

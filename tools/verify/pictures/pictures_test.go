@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,7 +37,7 @@ func TestPictures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := All(record)
+	all, err := All(root, record)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,5 +80,29 @@ func TestBeforeAfter(t *testing.T) {
 	put(base.Ours, 33)
 	if _, err := BeforeAfter(record); err == nil || !strings.Contains(err.Error(), counts[0].lab) {
 		t.Errorf("more with ours than with stock: %v", err)
+	}
+}
+
+func TestRatios(t *testing.T) {
+	got, err := ratios("| kubelet | ours/stock | x |\n|---|---|---|\n| open files | 1.000 (0.964 to 1.005) | 27 |\n\n| quantity | ratio | x |\n|---|---|---|\n| CPU | 1.010 (0.853 to 1.126) | 27.1 s |\n")
+	want := []ratio{{"kubelet", "open files", 1, 0.964, 1.005}, {"controller manager", "CPU", 1.01, 0.853, 1.126}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v (%v), want %v", got, err, want)
+	}
+	if got, err := ratios("| kubelet | other |\n"); err == nil {
+		t.Errorf("a page without ratios gives %v", got)
+	}
+}
+
+func TestSwapTimes(t *testing.T) {
+	const page = "v1 runs and is healthy, 1.7 s after the stop began\nKeep the time between stop and\nstart below 25 s. The last heartbeat may be 10 s old. When the heartbeat is 40 s old"
+	got, err := readSwapTimes(page)
+	if want := (swapTimes{1.7, 25, 10, 40}); err != nil || got != want {
+		t.Errorf("got %v (%v), want %v", got, err, want)
+	}
+	for _, bad := range []string{strings.Replace(page, "below 25 s", "short", 1), strings.Replace(page, "below 25", "below 35", 1)} {
+		if got, err := readSwapTimes(bad); err == nil {
+			t.Errorf("%q gives %v", bad, got)
+		}
 	}
 }
