@@ -16,7 +16,7 @@ const maxColumns = 100
 func TestWidth(t *testing.T) { report(t, wideLines(checkout(t))) }
 
 // wideLines finds lines of prose in pages that are wider than maxColumns. Tables,
-// code, and a line that is a single word or link may be wider.
+// pictures, code, and a line that is a single word or link may be wider.
 func wideLines(r *repo) []string {
 	var bad []string
 	for _, p := range r.paths(func(p string) bool { return strings.HasSuffix(p, ".md") }) {
@@ -30,7 +30,7 @@ func wideLines(r *repo) []string {
 			code = strings.HasPrefix(l, "    ") && (before == "" || code)
 			before = trimmed
 			n := utf8.RuneCountInString(l)
-			if fenced || code || strings.HasPrefix(trimmed, "|") || n <= maxColumns {
+			if fenced || code || strings.HasPrefix(trimmed, "|") || strings.HasPrefix(trimmed, "![") || n <= maxColumns {
 				continue
 			}
 			word := linkRE.ReplaceAllString(strings.TrimLeft(trimmed, "*-+>0123456789. "), "]")
@@ -46,7 +46,7 @@ func TestFindsWideLines(t *testing.T) {
 	long := strings.Repeat("word ", 20) + "x"
 	path := strings.Repeat("folder/", 20)
 	found(t, wideLines(files(
-		"a.md", long[:99]+"\n"+strings.Repeat("ü", 100)+"\n| "+long+" |\n\n```\n"+long+"\n```\n\n    "+long+"\n    "+long+"\n* [link]("+path+")\n"+path+"\n",
+		"a.md", long[:99]+"\n"+strings.Repeat("ü", 100)+"\n| "+long+" |\n\n```\n"+long+"\n```\n\n    "+long+"\n    "+long+"\n* [link]("+path+")\n!["+long+"](a.svg)\n"+path+"\n",
 		"b.go", "// "+long+"\n")))
 	found(t, wideLines(files("a.md", "* one\n    "+long+"\n\n"+long+"\n[a]("+path+") and [b](c)\n")), "a.md:2 has 105 columns", "a.md:4 has 101", "a.md:5 has ")
 }
