@@ -176,7 +176,7 @@ func TestCodes(t *testing.T) {
 		{"HF605", func(f *fake) { f.version = "v1.8.8" }, ""},
 		{"HF605", func(f *fake) { f.version = "v1.7.13" }, ""},
 		{"HF605", func(f *fake) { f.version = "v1.6.0" }, ""},
-		{"HF605", func(f *fake) { f.version = secret }, "? its release is none"},
+		{"HF605", func(f *fake) { f.version = secret }, "? its version is not"},
 		{"HF605", refuse("/version"), "? not asked for its release: 403"},
 
 		{"HF611", stuck, "warn no ReplicaSet of its own with its template"},

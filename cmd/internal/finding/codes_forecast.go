@@ -87,7 +87,7 @@ var forecastCodes = []Code{
 		},
 	},
 	{
-		Code: "HF302", Level: Warn, Title: "another kubelet, or the stop of this one, can harm a volume", By: []string{"forecast"},
+		Code: "HF302", Level: Warn, Title: "another kubelet, or stopping the present one, can harm a volume", By: []string{"forecast"},
 		About: []string{
 			"An RBD volume on a node that goes from a kubelet up to 1.8 to 1.9: other nodes with kubelets up to 1.8 also mount an image that a 1.9 node has mounted. Holdfast with `--feature-gates=RBDLegacyLock=true` takes the lock that old kubelets check: [RBD volumes](rbd.md).",
 			"A GlusterFS volume under 1.7, or a FlexVolume: the volume's daemon may be in the cgroup of the kubelet's unit, and is ended together with the kubelet. `node check` looks for such daemons ([HF507](#hf507)).",

@@ -229,7 +229,7 @@ func TestCodes(t *testing.T) {
 		{"HF206", "1.9", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) { spec(p)["affinity"] = required("none", "DoesNotExist") }), ""},
 		{"HF206", "1.9", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) { spec(p)["affinity"] = required("disk", "NotIn", "ssd") }), "STOP affinity"},
 
-		{"HF207", "holdfast", noPods("v1.7.0"), "? a 1.7 kubelet leaves out what it does not know"},
+		{"HF207", "holdfast", noPods("v1.7.0"), "? a 1.7 kubelet leaves out fields that it does not know"},
 		{"HF207", "holdfast", noPods("v1.9.0"), ""},
 		{"HF207", "holdfast", pod("v1.7.0", "", app, nil), "? the node did not return its hash"},
 		{"HF207", "back", pod(ours, "1.9", app, func(n *fakeNode, p object) { n.refuse["stats/container"] = 403 }), "? Holdfast records those of several"},

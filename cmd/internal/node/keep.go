@@ -56,7 +56,7 @@ otherwise ignored. A kubelet that cannot be kept is a STOP all the same.`,
 	s.common(cmd)
 	f := cmd.Flags()
 	f.StringVar(&k.replaces, "replaces", packaged, "the file that the package replaces")
-	f.StringVar(&k.skip, "skip-check", skipCheck, "if this file exists, a STOP of the check is ignored")
+	f.StringVar(&k.skip, "skip-check", skipCheck, "if it exists, a STOP of the check passes")
 	return cmd
 }
 

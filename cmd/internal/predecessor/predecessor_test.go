@@ -32,7 +32,7 @@ func TestFromMetrics(t *testing.T) {
 		{"kubelet_running_pod_count 3\n", "", "no holdfast_predecessor_info"},
 		{"", "", "no holdfast_predecessor_info"},
 		{"holdfast_predecessor_override_refused 0\n" + series("none", "evidence"), "none evidence 1.9 1.9", ""},
-		{series("1.8.15", "api") + "holdfast_predecessor_override_refused 1\n", "1.8.15 api 1.8 1.9 holdfast-predecessor-override has bad content", ""},
+		{series("1.8.15", "api") + "holdfast_predecessor_override_refused 1\n", "1.8.15 api 1.8 1.9 holdfast-predecessor-override is invalid", ""},
 		{"holdfast_predecessor_override_refused 1\n", "", "no holdfast_predecessor_info"},
 	} {
 		a, err := fromMetrics("n", strings.NewReader(c.text))

@@ -30,7 +30,8 @@ watcher is checked twice, 2 s apart, because the kubelet may be mounting it.
 Nodes, pods and PersistentVolumes are read from the API server (1.2 to 1.9), locks and
 watchers by the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
 the pools. Without --ceph-conf the monitors are those of each volume. A monitor that only pods
-name is not asked, because it gets a proof of the key, and a pod's author could choose it. The table is printed at the end, -o json prints each image at once.
+name is not asked, because it gets a proof of the key, and a pod's author could choose it.
+The table is printed at the end, -o json prints each image at once.
 
 Exit status: 3 if there are findings; otherwise 1 if something could not be read, and the
 rest is printed; otherwise 0. 2 is wrong usage.`

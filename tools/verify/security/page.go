@@ -26,7 +26,7 @@ const pageHead = `<!-- Written by make security from bases/%s/vulnerabilities.js
 # Known vulnerabilities
 
 This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, whose last release is `%s`" + `, compared with stock %s.
-What is closed "after" that release is closed in builds whose version goes on with ` + "`.post.g…`" + `. The binaries of 1.2.0 close nothing. For other components it only says [what you have to do](#other-components-what-you-have-to-do).
+A row with "after" that release is closed in builds whose version continues with ` + "`.post.g…`" + `. The binaries of 1.2.0 close nothing. For other components it only says [what you have to do](#other-components-what-you-have-to-do).
 What is open in a stock kube-apiserver is open in the optional one too, unless this page says otherwise.
 
 In a hurry: replace both binaries, turn on the gates below that are off, then read what is still open and "Other components". CVE numbers closed: %d, open: %d.
@@ -38,14 +38,14 @@ In a hurry: replace both binaries, turn on the gates below that are off, then re
 
 const pageTail = `## Going back
 
-Replacing our binary by the stock one opens all of these again at once. Remove our gates from its flags first: a stock binary
+If you replace Holdfast's binary by the stock one, all of these are open again at once. Remove Holdfast's gates from the flags first: a stock binary
 does not start with them. Of these fixes only [localnet-firewall](../patches/localnet-firewall/README.md) leaves something on a node, a
-firewall rule. A reboot removes it; the page says how to remove it without one. [Install](user/install.md) lists the rest. Passwords
+firewall rule. A reboot removes the rule; the page of the fix says how to remove it without a reboot. [Install](user/install.md) lists the rest. Passwords
 and answers in old logs and events of a stock binary stay there.
 
 [Decision 0009](decisions/0009-what-a-refusal-tells.md) lists what each fix counts, logs and shows in events. The check
 [security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as on stock, and what the limits
-cost; ` + "`make fuzz`" + ` feeds a million made-up inputs to each reader that has one.
+cost; ` + "`make fuzz`" + ` feeds a million generated inputs to each parser that has a fuzz test.
 
 ## Scanners
 
