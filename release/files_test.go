@@ -4,9 +4,7 @@
 package main
 
 import (
-	"archive/tar"
 	"encoding/json"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"

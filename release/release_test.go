@@ -279,6 +279,31 @@ func TestNoRelease(t *testing.T) {
 	}
 }
 
+// TestOldBase: of a base that is not the default one the release is its controller manager alone.
+// Licences are left out: the module of that base is in the cache only where it was built.
+func TestOldBase(t *testing.T) {
+	root, err := filepath.Abs("..")
+	must(t, err)
+	base, err := readBase(root, "v1.2.0")
+	must(t, err)
+	b := &builder{source: &source{root: root, base: base, version: "v1.2.0+holdfast.9", commit: strings.Repeat("0a", 20), date: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)},
+		out: t.TempDir(), work: t.TempDir(), programs: map[string]string{manager: compiled(t)}}
+	for _, step := range []func() error{b.archives, b.images, b.boms, func() error { return b.text("LICENSES", "x") }, b.texts, b.sum, b.provenance} {
+		must(t, step())
+	}
+	want, err := readExpected("expected.json", base.Name)
+	must(t, err)
+	have, err := sizes(b.out)
+	must(t, err)
+	must(t, want.compare(have, b.version))
+	var out bytes.Buffer
+	must(t, verify(options{unsigned: true}, b.out, &out))
+	has(t, out.String(), "v1.2.0+holdfast.9, built of commit "+b.commit)
+	if err := verify(options{}, b.out, io.Discard); err == nil || !strings.Contains(err.Error(), "is not signed") {
+		t.Errorf("nobody signed it: %v", err)
+	}
+}
+
 func TestExpected(t *testing.T) {
 	e := expected{{Name: "apt/kubelet_VERSION-1_amd64.deb", Size: 1000000}, {Name: "x", Size: 10}, {Name: "y", Size: 10, Optional: true}}
 	const deb = "apt/kubelet_1.9.11+holdfast.9-1_amd64.deb"
