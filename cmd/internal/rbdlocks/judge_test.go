@@ -261,8 +261,8 @@ func TestWarnings(t *testing.T) {
 	}
 	want := []string{
 		"fast/i and slow/i are one volume for Kubernetes up to 1.9, whose name for it has no pool",
-		"the kubelet 1.7 on node1 takes locks of node10 for its own, and mounts: it tells host names by their beginning",
-		"the kubelet 1.7 on node1 takes locks of node100 for its own, and mounts: it tells host names by their beginning",
+		"the kubelet 1.7 on node1 takes locks of node10 for its own and mounts the image, because it compares host names by prefix",
+		"the kubelet 1.7 on node1 takes locks of node100 for its own and mounts the image, because it compares host names by prefix",
 	}
 	if got := c.warnings(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
