@@ -21,13 +21,16 @@ type node struct {
 	elem   *node  // of a pointer, slice or map
 	fields []fieldNode
 	words  bool // a big.nat, whose elements the Go of older releases prints otherwise
+	time   bool // a time.Time, which the Go of older releases prints otherwise
 }
 
 type fieldNode struct {
-	node  *node
-	label string // " Name:", without the space in the first field
-	json  string // name in the API, "" if the struct is inlined
-	since Generation
+	node       *node
+	label      string // " Name:", without the space in the first field
+	json       string // name in the API, "" if the struct is inlined
+	since      Generation
+	pointer    Generation
+	emptyUnset bool
 }
 
 // rootNode is nil if the table and the types differ: then nothing is known
@@ -38,23 +41,31 @@ func buildRoot(t reflect.Type) *node {
 	if len(drift(t)) > 0 {
 		return nil
 	}
-	return buildNode(t, map[reflect.Type]*node{})
+	b := nodeBuilder{table: table, known: map[reflect.Type]*node{}, named: reflect.Type.String}
+	return b.build(t)
 }
 
-func buildNode(t reflect.Type, known map[reflect.Type]*node) *node {
-	if n, ok := known[t]; ok {
+type nodeBuilder struct {
+	table map[string]string
+	known map[reflect.Type]*node
+	named func(reflect.Type) string // what the release calls a type
+}
+
+func (b *nodeBuilder) build(t reflect.Type) *node {
+	if n, ok := b.known[t]; ok {
 		return n
 	}
-	n := &node{kind: t.Kind(), prefix: "(" + t.String() + ")"}
-	known[t] = n
-	switch t.Kind() {
-	case reflect.Ptr, reflect.Slice, reflect.Map:
-		n.elem = buildNode(t.Elem(), known)
+	n := &node{kind: t.Kind(), prefix: "(" + b.named(t) + ")", time: t.String() == timeType}
+	b.known[t] = n
+	switch {
+	case n.time:
+	case t.Kind() == reflect.Ptr, t.Kind() == reflect.Slice, t.Kind() == reflect.Map:
+		n.elem = b.build(t.Elem())
 		n.words = t.Kind() == reflect.Slice && t.Elem().String() == wordType
-	case reflect.Struct:
-		fields, _ := tableFields(t.String())
+	case t.Kind() == reflect.Struct:
+		fields, _ := fieldsIn(b.table, t.String())
 		for i, f := range fields {
-			fn := fieldNode{node: buildNode(t.Field(i).Type, known), label: f.name + ":", since: f.since}
+			fn := fieldNode{node: b.build(t.Field(i).Type), label: f.name + ":", since: f.since, pointer: f.pointer, emptyUnset: f.emptyUnset}
 			if i > 0 {
 				fn.label = " " + fn.label
 			}
@@ -75,8 +86,10 @@ type span struct {
 	since    Generation
 	set      bool
 	path     string // only if the dump was made with paths
-	// older is the text that generations before since have in this place.
+	// older is the text that generations before since have in this place. It is owed to
+	// the Go that they were built with, except with field: there to the field's type.
 	older []byte
+	field bool
 }
 
 // dump holds the text that go-spew prints for a container, and which parts
@@ -162,6 +175,10 @@ func (d *dump) value(v reflect.Value, n *node, typed bool) {
 	case reflect.Map:
 		d.mapping(v, n)
 	case reflect.Struct:
+		if n.time {
+			d.time(v)
+			return
+		}
 		d.text = append(d.text, '{')
 		for i := range n.fields {
 			f := &n.fields[i]
@@ -173,10 +190,15 @@ func (d *dump) value(v reflect.Value, n *node, typed bool) {
 			d.value(fv, f.node, true)
 			if f.since > Gen16 {
 				s := span{from: from, to: len(d.text), since: f.since, set: isSet(fv)}
+				if f.emptyUnset && s.set && fv.Elem().Len() == 0 {
+					s.set = false
+				}
 				if d.paths {
 					s.path = strings.TrimPrefix(strings.Join(d.path, ""), ".")
 				}
 				d.spans = append(d.spans, s)
+			} else if f.pointer > Gen16 {
+				d.once(from, f, fv)
 			}
 			if d.paths && f.json != "" {
 				d.path = d.path[:len(d.path)-1]
@@ -208,6 +230,41 @@ func (d *dump) bigNat(v reflect.Value) {
 	d.text, s.older = append(d.text, ']'), append(s.older, ']')
 	s.to = len(d.text)
 	d.spans, d.words = append(d.spans, s), true
+}
+
+// What go-spew prints of a time.Time that is not set: with the Go of this build, and with
+// Go 1.8 and older, with which the releases 1.6 to 1.8 were built.
+const (
+	unsetTime    = "{wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}"
+	unsetOldTime = "{sec:(int64)0 nsec:(int32)0 loc:(*time.Location)<nil>}"
+)
+
+// time prints a time. One that is set prints the time zone of the machine, in a form that
+// differs with each Go: no older generation has a text for it.
+func (d *dump) time(v reflect.Value) {
+	s := span{from: len(d.text), since: Gen19, set: !v.IsZero(), older: []byte(unsetOldTime)}
+	d.text = append(d.text, unsetTime...)
+	s.to = len(d.text)
+	d.spans = append(d.spans, s)
+}
+
+// once makes a span of a field that was printed from from on, and that is a pointer now and
+// was not in older generations. A nil pointer is the value that is not set.
+func (d *dump) once(from int, f *fieldNode, fv reflect.Value) {
+	older := &dump{}
+	older.text = append(older.text, f.label...)
+	elem := reflect.Zero(fv.Type().Elem())
+	if !fv.IsNil() {
+		elem = fv.Elem()
+	}
+	older.value(elem, f.node.elem, true)
+	s := span{from: from, to: len(d.text), since: f.pointer, older: older.text, field: true}
+	if len(older.spans) > 0 {
+		// No span lies within another, and this one holds a big.nat's: older generations
+		// have no text for it.
+		s = span{from: s.to, to: s.to, since: f.pointer, set: true}
+	}
+	d.spans = append(d.spans, s)
 }
 
 func (d *dump) mapping(v reflect.Value, n *node) {
@@ -297,17 +354,24 @@ func (d *dump) records(g Generation, recorded uint64) bool {
 
 // hashBuilt is hash for a release that was built with its own Go, or with a newer one.
 func (d *dump) hashBuilt(g Generation, newerGo bool) uint64 {
-	h, pos := uint32(2166136261), 0
+	h := uint32(2166136261)
+	d.parts(g, newerGo, func(text []byte) { h = fnv32a(h, text) })
+	return uint64(h)
+}
+
+// parts calls with each part of the dump as g prints it.
+func (d *dump) parts(g Generation, newerGo bool, with func([]byte)) {
+	pos := 0
 	for i := range d.spans {
 		s := &d.spans[i]
-		if s.since <= g || newerGo && s.older != nil {
+		if s.since <= g || newerGo && s.older != nil && !s.field {
 			continue
 		}
-		h = fnv32a(h, d.text[pos:s.from])
-		h = fnv32a(h, s.older)
+		with(d.text[pos:s.from])
+		with(s.older)
 		pos = s.to
 	}
-	return uint64(fnv32a(h, d.text[pos:]))
+	with(d.text[pos:])
 }
 
 func fnv32a(h uint32, text []byte) uint32 {
