@@ -27,7 +27,7 @@ L := _output/tools/lab
 MODFLAG := $(if $(OFFLINE),-mod=vendor,-mod=readonly)
 
 .PHONY: all help test-parts test-labs test-all-parts test-all-labs tool tools kube-apiserver kubectl-holdfast endpoints-rules source vendor test test-all check reproducible install-test-packages upstream-tests upstream-tests-touched integration conformance fuzz minus-one \
-	hash-oracle flags dropin differences security vulncheck site measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits release release-tool release-check clean
+	hash-oracle static-pod-oracle flags dropin differences security vulncheck site measure-build labs lab sweep binaries up down patches-check patches-extract patches-normalise discard-edits release release-tool release-check clean
 
 all: tool kubectl-holdfast ## build the drop-in binaries and kubectl-holdfast (the default); MINUS=fix omits one
 	@$(H) build $(if $(OFFLINE),--offline) $(if $(MINUS),--minus $(MINUS))
@@ -113,6 +113,10 @@ minus-one: tool ## build the product without each fix in turn (long)
 
 hash-oracle: tool kubectl-holdfast ## compare our container hashes with the code of 1.6 to 1.9, on N=10000000 random containers
 	@cd tools && go run ./cmd/container-hash-oracle -n $(or $(N),100000)
+
+static-pod-oracle: source ## compare the UIDs of static pods with the code of 1.7 to 1.9, on N=10000000 random manifests
+	@for b in v1.7.0 v1.8.15; do _output/tools/holdfast --base $$b source --variant stock; done
+	@cd tools && go run ./cmd/static-pod-oracle -golden && go run ./cmd/static-pod-oracle -n $(or $(N),100000)
 
 flags: tool ## write the table of the releases' flags and its page (bases/flags, docs/user/flags-1.7-to-1.9.md, cmd/internal/kubeletflags)
 	@$(H) flags

@@ -52,6 +52,7 @@ import (
 	reflectormonotonicrv "holdfast/tools/labs/reflector-monotonic-rv"
 	"holdfast/tools/labs/security"
 	statefulsetupdaterevision "holdfast/tools/labs/statefulset-update-revision"
+	staticpodidentity "holdfast/tools/labs/static-pod-identity"
 	subpathrollback "holdfast/tools/labs/subpath-rollback"
 	unreadybeforereplace "holdfast/tools/labs/unready-before-replace"
 )
@@ -103,6 +104,7 @@ func All() []labkit.Lab {
 		reflectormonotonicrv.Labs(),
 		security.Labs(),
 		statefulsetupdaterevision.Labs(),
+		staticpodidentity.Labs(),
 		subpathrollback.Labs(),
 		unreadybeforereplace.Labs(),
 	)

@@ -1,0 +1,101 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staticpodidentity
+
+import (
+	"fmt"
+	"strings"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// swapped is what became of the static pods when a kubelet took over.
+type swapped struct {
+	Step   int
+	Name   string // to what
+	Judged bool
+	// Edit: the manifest of one pod was changed meanwhile.
+	Edit          bool
+	Before, After kubeletlab.Snapshot
+	// HashesBefore and HashesAfter are the mirror pods' hashes of the manifest, which are the
+	// static pods' UIDs, by pod.
+	HashesBefore, HashesAfter map[string]string
+	// Asked is how many requests were sent to the pods meanwhile, Failed how many of them
+	// failed.
+	Asked, Failed int
+}
+
+var oracle = labkit.Oracle{
+	Text: []string{
+		"per swap: IDs and start times of the containers and sandboxes in docker, the mirror pods' hashes in the API, and requests to each pod",
+		"control: the pod whose manifest is changed while the kubelet is down is replaced, once; a swap is over when the new kubelet has said of every pod that it compared its containers",
+	},
+	Judge: judge,
+}
+
+func isEdited(pod string) bool { return strings.HasPrefix(pod, edited+"-") }
+
+func judge(h *history.History) labkit.Outcome {
+	want := chain(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
+	all := history.Of[swapped](h)
+	var facts, bad []string
+	missing := ""
+	recreated, kept, failed := 0, 0, 0
+	for i, s := range all {
+		if i >= len(want) || s.Step != i || s.Name != want[i].to {
+			missing = fmt.Sprintf("swap %d is to %s, which is not in its place", i+1, s.Name)
+			break
+		}
+		d := kubeletlab.Compare(s.Before, s.After, func(_ string, c kubeletlab.Container) bool { return !s.Edit || !isEdited(c.Pod) })
+		lost := append(d.Recreated, d.Gone...)
+		facts = append(facts, fmt.Sprintf("swap %d, to %s: %d of %d containers and sandboxes recreated, %d of %d requests failed", i+1, s.Name, len(lost), len(lost)+len(d.Kept), s.Failed, s.Asked))
+		if !s.Judged {
+			continue
+		}
+		if pods := 2 * len(masters); len(s.Before) != pods || s.Asked == 0 {
+			missing = fmt.Sprintf("swap %d: %d containers and sandboxes ran before it, want %d, and %d requests were sent", i+1, len(s.Before), pods, s.Asked)
+			continue
+		}
+		recreated, kept = recreated+len(lost), kept+len(d.Kept)
+		if len(lost) > 0 {
+			bad = append(bad, fmt.Sprintf("swap %d, to %s, ended %d of %d, first %s", i+1, s.Name, len(lost), len(lost)+len(d.Kept), lost[0]))
+		}
+		for pod, hash := range s.HashesBefore {
+			same := s.HashesAfter[pod] == hash
+			switch {
+			case hash == "":
+				missing = fmt.Sprintf("swap %d: mirror pod %s has no hash", i+1, pod)
+			case s.Edit && isEdited(pod) && same:
+				bad = append(bad, fmt.Sprintf("swap %d: the manifest of %s was changed, and its UID is the same", i+1, pod))
+			case !(s.Edit && isEdited(pod)) && len(lost) == 0 && !same:
+				bad = append(bad, fmt.Sprintf("swap %d: mirror pod %s has another hash", i+1, pod))
+			}
+		}
+		if s.Edit {
+			e := kubeletlab.Compare(s.Before, s.After, func(_ string, c kubeletlab.Container) bool { return isEdited(c.Pod) })
+			if len(e.Recreated) != 2 {
+				bad = append(bad, fmt.Sprintf("swap %d: the manifest of %s was changed, and %d of its container and sandbox are new, want 2", i+1, edited, len(e.Recreated)))
+			}
+			continue // its requests fail meanwhile
+		}
+		if failed += s.Failed; s.Failed > 0 && len(lost) == 0 {
+			bad = append(bad, fmt.Sprintf("swap %d: %d of %d requests failed though nothing was recreated", i+1, s.Failed, s.Asked))
+		}
+	}
+	res := labkit.AbsentBecause("%d swaps: %d containers and sandboxes of static pods kept, no request failed", len(all), kept)
+	switch {
+	case len(bad) > 0:
+		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))
+	case missing != "":
+		res = labkit.InconclusiveBecause("%s", missing)
+	case len(all) < len(want):
+		res = labkit.InconclusiveBecause("%d of %d swaps were made", len(all), len(want))
+	}
+	res.Facts = facts
+	res.Measure("containers and sandboxes of static pods recreated", float64(recreated), "")
+	res.Measure("failed requests", float64(failed), "")
+	return res
+}

@@ -1,0 +1,68 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package staticpodidentity
+
+import (
+	"testing"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/judgetest"
+	"holdfast/tools/labs/internal/kubeletlab"
+)
+
+// made is a history in which all pods are kept, or with lost none is. change may change one
+// swap.
+func made(v labkit.Variant, lost bool, at int, change func(*swapped)) *history.History {
+	var all []any
+	for i, w := range chain(v, labkit.Short) {
+		s := swapped{Step: i, Name: w.to, Judged: w.judged, Edit: w.edit, Before: kubeletlab.Snapshot{}, After: kubeletlab.Snapshot{},
+			HashesBefore: map[string]string{}, HashesAfter: map[string]string{}, Asked: 100}
+		for _, name := range masters {
+			pod := name + "-node1"
+			s.HashesBefore[pod], s.HashesAfter[pod] = "h", "h"
+			another := lost || w.edit && isEdited(pod)
+			if another {
+				s.HashesAfter[pod], s.Failed = "other", 3
+			}
+			for _, c := range []string{name, "POD"} {
+				key := ns + "/" + pod + "/" + c
+				s.Before[key] = kubeletlab.Container{ID: "1", Pod: pod, Sandbox: c == "POD"}
+				s.After[key] = s.Before[key]
+				if another {
+					s.After[key] = kubeletlab.Container{ID: "2", Pod: pod, Sandbox: c == "POD"}
+				}
+			}
+		}
+		if i == at && change != nil {
+			change(&s)
+		}
+		all = append(all, s)
+	}
+	return history.Make(history.Begin{Lab: "static-pod-identity", Variant: string(v), Profile: string(labkit.Short)}, all...)
+}
+
+func TestJudge(t *testing.T) {
+	l := judgetest.Lab(t, Labs(), "static-pod-identity")
+	judgetest.Cut(t, l, made(labkit.Ours, false, 0, nil))
+	judgetest.Judge(t, l, made(labkit.Ours, false, 0, nil), labkit.Absent)
+	judgetest.Judge(t, l, made(labkit.Stock, true, 0, nil), labkit.Reproduced)
+	judgetest.Judge(t, l, made(labkit.Stock, false, 0, nil), labkit.Absent)
+	const etcd = ns + "/etcd-node1/etcd"
+	edit := 3
+	for at := range chain(labkit.Ours, labkit.Short) {
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.After[etcd] = kubeletlab.Container{ID: "2", Pod: "etcd-node1"} }), labkit.Reproduced)
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { delete(s.After, etcd) }), labkit.Reproduced)
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.HashesAfter["etcd-node1"] = "other" }), labkit.Reproduced)
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.HashesBefore["etcd-node1"] = "" }), labkit.Inconclusive)
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Asked = 0 }), labkit.Inconclusive)
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { delete(s.Before, etcd); delete(s.After, etcd) }), labkit.Inconclusive)
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Name = "another" }), labkit.Inconclusive)
+		if at != edit {
+			judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Failed = 1 }), labkit.Reproduced)
+		}
+	}
+	judgetest.Judge(t, l, made(labkit.Ours, false, edit, func(s *swapped) { s.HashesAfter[edited+"-node1"] = "h" }), labkit.Reproduced)
+	judgetest.Judge(t, l, made(labkit.Ours, false, edit, func(s *swapped) { s.After = s.Before }), labkit.Reproduced)
+}
