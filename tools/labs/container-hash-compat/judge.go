@@ -91,7 +91,7 @@ func (s swapped) look(kinds []kind) (outcome, error) {
 	if !s.Judged {
 		o.other = nil
 	}
-	o.facts = append(o.facts, fmt.Sprintf("%s: static pod: %d of %d containers recreated (its UID is another in each release)", s.Name,
+	o.facts = append(o.facts, fmt.Sprintf("%s: static pod: %d of %d containers recreated", s.Name,
 		len(static.Recreated)+len(static.Gone), len(static.Recreated)+len(static.Gone)+len(static.Kept)))
 	if s.Judged && len(o.unexpected) == 0 {
 		for _, key := range d.Kept {
