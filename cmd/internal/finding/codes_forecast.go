@@ -45,7 +45,7 @@ var forecastCodes = []Code{
 		Code: "HF105", Level: Stop, Also: []Level{Warn}, Title: "the node is under pressure, or below a threshold of the target", By: []string{"forecast"},
 		About: []string{
 			"A stock kubelet that starts checks for each pod of its node whether it may be admitted. Under disk pressure it **fails every pod within seconds**; under memory pressure it fails each pod without requests and limits. From 1.9 on `imagefs.available<15%` is a default threshold; older releases do not have it.",
-			"Holdfast keeps pods that run ([admission-across-restart](../../patches/admission-across-restart/README.md)), so for Holdfast it is a warning: Holdfast evicts by rank, one pod at a time, while the pressure lasts. Static pods that restart with the release ([HF203](#hf203)) are new pods, and Holdfast refuses them too. So with such a static pod it is a STOP.",
+			"Holdfast keeps pods that run ([admission-across-restart](../../patches/admission-across-restart/README.md)), so for Holdfast it is a warning: Holdfast evicts by rank, one pod at a time, while the pressure lasts. Static pods that restart ([HF203](#hf203)) are new pods, and Holdfast refuses them too. So with such a static pod it is a STOP.",
 		},
 	},
 	{
@@ -61,7 +61,8 @@ var forecastCodes = []Code{
 	},
 	{
 		Code: "HF203", Level: New, Title: "a static pod restarts", By: []string{"forecast"},
-		About: []string{"The UID of a static pod is a hash of a dump of the release's own types. Another minor release gives it another UID, and restarts it as a whole; stock and Holdfast 1.9 have the same. A manifest with `metadata.uid` keeps its own. Take masters one at a time."},
+		About: []string{"The UID of a static pod is a hash of a dump of the release's own types. Another minor release gives it another UID, and restarts it as a whole; stock and Holdfast 1.9 have the same. A manifest with `metadata.uid` keeps its own. Take masters one at a time.",
+			"Holdfast keeps what a 1.7 or 1.8 kubelet started ([static-pod-identity](../../patches/static-pod-identity/README.md)), unless the manifest sets a field that this kubelet does not know, which `forecast` cannot see. The kubelet that started a pod keeps it when it comes back. `forecast` cannot tell which one did, so `verify` does not compare these."},
 	},
 	{
 		Code: "HF204", Level: Stop, Title: "a pod has a subPath on a claim, and the target uses another directory name", By: []string{"forecast"},

@@ -154,6 +154,11 @@ func TestCodes(t *testing.T) {
 		{"HF105", "holdfast", pod("v1.7.0", "", app, func(n *fakeNode, p object) {
 			static(p)
 			n.imagefs["availableBytes"] = 14e9
+		}), "warn Holdfast keeps the pods"},
+		{"HF105", "holdfast", pod("v1.7.0", "", app, func(n *fakeNode, p object) {
+			static(p)
+			n.imagefs["availableBytes"] = 14e9
+			n.argv = append(n.argv, "--feature-gates=StaticPodIdentity=false")
 		}), "STOP Holdfast refuses the node's static pods"},
 		{"HF105", "holdfast", with("v1.9.11", func(n *fakeNode) {
 			n.imagefs["availableBytes"] = 14e9
@@ -197,8 +202,15 @@ func TestCodes(t *testing.T) {
 		{"HF202", "holdfast", pod("v1.7.0", "1.7", privileged, nil), "new on a later way back to 1.7.0: its hash is of a 1.8 kubelet"},
 		{"HF202", "1.9", pod("v1.7.0", "1.7", app, nil), ""},
 
-		{"HF203", "holdfast", pod("v1.7.0", "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: its UID"},
-		{"HF203", "1.9", pod("v1.8.0", "", func() object { return newContainer("kube-apiserver") }, func(n *fakeNode, p object) { static(p) }), "new and it is kube-apiserver"},
+		{"HF203", "holdfast", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { static(p) }), ""},
+		{"HF203", "holdfast", pod("v1.8.0", "1.8", app, func(n *fakeNode, p object) { static(p) }), ""},
+		{"HF203", "holdfast", pod("v1.7.0", "", app, func(n *fakeNode, p object) {
+			static(p)
+			n.argv = append(n.argv, "--feature-gates=StaticPodIdentity=false")
+		}), "new static pod restarts: its UID"},
+		{"HF203", "holdfast", pod("v1.6.1", "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: its UID"},
+		{"HF203", "1.9", pod("v1.8.0", "", func() object { return newContainer("kube-apiserver") }, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: it is kube-apiserver"},
+		{"HF203", "back", pod(ours, "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts, unless a 1.7 kubelet started it: its UID"},
 		{"HF203", "holdfast", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) { static(p) }), ""},
 		{"HF203", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) {
 			p["metadata"].(object)["annotations"] = object{"kubernetes.io/config.source": "file"}

@@ -15,28 +15,38 @@ import (
 // staticPod is why a static pod's containers are new.
 const staticPod = "static pod"
 
-// restarts: the target gives the static pod another UID.
+// restarts: the target gives the static pod another UID. Holdfast keeps that of a 1.7 or 1.8 kubelet,
+// see patches/static-pod-identity.
 func restarts(p *pod, a *answers, to target) bool {
-	return p.static() && !p.ownUID() && !p.ended() && a.kubelet.minor != to.minor
+	if !p.static() || p.ownUID() || p.ended() || a.kubelet.minor == to.minor {
+		return false
+	}
+	return !(to.holdfast && tellsStatic(a.kubelet) && gate(a.line, "StaticPodIdentity"))
 }
+
+// tellsStatic: Holdfast can tell the UIDs that the release gives static pods.
+func tellsStatic(v version) bool { return v.minor == 7 || v.minor == 8 }
 
 // pod answers for the containers of a pod.
 func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 	object := f.node + ": " + p.name()
 	estimate := a.seen == nil
 	if restarts(p, a, to) {
-		what := "static pod restarts: its UID is a hash of the release's own types"
-		remedy := ""
+		what, remedy, said := "static pod restarts: ", "", isNew
+		if a.kubelet.holdfast && tellsStatic(to.version) {
+			// Its UID may be the target's.
+			what, said = fmt.Sprintf("static pod restarts, unless a 1.%d kubelet started it: ", to.minor), unknown
+		}
 		for _, s := range p.Spec.Containers {
 			if n := text(s, "name"); strings.Contains(n, "etcd") || strings.Contains(n, "apiserver") {
-				what, remedy = fmt.Sprintf("static pod restarts, and it is %s: its UID is a hash of the release's own types", n), "one master at a time, and wait until it answers"
+				what, remedy = fmt.Sprintf("%sit is %s, and ", what, n), "one master at a time, and wait until it answers"
 			}
 		}
-		f.add("HF203", object, what, remedy)
+		f.add("HF203", object, what+"its UID is a hash of the release's own types", remedy)
 		f.unready[p.Metadata.UID] = 0
 		for _, s := range p.Spec.Containers {
 			f.rows = append(f.rows, row{Version: finding.Version, Kind: "container", Node: f.node, UID: p.uid(), Pod: p.name(), Container: text(s, "name"),
-				Answer: isNew, Why: staticPod, ID: a.seen[key{p.uid(), text(s, "name")}].id})
+				Answer: said, Why: staticPod, ID: a.seen[key{p.uid(), text(s, "name")}].id})
 		}
 		return
 	}
