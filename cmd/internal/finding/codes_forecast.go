@@ -6,7 +6,7 @@ package finding
 // forecastCodes are the codes of forecast. node check gives some of them, too.
 var forecastCodes = []Code{
 	{
-		Code: "HF002", Level: Unknown, Title: "the node did not answer, or not all questions", By: []string{"forecast", "doctor"},
+		Code: "HF002", Level: Unknown, Title: "the node did not answer, or answered only some questions", By: []string{"forecast", "doctor"},
 		About: []string{
 			"The node's kubelet did not answer through the API server, or did not answer all questions: it is down, the user may not use the node's proxy, or the kubelet runs with `--enable-debugging-handlers=false`. There may be faults that the command could not see.",
 			"The text names what failed. The user needs the verbs `get` and `create` on `nodes/proxy`, and `get` and `list` on nodes, pods, services and endpoints.",
