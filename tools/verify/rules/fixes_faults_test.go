@@ -94,6 +94,10 @@ func TestFindsWhatAFixLacks(t *testing.T) {
 			h.files[p] = []byte(strings.Replace(string(h.files[p]), "| false |", "| true |", 1))
 		}, []string{"does not say that the gate `Shy` is off by default"}},
 		{"page", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) { delete(h.files, "patches/much-louder/README.md") }, []string{"there is no page patches/much-louder/README.md", "Louder", "Shy"}},
+		{"sections", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
+			p := "patches/much-louder/README.md"
+			h.files[p] = append(h.files[p], "\n## What you see\n\n## Who is affected\n\n## Going back\n\n## What Holdfast does to your pods\n\n## Limits\n"...)
+		}, []string{"patches/much-louder/README.md has not the sections What you see, Who is affected"}},
 		{"stray file", func(h *fixRepo, _ *fixes.Fix, _ *fixes.Form) {
 			h.files["patches/much-louder/v1.9.11/series"] = []byte("x\n")
 		}, []string{"patches/much-louder/v1.9.11/series: a fix's folder has"}},

@@ -176,6 +176,9 @@ func (h *fixRepo) formFaults() []string {
 			if page == "" {
 				say("there is no page %s/%s", s.Folder(), fixes.PageFile)
 			}
+			if f.Page == path.Join(s.Folder(), fixes.PageFile) && !inOrder(page, sections) {
+				say("%s has not the sections %s, in this order", f.Page, strings.Join(sections, ", "))
+			}
 			on := f.Defaults()
 			for _, g := range slices.Sorted(maps.Keys(on)) {
 				want := map[bool]string{true: "on by default", false: "off by default"}[on[g]]
@@ -186,6 +189,25 @@ func (h *fixRepo) formFaults() []string {
 		}
 	}
 	return bad
+}
+
+// sections are those of the page of a fix; others may come between them.
+var sections = []string{"What you see", "Who is affected", "What Holdfast does to your pods", "Going back", "Limits"}
+
+// inOrder tells whether a page has the sections in their order. A page without any section leads to
+// that of another fix, and needs none.
+func inOrder(page string, sections []string) bool {
+	if !strings.Contains(page, "\n## ") {
+		return true
+	}
+	for _, s := range sections {
+		_, after, ok := strings.Cut(page, "\n## "+s+"\n")
+		if !ok {
+			return false
+		}
+		page = "\n" + after
+	}
+	return true
 }
 
 // labFolders has one folder a lab, or one for the labs of a fix.
