@@ -34,6 +34,11 @@ func releases(t *testing.T) string {
 	if out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", stock, filepath.Join(dir, "stock.deb")).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
+	// Other recipes of upstream's have no prerm.
+	must(t, os.Remove(filepath.Join(stock, "DEBIAN/prerm")))
+	if out, err := exec.Command("dpkg-deb", "--root-owner-group", "-b", stock, filepath.Join(dir, "stock-runs-on.deb")).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
 	stockRPM(t, b, program, filepath.Join(stock, "lib/systemd/system/kubelet.service"), filepath.Join(dir, "stock.rpm"))
 	must(t, exec.Command("chmod", "-R", "a+rX", dir).Run())
 	return dir
@@ -75,11 +80,10 @@ func form(t *testing.T, dir string) {
 	t.Helper()
 	unit := "[Unit]\nDescription=kubelet\n\n[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\nStartLimitInterval=0\nRestartSec=10\n\n[Install]\nWantedBy=multi-user.target\n"
 	for file, text := range map[string]string{
-		"DEBIAN/control":                      "Package: kubelet\nVersion: VERSION\nArchitecture: amd64\nMaintainer: a test <test@holdfast.invalid>\nDepends: iptables (>= 1.4.21), iproute2, socat, util-linux, mount, ebtables, ethtool\nDescription: in the form of upstream's\n",
-		"DEBIAN/postinst":                     "#!/bin/sh\nset -e\ndeb-systemd-helper unmask kubelet.service >/dev/null || true\ndeb-systemd-helper enable kubelet.service >/dev/null || true\nif [ -d /run/systemd/system ]; then systemctl --system daemon-reload; deb-systemd-invoke start kubelet.service || true; fi\n",
-		"DEBIAN/prerm":                        "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then deb-systemd-invoke stop kubelet.service; fi\n",
-		"lib/systemd/system/kubelet.service":  unit,
-		"etc/kubernetes/manifests/.gitignore": "",
+		"DEBIAN/control":                     "Package: kubelet\nVersion: VERSION\nArchitecture: amd64\nMaintainer: a test <test@holdfast.invalid>\nDepends: iptables (>= 1.4.21), iproute2, socat, util-linux, mount, ebtables, ethtool\nDescription: in the form of upstream's\n",
+		"DEBIAN/postinst":                    "#!/bin/sh\nset -e\nmkdir -p /etc/kubernetes/manifests\ndeb-systemd-helper unmask kubelet.service >/dev/null || true\ndeb-systemd-helper enable kubelet.service >/dev/null || true\nif [ -d /run/systemd/system ]; then systemctl --system daemon-reload; deb-systemd-invoke start kubelet.service || true; fi\n",
+		"DEBIAN/prerm":                       "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then deb-systemd-invoke stop kubelet.service; fi\n",
+		"lib/systemd/system/kubelet.service": unit,
 	} {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755))
 		mode := os.FileMode(0o644)

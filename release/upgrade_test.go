@@ -83,6 +83,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	t.Run("page", func(t *testing.T) { page(t, newNode(t, dir, false)) })
 	t.Run("refused", func(t *testing.T) { refused(t, newNode(t, dir, false)) })
+	t.Run("a stock package that does not stop its kubelet", func(t *testing.T) { runsOn(t, newNode(t, dir, false)) })
 	t.Run("policy", func(t *testing.T) { policy(t, newNode(t, dir, false)) })
 	t.Run("removed", func(t *testing.T) { removed(t, newNode(t, dir, false)) })
 	t.Run("killed", func(t *testing.T) { killed(t, newNode(t, dir, false)) })
@@ -222,6 +223,18 @@ func refused(t *testing.T, m *machine) {
 	has(t, m.run("cat /usr/lib/holdfast/journal; ls /usr/lib/holdfast/kept"), "passed over HF530", old)
 }
 
+// runsOn: a kubelet that upstream's package did not stop is restarted, once.
+func runsOn(t *testing.T, m *machine) {
+	m.run("dpkg -i /release/stock-runs-on.deb 2>&1")
+	before := m.starts()
+	if out, err := m.install("9", "kubelet"); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	m.runs("v1.9.11+holdfast.9")
+	m.want("started", m.starts(), append(before, "v1.9.11+holdfast.9"))
+	m.run("test -d " + manifests)
+}
+
 // policy: a policy against services is obeyed, and the package says that its kubelet does not run.
 func policy(t *testing.T, m *machine) {
 	m.run("printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d")
@@ -243,7 +256,7 @@ func removed(t *testing.T, m *machine) {
 	}
 	m.want("kept", m.run("ls /usr/lib/holdfast/kept 2>/dev/null || true"), "")
 	m.want("enabled", m.run("systemctl is-enabled kubelet"), "enabled\n")
-	m.run("mkdir -p /etc/kubernetes; echo 'server: https://x' >/etc/kubernetes/kubelet.conf; systemctl start kubelet")
+	m.run("test -d " + manifests + "; echo 'server: https://x' >/etc/kubernetes/kubelet.conf; systemctl start kubelet")
 	m.runs("v1.9.11+holdfast.9")
 }
 

@@ -14,8 +14,8 @@ func TestImage(t *testing.T) {
 		version, flag, want string
 		status              int
 	}{
-		{"v1.9.11+holdfast.3", "", "image: holdfast.invalid/endpoints-rules:v1.9.11_holdfast.3\n", 0},
-		{"v1.9.11+holdfast.3", "--image=mine:1", "image: mine:1\n", 0},
+		{"v1.9.11+holdfast.3", "", `image: "holdfast.invalid/endpoints-rules:v1.9.11_holdfast.3"`, 0},
+		{"v1.9.11+holdfast.3", "--image=mine:1", `image: "mine:1"`, 0},
 		{"unknown", "", "the image with the program is needed", 2},
 	} {
 		args := []string{"manifests", "--rule-set=image-pending"}
