@@ -182,7 +182,7 @@ func refused(t *testing.T, m *machine) {
 		"standalone": {"sed -i 's,--kubeconfig=[^ ]* --require-kubeconfig=true,--container-runtime=remote,' /etc/systemd/system/kubelet.service.d/10-kubeadm.conf; systemctl daemon-reload", "cat >/etc/systemd/system/kubelet.service.d/10-kubeadm.conf <<'EOF'\n" + dropIn + "EOF\nsystemctl daemon-reload", "HF102"},
 		"not loaded": {"touch -d '+2 min' /etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "systemctl daemon-reload", "HF502"},
 		"disabled":   {"systemctl disable kubelet 2>/dev/null", "systemctl enable kubelet 2>/dev/null", "HF530"},
-		"masked":     {"systemctl mask kubelet 2>/dev/null", "systemctl unmask kubelet 2>/dev/null", "HF530"},
+		"masked":     {"systemctl mask kubelet 2>/dev/null", "systemctl unmask kubelet 2>/dev/null", "systemctl unmask kubelet.service"},
 		"edited":     {"cp -a /lib/systemd/system/kubelet.service /tmp/; echo '# mine' >>/lib/systemd/system/kubelet.service; systemctl daemon-reload", "cp -a /tmp/kubelet.service /lib/systemd/system/; systemctl daemon-reload", "kubelet.service was edited"},
 		"no room":    {"mkdir -p /usr/lib/holdfast; mount -t tmpfs -o size=512k none /usr/lib/holdfast", "umount /usr/lib/holdfast", "HF504"},
 	} {
@@ -249,7 +249,7 @@ func policy(t *testing.T, m *machine) {
 
 // removed: upstream's package was removed; Holdfast's is then a first one, and enabled as that is.
 func removed(t *testing.T, m *machine) {
-	m.run("dpkg -r kubelet; deb-systemd-helper mask kubelet.service; rm -r /etc/kubernetes")
+	m.run("dpkg -r kubelet; DPKG_MAINTSCRIPT_PACKAGE=kubelet deb-systemd-helper mask kubelet.service; rm -r /etc/kubernetes")
 	out, err := m.install("9", "kubelet")
 	if err != nil {
 		t.Fatalf("%v %s", err, out)

@@ -241,7 +241,11 @@ func (m *machine) judgeUnit() bool {
 			return false
 		}
 		if m.broken != nil {
-			m.found("unit", "HF503", "", m.broken.Error(), "correct the unit; systemctl cat "+m.o.Unit+" shows it")
+			remedy := "correct the unit; systemctl cat " + m.o.Unit + " shows it"
+			if strings.Contains(m.broken.Error(), "LoadState=masked") {
+				remedy = "systemctl unmask " + m.o.Unit
+			}
+			m.found("unit", "HF503", "", m.broken.Error(), remedy)
 			return false
 		}
 		m.ok("unit", "%s starts %s", m.unit.name, m.path)
