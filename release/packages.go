@@ -56,7 +56,7 @@ func (b *builder) kubeletPackage(format, program string) *nfpm.Info {
 	// What upstream's package of 2017-12 depends on; kubernetes-cni only as a recommendation,
 	// since plugins that a swap changes cannot be taken back.
 	if format == debFormat {
-		info.Depends = []string{"iptables (>= 1.4.21)", "iproute2", "socat", "util-linux", "mount", "ebtables", "ethtool", "libc6 (>= 2.17)"}
+		info.Depends = []string{"iptables (>= 1.4.21)", "iproute2", "socat", "mount", "ebtables", "ethtool", "libc6 (>= 2.17)"} // util-linux is essential
 		info.Recommends = []string{"kubernetes-cni"}
 		info.Deb.Predepends = []string{fmt.Sprintf("kubectl-holdfast (>= %s-1)", b.plain())}
 		info.Scripts = nfpm.Scripts{PreInstall: script("kubelet.preinst"), PostInstall: script("kubelet.postinst"), PreRemove: script("kubelet.prerm"), PostRemove: script("kubelet.postrm")}
@@ -78,6 +78,9 @@ func (b *builder) kubeletPackage(format, program string) *nfpm.Info {
 func (b *builder) operatorsPackage(format, program string) *nfpm.Info {
 	info := b.info("kubectl-holdfast", "checks, swaps and forecasts kubelets of old Kubernetes releases", "The program of Holdfast's operators, also a plugin of kubectl.")
 	info.Contents = append(info.Contents, b.file(program, "/usr/bin/kubectl-holdfast", 0o755))
+	if format == debFormat {
+		info.Contents = append(info.Contents, b.file(filepath.Join(b.root, "release/packaging/lintian-overrides-kubectl-holdfast"), "/usr/share/lintian/overrides/kubectl-holdfast", 0o644))
+	}
 	return info
 }
 

@@ -119,7 +119,7 @@ for v in 1 2; do
     mkdir -p "$OWN/build/DEBIAN" "$OWN/build/usr/share/lab-$p"
     printf 'Package: lab-%s\nVersion: %s\nArchitecture: all\nMaintainer: a lab <lab@holdfast.invalid>\nDescription: one of five\n' "$p" "$v" >"$OWN/build/DEBIAN/control"
     head -c 20000000 /dev/urandom >"$OWN/build/usr/share/lab-$p/data"
-    dpkg-deb -q --root-owner-group -Znone -b "$OWN/build" "$OWN/five/$v/lab-$p.deb"
+    dpkg-deb --root-owner-group -Znone -b "$OWN/build" "$OWN/five/$v/lab-$p.deb"
     rm -r "$OWN/build"
   done
 done
@@ -141,7 +141,7 @@ rm -rf "$OWN/stock"
 cp -r "$PACKAGES/upstream" "$OWN/stock"
 sed -i "s/VERSION/${BASE#v}-00/" "$OWN/stock/DEBIAN/control"
 install -D -m 0755 "$PROGRAM" "$OWN/stock/usr/bin/kubelet"
-dpkg-deb -q --root-owner-group -Zgzip -z1 -b "$OWN/stock" "$OWN/stock.deb"
+dpkg-deb --root-owner-group -Zgzip -z1 -b "$OWN/stock" "$OWN/stock.deb"
 dpkg -i "$OWN/stock.deb"`, "BASE="+p.Base, "PROGRAM="+p.Path)
 	return err
 }
