@@ -30,7 +30,7 @@ func TestGeneratePod(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`"hostPath":{"path":"/etc/kubernetes","type":""}`, `"type":"DirectoryOrCreate"`, `"sizeLimit":"1.5Gi"`, `"wwids":`, `"initiatorName":`,
+		`"hostPath":{"path":"/etc/kubernetes","type":""}`, `"type":"DirectoryOrCreate"`, `"sizeLimit":"1500Mi"`, `"wwids":`, `"initiatorName":`,
 		`"priorityClassName":`, `"priority":0`, `"dnsConfig":{}`, `"volumeDevices":`, `"mountPropagation":`, `"allowPrivilegeEscalation":false`,
 		`"initContainers":`, `"creationTimestamp":null`, `"12345678901234567890"`, `"hostAliases":`, `"ownerReferences":`, `(core.Pod){`,
 	} {

@@ -4,6 +4,7 @@
 package hashoracle
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -19,7 +20,8 @@ func GeneratePod(seed int64, number int) Container {
 	}
 	g.density = []int{2, 5, 10, 20, 20, 30, 40, 60}[g.r.IntN(8)]
 	g.pod()
-	return Container{JSON: g.out, Oldest: g.oldest}
+	// The decoders of the releases read half of a surrogate pair in different ways.
+	return Container{JSON: bytes.ReplaceAll(g.out, []byte(`\ud800`), []byte("x")), Oldest: g.oldest}
 }
 
 // podGenerator is a generator of pods.
@@ -76,9 +78,7 @@ func (g *podGenerator) anyText(name string) {
 		g.name(name)
 		for at := len(g.out); ; g.out = g.out[:at] {
 			g.text()
-			// They look like what podprogram.go.txt changes, or are no text that each
-			// release's decoder reads the same.
-			if s := string(g.out[at:]); !strings.Contains(s, "ud800") && !strings.Contains(s, `\u0000`) {
+			if !strings.Contains(string(g.out[at:]), `\u0000`) {
 				return
 			}
 		}
