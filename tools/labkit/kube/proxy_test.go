@@ -121,13 +121,19 @@ func TestProxy(t *testing.T) {
 		t.Error(err, p.done)
 	}
 	p.CutWatches(10 * time.Millisecond)
-	resp = get("/pods?watch=true")
-	if _, err := io.ReadAll(resp.Body); p.Cuts() != 1 {
-		t.Errorf("%v, %d cuts", err, p.Cuts())
+	// On a busy machine the cut comes before the answer begins. Then there is none, or net/http has
+	// asked again.
+	resp, err := http.Get(front + "/pods?watch=true")
+	if err == nil {
+		_, err = io.ReadAll(resp.Body)
+		resp.Body.Close()
 	}
-	resp.Body.Close()
+	cuts := p.Cuts()
+	if cuts == 0 {
+		t.Errorf("%v, no cut", err)
+	}
 	b, err := os.ReadFile(p.log.Name())
-	if n := strings.Count(string(b), "\n"); err != nil || n != 6 {
+	if n := strings.Count(string(b), "\n"); err != nil || n != 5+cuts {
 		t.Errorf("%d lines in the log: %v\n%s", n, err, b)
 	}
 }
