@@ -47,3 +47,11 @@ func Every(ctx context.Context, what string, interval, bound time.Duration, f fu
 		}
 	}
 }
+
+// AtLeast is an answer for Until: whether n things of those that are wanted are there.
+func AtLeast(n, want int) (bool, error) {
+	if n < want {
+		return false, fmt.Errorf("%d of %d so far", n, want)
+	}
+	return true, nil
+}

@@ -26,3 +26,12 @@ func TestUntil(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAtLeast(t *testing.T) {
+	if ok, err := AtLeast(2, 2); !ok || err != nil {
+		t.Errorf("2 of 2: %v, %v", ok, err)
+	}
+	if ok, err := AtLeast(1, 2); ok || err == nil || err.Error() != "1 of 2 so far" {
+		t.Errorf("1 of 2: %v, %v", ok, err)
+	}
+}

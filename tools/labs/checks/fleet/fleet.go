@@ -215,21 +215,13 @@ func (l *lab) create(ctx context.Context) error {
 		return kube.ReadyAddresses(ep)
 	}
 	if err := wait.Until(ctx, "all pods of the load ready", 3*time.Minute, func(context.Context) (bool, error) {
-		return atLeast(len(targets()), nodes*podsANode)
+		return wait.AtLeast(len(targets()), nodes*podsANode)
 	}); err != nil {
 		return err
 	}
 	l.load = load.Start(ctx, load.Config{Targets: targets, Interval: 100 * time.Millisecond})
 	l.e.OnStop("load", func(context.Context) error { l.load.Stop(); return nil })
 	return nil
-}
-
-// atLeast is the answer of a wait for a number.
-func atLeast(n, want int) (bool, error) {
-	if n < want {
-		return false, fmt.Errorf("%d so far", n)
-	}
-	return true, nil
 }
 
 // kubectl runs the release's own.
@@ -294,7 +286,7 @@ func (l *lab) rolled(ctx context.Context) error {
 				ready++
 			}
 		}
-		return atLeast(ready, nodes)
+		return wait.AtLeast(ready, nodes)
 	}); err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -314,7 +313,7 @@ func (l *lab) look(ctx context.Context, shape, stage string) error {
 	}
 	if _, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "app="+name, patience, "made", func(pods []kube.Object) (bool, error) {
 		o.Made = len(pods)
-		return atLeast(o.Made, made)
+		return wait.AtLeast(o.Made, made)
 	}); err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -325,14 +324,6 @@ func (l *lab) look(ctx context.Context, shape, stage string) error {
 	return nil
 }
 
-// atLeast is the answer of a wait for a number.
-func atLeast(n, want int) (bool, error) {
-	if n < want {
-		return false, fmt.Errorf("%d so far", n)
-	}
-	return true, nil
-}
-
 // kept are the UIDs of the pods, and ReplicaSets, of owners, when all are there.
 func (l *lab) kept(ctx context.Context) (uids []string, err error) {
 	sets, err := l.c.Client.WaitList(ctx, kube.ReplicaSets, ns, "app=kept", patience, "there", func(sets []kube.Object) (bool, error) { return len(sets) > 0, nil })
@@ -340,7 +331,7 @@ func (l *lab) kept(ctx context.Context) (uids []string, err error) {
 		return nil, err
 	}
 	pods, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "app in (kept, kept-too)", patience, "there", func(pods []kube.Object) (bool, error) {
-		return atLeast(len(pods), 4)
+		return wait.AtLeast(len(pods), 4)
 	})
 	for _, o := range append(sets, pods...) {
 		uids = append(uids, o.GetName()+" "+string(o.GetUID()))
