@@ -38,11 +38,11 @@ type fieldNode struct {
 var rootNode = buildRoot(reflect.TypeOf(v1.Container{}))
 
 func buildRoot(t reflect.Type) *node {
-	if len(drift(t)) > 0 {
+	r, _ := NewRelease(t, table, reflect.Type.String)
+	if r == nil {
 		return nil
 	}
-	b := nodeBuilder{table: table, known: map[reflect.Type]*node{}, named: reflect.Type.String}
-	return b.build(t)
+	return r.root
 }
 
 type nodeBuilder struct {
@@ -63,7 +63,7 @@ func (b *nodeBuilder) build(t reflect.Type) *node {
 		n.elem = b.build(t.Elem())
 		n.words = t.Kind() == reflect.Slice && t.Elem().String() == wordType
 	case t.Kind() == reflect.Struct:
-		fields, _ := fieldsIn(b.table, t.String())
+		fields, _ := tableFields(b.table, t.String())
 		for i, f := range fields {
 			fn := fieldNode{node: b.build(t.Field(i).Type), label: f.name + ":", since: f.since, pointer: f.pointer, emptyUnset: f.emptyUnset}
 			if i > 0 {

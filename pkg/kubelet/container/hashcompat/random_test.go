@@ -120,7 +120,7 @@ func strip(v reflect.Value, g Generation) {
 		if v.Type() == reflect.TypeOf(resource.Quantity{}) {
 			return
 		}
-		fields, _ := tableFields(v.Type().String())
+		fields, _ := tableFields(table, v.Type().String())
 		for i, f := range fields {
 			switch fv := v.Field(i); {
 			case f.since <= g:

@@ -17,8 +17,8 @@ type Release struct {
 // what the older releases call a type. It returns what Drift does if the table and the types
 // differ; the Release is nil then.
 func NewRelease(root reflect.Type, table map[string]string, named func(reflect.Type) string) (*Release, []string) {
-	if drift := driftFrom(root, table); len(drift) > 0 {
-		return nil, drift
+	if found := drift(root, table); len(found) > 0 {
+		return nil, found
 	}
 	b := nodeBuilder{table: table, known: map[reflect.Type]*node{}, named: named}
 	return &Release{b.build(root)}, nil

@@ -221,11 +221,7 @@ type tableField struct {
 	emptyUnset bool
 }
 
-func tableFields(typeName string) ([]tableField, bool) {
-	return fieldsIn(table, typeName)
-}
-
-func fieldsIn(table map[string]string, typeName string) ([]tableField, bool) {
+func tableFields(table map[string]string, typeName string) ([]tableField, bool) {
 	text, ok := table[typeName]
 	if !ok {
 		return nil, false
@@ -254,14 +250,10 @@ func fieldsIn(table map[string]string, typeName string) ([]tableField, bool) {
 // types that a v1.Container of this build can hold, and for every type that
 // the package cannot print as go-spew does. It is empty in a correct build.
 func Drift() []string {
-	return drift(reflect.TypeOf(v1.Container{}))
+	return drift(reflect.TypeOf(v1.Container{}), table)
 }
 
-func drift(root reflect.Type) []string {
-	return driftFrom(root, table)
-}
-
-func driftFrom(root reflect.Type, table map[string]string) []string {
+func drift(root reflect.Type, table map[string]string) []string {
 	var found []string
 	seen := map[reflect.Type]bool{}
 	listed := map[string]bool{}
@@ -303,7 +295,7 @@ func driftFrom(root reflect.Type, table map[string]string) []string {
 			if name == timeType {
 				return
 			}
-			fields, ok := fieldsIn(table, name)
+			fields, ok := tableFields(table, name)
 			if !ok {
 				found = append(found, fmt.Sprintf("%s: the table does not list struct %s", path, name))
 				return
