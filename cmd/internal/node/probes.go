@@ -82,18 +82,14 @@ func (m *machine) judgeProbes(ctx context.Context, v version) {
 	}
 	questions, paths, others := []*question(nil), []string(nil), 0
 	name := m.nodeName()
-	_, _, err = c.List(ctx, "/api/v1/pods?fieldSelector=spec.nodeName%3D"+url.QueryEscape(name), maxPods, podsTimeout, func(raw json.RawMessage) error {
-		var p probed
-		if err := json.Unmarshal(raw, &p); err != nil {
-			return err
-		}
-		q, bad, other := p.questions()
-		questions, paths, others = append(questions, q...), append(paths, bad...), others+other
-		return nil
-	})
+	pods, err := kubeapi.List[probed](ctx, c, "/api/v1/pods?fieldSelector=spec.nodeName%3D"+url.QueryEscape(name), maxPods, podsTimeout)
 	if err != nil {
 		m.found(check, "HF509", "", fmt.Sprintf("the pods of node %s were not read: %v", name, err), "ask the probes by hand: docs/user/install.md has a command")
 		return
+	}
+	for _, p := range pods {
+		q, bad, other := p.questions()
+		questions, paths, others = append(questions, q...), append(paths, bad...), others+other
 	}
 	others += max(len(questions)-maxProbes, 0)
 	questions = questions[:min(len(questions), maxProbes)]
@@ -150,8 +146,8 @@ func (p *probed) questions() (ask []*question, bad []string, others int) {
 			default:
 				port := 0
 				switch n := get.Port.(type) {
-				case float64:
-					port = int(n)
+				case json.Number:
+					port, _ = strconv.Atoi(n.String())
 				case string:
 					for _, o := range c.Ports {
 						if o.Name == n {

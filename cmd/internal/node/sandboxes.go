@@ -4,7 +4,6 @@
 package node
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"sync"
 
 	"holdfast/cmd/internal/dump"
+	"holdfast/cmd/internal/kubeapi"
 )
 
 // maxSandboxes is how many files are looked at: a node has 110 pods, and files of some that ended.
@@ -60,9 +60,7 @@ var sandboxForms = sync.OnceValues(func() (forms [2]*dump.Node, err error) {
 func readers(b []byte) (to17, from18 bool, ports int, err error) {
 	var f sandboxFile
 	var v any
-	numbers := json.NewDecoder(bytes.NewReader(b))
-	numbers.UseNumber()
-	if json.Unmarshal(b, &f) != nil || numbers.Decode(&v) != nil || f.Data == nil {
+	if json.Unmarshal(b, &f) != nil || kubeapi.Decode(b, &v) != nil || f.Data == nil {
 		return false, false, 0, nil
 	}
 	forms, err := sandboxForms()
