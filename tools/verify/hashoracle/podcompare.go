@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,10 +45,8 @@ func (b *builder) startPods() (*podPrograms, error) {
 	if err := os.WriteFile(source, []byte(podTyped), 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", out, source)
-	cmd.Dir, cmd.Env = b.root, goEnv()
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("package staticpod does not build: %v\n%s", err, text)
+	if err := goBuild(b.root, "-o", out, source); err != nil {
+		return nil, err
 	}
 	p := &podPrograms{}
 	var err error

@@ -91,12 +91,20 @@ func (b *builder) podProgramOf(r podRelease) (string, error) {
 		return "", err
 	}
 	fmt.Fprintf(b.log, "building the code of %s\n", r.base)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-overlay", filepath.Join(dir, "overlay.json"), "-o", out+".tmp", "./cmd/holdfast-static-pod")
-	cmd.Dir, cmd.Env = tree, goEnv()
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s does not build: %v\n%s", r.base, err, text)
+	if err := goBuild(tree, "-overlay", filepath.Join(dir, "overlay.json"), "-o", out+".tmp", "./cmd/holdfast-static-pod"); err != nil {
+		return "", err
 	}
 	return out, os.Rename(out+".tmp", out)
+}
+
+// goBuild runs go build in a folder.
+func goBuild(dir string, args ...string) error {
+	cmd := exec.Command("go", append([]string{"build", "-trimpath", "-buildvcs=false"}, args...)...)
+	cmd.Dir, cmd.Env = dir, goEnv()
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build %s in %s: %v\n%s", strings.Join(args, " "), dir, err, text)
+	}
+	return nil
 }
 
 // podType is a type as podprogram.go.txt describes it.

@@ -141,10 +141,8 @@ func (b *builder) engines(schemaEvery int) ([]engine, error) {
 	}
 	typedOut, schemaOut := filepath.Join(b.dir, "typed", "hashcompat"), filepath.Join(b.dir, "kubectl-holdfast")
 	for _, p := range []struct{ dir, source, out string }{{b.root, typed, typedOut}, {filepath.Join(b.root, "cmd"), "./kubectl-holdfast", schemaOut}} {
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", p.out, p.source)
-		cmd.Dir, cmd.Env = p.dir, goEnv()
-		if text, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("go build %s in %s: %v\n%s", p.source, p.dir, err, text)
+		if err := goBuild(p.dir, "-o", p.out, p.source); err != nil {
+			return nil, err
 		}
 	}
 	var releases []string
