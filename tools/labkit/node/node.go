@@ -241,6 +241,16 @@ func (n *Node) Join(path string, args []string) (string, []string) {
 	return process.Self(), append([]string{hookJoin, strconv.Itoa(n.holder.Pid), spaces, n.cgroup, n.Dir, path}, args...)
 }
 
+// WriteManifest puts the manifest of the static pod name into the kubelet's folder at once: the
+// kubelet reads whatever it finds there.
+func (n *Node) WriteManifest(name string, text []byte) error {
+	beside := filepath.Join(n.Dir, name+".yaml")
+	if err := os.WriteFile(beside, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(beside, filepath.Join(n.Dir, "manifests", name+".yaml"))
+}
+
 // Run runs a command inside the node and returns an error with its output.
 func (n *Node) Run(ctx context.Context, name string, args ...string) error {
 	_, err := n.Output(ctx, name, args...)

@@ -121,9 +121,7 @@ func (l *lab) succeed(ctx context.Context, w succession) error {
 	if err := waitLeads(ctx, a, patience); err != nil {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, "default", "default", patience, "has a token", func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "secrets")) > 0, nil
-	}); err != nil {
+	if err := l.c.Client.WaitPodsAdmitted(ctx, "default", patience); err != nil {
 		return err
 	}
 	b, err := l.manager(ctx, w, w.second, "second")

@@ -46,9 +46,7 @@ func startNamespaces(ctx context.Context, l *lab) error {
 			return err
 		}
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, isolated, "default", patience, "has a token", func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "secrets")) > 0, nil
-	}); err != nil {
+	if err := l.c.Client.WaitPodsAdmitted(ctx, isolated, patience); err != nil {
 		return err
 	}
 	// The hook makes the pod take its time, as a server with connections does.

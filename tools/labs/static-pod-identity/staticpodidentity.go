@@ -8,7 +8,6 @@ package staticpodidentity
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -152,12 +151,7 @@ func (l *lab) write(i int, cpu string) error {
 	if err != nil {
 		return err
 	}
-	// Outside the folder first: the kubelet looks at whatever is in it.
-	temporary := filepath.Join(l.node.Dir, name+".yaml")
-	if err := os.WriteFile(temporary, text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, filepath.Join(l.node.Dir, "manifests", name+".yaml"))
+	return l.node.WriteManifest(name, text)
 }
 
 func (l *lab) create(ctx context.Context) error {

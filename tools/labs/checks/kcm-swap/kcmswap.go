@@ -156,7 +156,7 @@ func (l *lab) begin(ctx context.Context, command []string) error {
 	if err != nil {
 		return err
 	}
-	if err := l.write(text); err != nil {
+	if err := l.node().WriteManifest("kube-controller-manager", text); err != nil {
 		return err
 	}
 	if err := wait.Until(ctx, "the controller manager answers", patience, func(ctx context.Context) (bool, error) {
@@ -165,9 +165,7 @@ func (l *lab) begin(ctx context.Context, command []string) error {
 	}); err != nil || l.owned {
 		return err
 	}
-	if _, err := l.c.Client.WaitFor(ctx, kube.ServiceAccounts, ns, "default", patience, "has a token", func(o *kube.Object) (bool, error) {
-		return len(kube.Slice(o, "secrets")) > 0, nil
-	}); err != nil {
+	if err := l.c.Client.WaitPodsAdmitted(ctx, ns, patience); err != nil {
 		return err
 	}
 	for _, text := range owners {
@@ -202,15 +200,6 @@ spec:
     metadata: {labels: {app: kept-too}}
     spec: {nodeSelector: {none: none}, containers: [{name: app, image: none}]}
 `}
-
-// write puts a text in the manifest's place at once, from the folder above, as a careful hand does.
-func (l *lab) write(text []byte) error {
-	beside := filepath.Join(l.node().Dir, "kube-controller-manager.yaml")
-	if err := os.WriteFile(beside, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(beside, l.manifest())
-}
 
 // page is /metrics of the controller manager that runs.
 func (l *lab) page(ctx context.Context) (metrics.Page, error) {

@@ -85,19 +85,7 @@ func (l *lab) create(ctx context.Context) error {
 }
 
 func (l *lab) ready(ctx context.Context) error {
-	_, err := l.Cluster.Client.WaitList(ctx, kube.Pods, ns, "", 3*time.Minute, "all ready", func(pods []kube.Object) (bool, error) {
-		n := 0
-		for i := range pods {
-			if kubeletlab.PodReady(&pods[i]) {
-				n++
-			}
-		}
-		if n != len(kinds) {
-			return false, fmt.Errorf("%d of %d pods are ready", n, len(kinds))
-		}
-		return true, nil
-	})
-	return err
+	return kubeletlab.WaitReady(ctx, l.Cluster.Client, ns, len(kinds), 3*time.Minute)
 }
 
 // settle is how long node swap looks before it compares; the lab itself waits for the end.

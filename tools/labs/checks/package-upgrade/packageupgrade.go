@@ -27,7 +27,7 @@ const (
 	base = "v1.9.11"
 	old  = "v1.7.0"
 	ns   = "default"
-	// Pods are how many pods there are, of one Service.
+	// pods are how many pods there are, of one Service.
 	pods = 4
 )
 
@@ -184,19 +184,14 @@ func (l *lab) create(ctx context.Context) error {
 
 // ready waits until all pods are ready, and in the Endpoints.
 func (l *lab) ready(ctx context.Context) error {
-	if _, err := l.cluster.Client.WaitList(ctx, kube.Pods, ns, "", 3*time.Minute, "all ready", func(list []kube.Object) (bool, error) {
-		n := 0
-		for i := range list {
-			if kubeletlab.PodReady(&list[i]) {
-				n++
-			}
-		}
-		return n == pods, fmt.Errorf("%d of %d are ready", n, pods)
-	}); err != nil {
+	if err := kubeletlab.WaitReady(ctx, l.cluster.Client, ns, pods, 3*time.Minute); err != nil {
 		return err
 	}
 	_, err := l.cluster.Client.WaitFor(ctx, kube.Endpoints, ns, "web", time.Minute, "has all pods", func(o *kube.Object) (bool, error) {
-		return len(kubeletlab.ReadyPods(o)) == pods, fmt.Errorf("%d of %d are in it", len(kubeletlab.ReadyPods(o)), pods)
+		if n := len(kubeletlab.ReadyPods(o)); n != pods {
+			return false, fmt.Errorf("%d of %d are in it", n, pods)
+		}
+		return true, nil
 	})
 	return err
 }

@@ -99,9 +99,7 @@ func (f *failover) start(ctx context.Context) error {
 		if err := f.c.Client.Make(ctx, "", kube.Namespace(namespace(w))); err != nil {
 			return err
 		}
-		if _, err := f.c.Client.WaitFor(ctx, kube.ServiceAccounts, namespace(w), "default", time.Minute, "has a token", func(o *kube.Object) (bool, error) {
-			return len(kube.Slice(o, "secrets")) > 0, nil
-		}); err != nil {
+		if err := f.c.Client.WaitPodsAdmitted(ctx, namespace(w), time.Minute); err != nil {
 			return err
 		}
 		// No node: a pod that was never started goes at once, but for its finalizer.

@@ -47,6 +47,23 @@ func WaitSynced(ctx context.Context, n *node.Node, pods int, bound time.Duration
 	})
 }
 
+// WaitReady waits until just n pods of a namespace are ready.
+func WaitReady(ctx context.Context, c *kube.Client, ns string, n int, bound time.Duration) error {
+	_, err := c.WaitList(ctx, kube.Pods, ns, "", bound, "all ready", func(pods []kube.Object) (bool, error) {
+		ready := 0
+		for i := range pods {
+			if PodReady(&pods[i]) {
+				ready++
+			}
+		}
+		if ready != n {
+			return false, fmt.Errorf("%d of %d pods are ready", ready, n)
+		}
+		return true, nil
+	})
+	return err
+}
+
 // LogComparisons makes a kubelet of any release log what WaitCompared reads.
 const LogComparisons = "--v=3"
 
