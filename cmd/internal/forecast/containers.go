@@ -34,15 +34,15 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 	if restarts(p, a, to) {
 		what, remedy, said := "static pod restarts: ", "", isNew
 		if a.kubelet.holdfast && tellsStatic(to.version) {
-			// Its UID may be the target's.
-			what, said = fmt.Sprintf("static pod restarts, unless a 1.%d kubelet started it: ", to.minor), unknown
+			// It may be: of a pod that the target started, or Holdfast for it.
+			what, said = fmt.Sprintf("static pod restarts, unless its UID is that of 1.%d: ", to.minor), unknown
 		}
 		for _, s := range p.Spec.Containers {
 			if n := text(s, "name"); strings.Contains(n, "etcd") || strings.Contains(n, "apiserver") {
 				what, remedy = fmt.Sprintf("%sit is %s, and ", what, n), "one master at a time, and wait until it answers"
 			}
 		}
-		f.add("HF203", object, what+"its UID is a hash of the release's own types", remedy)
+		f.add("HF203", object, what+"the UID is a hash of the release's own types", remedy)
 		f.unready[p.Metadata.UID] = 0
 		for _, s := range p.Spec.Containers {
 			f.rows = append(f.rows, row{Version: finding.Version, Kind: "container", Node: f.node, UID: p.uid(), Pod: p.name(), Container: text(s, "name"),

@@ -4,6 +4,7 @@
 package config
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/config/staticpod"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/predecessor"
 )
 
 const (
@@ -82,8 +84,10 @@ type runningPods struct {
 
 	mu   sync.Mutex
 	pods map[podName]map[types.UID]bool // nil: not known
-	// settled: a static pod got an answer, and all others get theirs from the same pods.
+	// settled: a static pod got an answer, and all others get theirs from the same pods and
+	// the same legacy, which is the release whose UIDs new pods get, "" for this one.
 	settled bool
+	legacy  string
 	said    map[types.UID]bool // of pods, so it is no longer than it
 }
 
@@ -129,8 +133,9 @@ func (r *runningPods) set(pods []*kubecontainer.Pod) {
 	close(r.found)
 }
 
-// uids returns under which UIDs the pod ran. It waits for the runtime's answer.
-func (r *runningPods) uids(name podName) map[types.UID]bool {
+// uids returns under which UIDs the pod ran, and the release whose UID it gets if it is new.
+// It waits for the runtime's answer.
+func (r *runningPods) uids(name podName) (running map[types.UID]bool, legacy string) {
 	r.wait.Do(func() {
 		go func() {
 			time.Sleep(r.maxWait)
@@ -143,11 +148,29 @@ func (r *runningPods) uids(name podName) map[types.UID]bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.settled && r.pods == nil {
-		glog.Errorf("The runtime has not told in %v which pods run: static pods of an older kubelet restart", r.maxWait)
+	if !r.settled {
+		if r.pods == nil {
+			glog.Errorf("The runtime has not told in %v which pods run: static pods of an older kubelet restart", r.maxWait)
+		} else {
+			r.legacy = legacyRelease()
+		}
+		r.settled = true
 	}
-	r.settled = true
-	return r.pods[name]
+	return r.pods[name], r.legacy
+}
+
+// legacyRelease is that of the kubelet that was here before, as "1.7", or "" if none is known
+// or new static pods are to get the UID of this release. The kubelet has looked for it before
+// it calls FindRunningPods.
+func legacyRelease() string {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.LegacyStaticPodIdentityWrite) {
+		return ""
+	}
+	r, ok := predecessor.Default.Release()
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", r.Major, r.Minor)
 }
 
 func (r *runningPods) uid(pod *api.Pod, native types.UID, nodeName types.NodeName) types.UID {
@@ -156,17 +179,21 @@ func (r *runningPods) uid(pod *api.Pod, native types.UID, nodeName types.NodeNam
 		namespace = metav1.NamespaceDefault
 	}
 	name := podName{namespace, generatePodName(pod.Name, nodeName)}
-	running := r.uids(name)
-	if len(running) == 0 || running[native] {
+	running, legacy := r.uids(name)
+	if running[native] || len(running) == 0 && legacy == "" {
 		return native
 	}
+	uid := native
 	for _, older := range staticpod.Older(pod) {
 		if running[older.UID] {
 			r.say(name, older, native)
 			return older.UID
 		}
+		if older.Release == legacy && uid == native {
+			uid = older.UID
+		}
 	}
-	return native
+	return uid
 }
 
 // say counts and logs a pod that is kept, once.

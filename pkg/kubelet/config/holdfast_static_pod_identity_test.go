@@ -22,6 +22,7 @@ import (
 	api "k8s.io/kubernetes/pkg/apis/core"
 	"k8s.io/kubernetes/pkg/kubelet/config/staticpod"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
+	"k8s.io/kubernetes/pkg/kubelet/predecessor"
 	kubetypes "k8s.io/kubernetes/pkg/kubelet/types"
 )
 
@@ -134,6 +135,61 @@ func TestHoldfastStaticPodIdentity(t *testing.T) {
 	inDefault.Namespace = "default"
 	if got := decided(t, bare, inDefault); got != bareOlder[3].UID {
 		t.Errorf("in the default namespace: %s, want %s", got, bareOlder[3].UID)
+	}
+}
+
+// TestHoldfastLegacyStaticPodIdentityWrite: a new static pod gets the UID of upstream's build of
+// the kubelet that was here before, one that runs keeps its own, and it stays as it is when
+// more becomes known.
+func TestHoldfastLegacyStaticPodIdentityWrite(t *testing.T) {
+	defer func(r *runningPods, p *predecessor.Predecessor) { ranBefore, predecessor.Default = r, p }(ranBefore, predecessor.Default)
+	defer utilfeature.DefaultFeatureGate.Set("LegacyStaticPodIdentityWrite=true")
+	const running = kubecontainer.ContainerStateRunning
+	etcd := manifestOf("etcd", "3")
+	native, older := nativeAndOlder(t, etcd) // two of 1.8, two of 1.7
+	later := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"etcd","namespace":"kube-system"},"spec":{"containers":[{"name":"etcd","image":"etcd:3","securityContext":{"allowPrivilegeEscalation":false}}]}}`
+	laterNative, laterOlder := nativeAndOlder(t, later)
+	for _, tc := range []struct {
+		name, was, manifest string
+		pods                []*kubecontainer.Pod
+		want                types.UID
+	}{
+		{"a new pod after 1.7", "v1.7.16", etcd, nil, older[2].UID},
+		{"a new pod after 1.8", "v1.8.15", etcd, nil, older[0].UID},
+		{"after 1.9", "v1.9.11", etcd, nil, native},
+		{"after 1.6, whose UIDs are not known", "v1.6.13", etcd, nil, native},
+		{"the operator says that there was none", "none", etcd, nil, native},
+		{"the manifest was changed", "v1.7.16", etcd, []*kubecontainer.Pod{sandbox("etcd", "0123", running)}, older[2].UID},
+		{"it runs as this release started it", "v1.7.16", etcd, []*kubecontainer.Pod{sandbox("etcd", native, running)}, native},
+		{"it runs as another build of 1.7 started it", "v1.7.16", etcd, []*kubecontainer.Pod{sandbox("etcd", older[3].UID, running)}, older[3].UID},
+		{"it runs as 1.8 started it", "v1.7.16", etcd, []*kubecontainer.Pod{sandbox("etcd", older[0].UID, running)}, older[0].UID},
+		{"a field that 1.7 does not know", "v1.7.16", later, nil, laterNative},
+		{"a field that 1.8 knows", "v1.8.15", later, nil, laterOlder[0].UID},
+	} {
+		predecessor.Default = predecessor.NewKnown(tc.was)
+		if got := decided(t, tc.manifest, tc.pods...); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+
+	predecessor.Default = predecessor.NewKnown("v1.7.16")
+	utilfeature.DefaultFeatureGate.Set("LegacyStaticPodIdentityWrite=false")
+	if got := decided(t, etcd); got != native {
+		t.Errorf("gate off: %s, want %s", got, native)
+	}
+	if got := decided(t, etcd, sandbox("etcd", older[2].UID, running)); got != older[2].UID {
+		t.Errorf("gate off, and the pod runs: %s, want %s", got, older[2].UID)
+	}
+	utilfeature.DefaultFeatureGate.Set("LegacyStaticPodIdentityWrite=true")
+
+	// The API server, which is one of the static pods, says later which kubelet was here.
+	predecessor.Default = predecessor.New()
+	ranBefore = newRunningPods(time.Minute)
+	FindRunningPods(func(bool) ([]*kubecontainer.Pod, error) { return nil, nil })
+	first := uidOf(t, etcd)
+	predecessor.Default = predecessor.NewKnown("v1.7.16")
+	if again := uidOf(t, etcd); first != native || again != native {
+		t.Errorf("%s, then %s, want %s", first, again, native)
 	}
 }
 

@@ -18,20 +18,21 @@ type swapped struct {
 	Name   string // to what
 	Judged bool
 	// Edit: the manifest of one pod was changed meanwhile.
-	Edit          bool
+	Edit bool
+	// Reboot: the node was rebooted, so all that ran is new.
+	Reboot        bool
 	Before, After kubeletlab.Snapshot
 	// HashesBefore and HashesAfter are the mirror pods' hashes of the manifest, which are the
 	// static pods' UIDs, by pod.
 	HashesBefore, HashesAfter map[string]string
-	// Asked is how many requests were sent to the pods meanwhile, Failed how many of them
-	// failed.
-	Asked, Failed int
+	// What was sent to the pods meanwhile; to the pod whose manifest is changed nothing.
+	count
 }
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"per swap: IDs and start times of the containers and sandboxes in docker, the mirror pods' hashes in the API, and requests to each pod",
-		"control: the pod whose manifest is changed while the kubelet is down is replaced, once; a swap is over when the new kubelet has said of every pod that it compared its containers",
+		"per swap: IDs and start times of the containers and sandboxes in docker, the mirror pods' hashes in the API, requests to each pod, and writes through the API server and etcd",
+		"control: the pod whose manifest is changed while the kubelet is down is replaced, once, and all at a reboot; a swap is over when the new kubelet has said of every pod that it compared its containers",
 	},
 	Judge: judge,
 }
@@ -51,12 +52,23 @@ func judge(h *history.History) labkit.Outcome {
 		}
 		d := kubeletlab.Compare(s.Before, s.After, func(_ string, c kubeletlab.Container) bool { return !s.Edit || !isEdited(c.Pod) })
 		lost := append(d.Recreated, d.Gone...)
-		facts = append(facts, fmt.Sprintf("swap %d, to %s: %d of %d containers and sandboxes recreated, %d of %d requests failed", i+1, s.Name, len(lost), len(lost)+len(d.Kept), s.Failed, s.Asked))
+		facts = append(facts, fmt.Sprintf("swap %d, to %s: %d of %d containers and sandboxes recreated, %d of %d requests and %d of %d writes failed", i+1, s.Name, len(lost), len(lost)+len(d.Kept), s.Failed, s.Asked, s.Unwritten, s.Written))
 		if !s.Judged {
 			continue
 		}
-		if pods := 2 * len(masters); len(s.Before) != pods || s.Asked == 0 {
-			missing = fmt.Sprintf("swap %d: %d containers and sandboxes ran before it, want %d, and %d requests were sent", i+1, len(s.Before), pods, s.Asked)
+		if pods := 2 * len(masters); len(s.Before) != pods || s.Asked == 0 || s.Written == 0 {
+			missing = fmt.Sprintf("swap %d: %d containers and sandboxes ran before it, want %d, and %d requests and %d writes were sent", i+1, len(s.Before), pods, s.Asked, s.Written)
+			continue
+		}
+		if s.Reboot {
+			if len(d.Kept) > 0 {
+				missing = fmt.Sprintf("swap %d: %d containers and sandboxes outlived the reboot", i+1, len(d.Kept))
+			}
+			for pod, hash := range s.HashesBefore {
+				if s.HashesAfter[pod] != hash {
+					bad = append(bad, fmt.Sprintf("swap %d: after the reboot mirror pod %s has another hash", i+1, pod))
+				}
+			}
 			continue
 		}
 		recreated, kept = recreated+len(lost), kept+len(d.Kept)
@@ -79,13 +91,13 @@ func judge(h *history.History) labkit.Outcome {
 			if len(e.Recreated) != 2 {
 				bad = append(bad, fmt.Sprintf("swap %d: the manifest of %s was changed, and %d of its container and sandbox are new, want 2", i+1, edited, len(e.Recreated)))
 			}
-			continue // its requests fail meanwhile
 		}
-		if failed += s.Failed; s.Failed > 0 && len(lost) == 0 {
-			bad = append(bad, fmt.Sprintf("swap %d: %d of %d requests failed though nothing was recreated", i+1, s.Failed, s.Asked))
+		failed += s.Failed + s.Unwritten
+		if s.Failed+s.Unwritten > 0 && len(lost) == 0 {
+			bad = append(bad, fmt.Sprintf("swap %d: %d of %d requests and %d of %d writes failed though nothing was recreated, first %s", i+1, s.Failed, s.Asked, s.Unwritten, s.Written, s.Why))
 		}
 	}
-	res := labkit.AbsentBecause("%d swaps: %d containers and sandboxes of static pods kept, no request failed", len(all), kept)
+	res := labkit.AbsentBecause("%d swaps: %d containers and sandboxes of static pods kept, no request and no write failed", len(all), kept)
 	switch {
 	case len(bad) > 0:
 		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))
@@ -96,6 +108,6 @@ func judge(h *history.History) labkit.Outcome {
 	}
 	res.Facts = facts
 	res.Measure("containers and sandboxes of static pods recreated", float64(recreated), "")
-	res.Measure("failed requests", float64(failed), "")
+	res.Measure("failed requests and writes", float64(failed), "")
 	return res
 }

@@ -15,17 +15,25 @@ import (
 // made is a history in which all pods are kept, or with lost none is. change may change one
 // swap.
 func made(v labkit.Variant, lost bool, at int, change func(*swapped)) *history.History {
+	return madeOf(labkit.Short, v, lost, at, change)
+}
+
+func madeOf(p labkit.Profile, v labkit.Variant, lost bool, at int, change func(*swapped)) *history.History {
 	var all []any
-	for i, w := range chain(v, labkit.Short) {
-		s := swapped{Step: i, Name: w.to, Judged: w.judged, Edit: w.edit, Before: kubeletlab.Snapshot{}, After: kubeletlab.Snapshot{},
-			HashesBefore: map[string]string{}, HashesAfter: map[string]string{}, Asked: 100}
-		for _, name := range masters {
-			pod := name + "-node1"
+	for i, w := range chain(v, p) {
+		s := swapped{Step: i, Name: w.to, Judged: w.judged, Edit: w.edit, Reboot: w.reboot, Before: kubeletlab.Snapshot{}, After: kubeletlab.Snapshot{},
+			HashesBefore: map[string]string{}, HashesAfter: map[string]string{}, count: count{Asked: 100, Written: 100}}
+		for _, m := range masters {
+			name, pod := m.name, m.name+"-node1"
 			s.HashesBefore[pod], s.HashesAfter[pod] = "h", "h"
 			another := lost || w.edit && isEdited(pod)
 			if another {
-				s.HashesAfter[pod], s.Failed = "other", 3
+				s.HashesAfter[pod] = "other"
 			}
+			if lost {
+				s.Failed = 3
+			}
+			another = another || w.reboot
 			for _, c := range []string{name, "POD"} {
 				key := ns + "/" + pod + "/" + c
 				s.Before[key] = kubeletlab.Container{ID: "1", Pod: pod, Sandbox: c == "POD"}
@@ -40,7 +48,7 @@ func made(v labkit.Variant, lost bool, at int, change func(*swapped)) *history.H
 		}
 		all = append(all, s)
 	}
-	return history.Make(history.Begin{Lab: "static-pod-identity", Variant: string(v), Profile: string(labkit.Short)}, all...)
+	return history.Make(history.Begin{Lab: "static-pod-identity", Variant: string(v), Profile: string(p)}, all...)
 }
 
 func TestJudge(t *testing.T) {
@@ -59,10 +67,20 @@ func TestJudge(t *testing.T) {
 		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Asked = 0 }), labkit.Inconclusive)
 		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { delete(s.Before, etcd); delete(s.After, etcd) }), labkit.Inconclusive)
 		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Name = "another" }), labkit.Inconclusive)
-		if at != edit {
-			judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Failed = 1 }), labkit.Reproduced)
-		}
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Failed = 1 }), labkit.Reproduced)
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Unwritten = 1 }), labkit.Reproduced)
+		judgetest.Judge(t, l, made(labkit.Ours, false, at, func(s *swapped) { s.Written = 0 }), labkit.Inconclusive)
 	}
 	judgetest.Judge(t, l, made(labkit.Ours, false, edit, func(s *swapped) { s.HashesAfter[edited+"-node1"] = "h" }), labkit.Reproduced)
 	judgetest.Judge(t, l, made(labkit.Ours, false, edit, func(s *swapped) { s.After = s.Before }), labkit.Reproduced)
+
+	judgetest.Judge(t, l, madeOf(labkit.Long, labkit.Ours, false, 0, nil), labkit.Absent)
+	for at, w := range chain(labkit.Ours, labkit.Long) {
+		if !w.reboot {
+			continue
+		}
+		judgetest.Judge(t, l, madeOf(labkit.Long, labkit.Ours, false, at, func(s *swapped) { s.Failed, s.Unwritten = 50, 50 }), labkit.Absent)
+		judgetest.Judge(t, l, madeOf(labkit.Long, labkit.Ours, false, at, func(s *swapped) { s.After[etcd] = s.Before[etcd] }), labkit.Inconclusive)
+		judgetest.Judge(t, l, madeOf(labkit.Long, labkit.Ours, false, at, func(s *swapped) { s.HashesAfter["etcd-node1"] = "other" }), labkit.Reproduced)
+	}
 }

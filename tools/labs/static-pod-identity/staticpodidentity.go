@@ -7,12 +7,9 @@ package staticpodidentity
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
+	"net/http"
+	"sync"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
@@ -31,9 +28,6 @@ const (
 	patience = 4 * time.Minute
 )
 
-// masters are the static pods, in the order of their ports.
-var masters = []string{"etcd", "kube-apiserver", "kube-controller-manager", edited}
-
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
@@ -42,7 +36,7 @@ func Labs() []labkit.Lab {
 		Test:      []labkit.Variant{labkit.Ours},
 		Steps:     steps,
 		Oracle:    oracle,
-		Needs:     labkit.KubeletNeeds(base, labkit.StockBinary(oldest, "kubelet")),
+		Needs:     labkit.KubeletNeeds(base, labkit.StockBinary(oldest, "kubelet"), labkit.StockBinary(base, "kube-scheduler")),
 		LongNeeds: []labkit.Binary{labkit.StockBinary(older, "kubelet")},
 		Timeout:   func(p labkit.Profile) time.Duration { return labkit.Pick(p, 15*time.Minute, 30*time.Minute) },
 	}}
@@ -54,14 +48,18 @@ type swap struct {
 	to string
 	// judged: what runs must be kept. Else old kubelets do what they do among themselves.
 	judged bool
-	// kill ends the kubelet before with SIGKILL, edit changes a manifest meanwhile.
-	kill, edit bool
+	// kill ends the kubelet before with SIGKILL, edit changes a manifest meanwhile, and reboot
+	// ends all that runs on the node.
+	kill, edit, reboot bool
 }
 
 const underTest = "under test"
 
 func (s swap) String() string {
 	text := "swap the kubelet to " + s.to
+	if s.reboot {
+		return text + " at a reboot"
+	}
 	if s.kill {
 		text += " (kill -9)"
 	} else {
@@ -86,95 +84,67 @@ func chain(v labkit.Variant, p labkit.Profile) []swap {
 		{to: underTest, judged: true, kill: true},
 		{to: oldest, judged: true},
 		{to: underTest, judged: true, kill: true, edit: true},
+		{to: oldest, judged: true},
 	}
 	if p == labkit.Long {
-		all = append(all, swap{to: older}, swap{to: underTest, judged: true}, swap{to: older, judged: true, kill: true}, swap{to: underTest, judged: true})
+		all = append(all,
+			swap{to: underTest, judged: true}, swap{to: underTest, judged: true, reboot: true}, swap{to: oldest, judged: true},
+			swap{to: older}, swap{to: underTest, judged: true}, swap{to: older, judged: true, kill: true}, swap{to: underTest, judged: true})
 	}
 	return all
 }
 
 type lab struct {
-	e    *labkit.Env
-	c    *node.Cluster
-	node *node.Node
-	load *load.Load
+	e      *labkit.Env
+	c      *node.Cluster
+	node   *node.Node
+	loads  map[string]*load.Load // by pod
+	writer *writer
+	server *http.Server
+
+	mu      sync.Mutex
+	fromURL []byte // the manifest that the server gives, nil as long as there is none
 }
 
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	s := []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet " + oldest, Do: l.start},
-		{Text: fmt.Sprintf("write the manifests of %d static pods as a master has them, and ask each every 100 ms", len(masters)), Do: l.create},
+		{Text: "start etcd, apiserver, controller manager and scheduler as static pods of the node, and one from --manifest-url; ask each and write an object every 100 ms", Do: l.create},
 	}
 	for i, w := range chain(e.Variant, e.Profile) {
 		s = append(s, labkit.Step{Text: w.String(), Do: func(ctx context.Context) error { return l.swap(ctx, i, w) }})
 	}
 	return append(s, labkit.AllRun(func(ctx context.Context) error {
-		l.load.Stop()
+		if err := l.stop(); err != nil {
+			return err
+		}
 		return l.c.Alive(ctx)
 	}))
 }
 
 func (l *lab) start(ctx context.Context) error {
-	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(oldest, "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}})
+	images, err := l.images(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.serve(); err != nil {
+		return err
+	}
+	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(oldest, "kubelet"), Images: images,
+		KubeletArgs: []string{kubeletlab.LogComparisons, "--manifest-url=" + manifestURL, "--http-check-frequency=2s"}})
 	if err == nil {
 		l.c, l.node = c, c.Nodes[0]
 	}
 	return err
 }
 
-func port(i int) int { return 18200 + i }
-
-// write writes a manifest in the form of kubeadm's: the host's network and a folder of the
-// host, requests, a liveness probe, a mark of a critical pod. The program is labpod.
-func (l *lab) write(i int, cpu string) error {
-	name := masters[i]
-	text, err := yaml.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "Pod",
-		"metadata": map[string]any{"name": name, "namespace": ns, "creationTimestamp": nil,
-			"annotations": map[string]string{"scheduler.alpha.kubernetes.io/critical-pod": ""},
-			"labels":      map[string]string{"component": name, "tier": "control-plane"}},
-		"spec": map[string]any{
-			"hostNetwork": true, "terminationGracePeriodSeconds": 2,
-			"containers": []any{map[string]any{
-				"name": name, "image": node.WebImage("v1"), "imagePullPolicy": string(corev1.PullIfNotPresent),
-				"env":       []any{map[string]string{"name": "LABPOD_LISTEN", "value": fmt.Sprintf(":%d", port(i))}},
-				"resources": map[string]any{"requests": map[string]string{"cpu": cpu}},
-				"livenessProbe": map[string]any{"failureThreshold": 8, "initialDelaySeconds": 15, "timeoutSeconds": 15,
-					"httpGet": map[string]any{"host": "127.0.0.1", "path": "/", "port": port(i), "scheme": "HTTP"}},
-				"volumeMounts": []any{map[string]any{"name": "k8s", "mountPath": "/etc/kubernetes", "readOnly": true}},
-			}},
-			"volumes": []any{map[string]any{"name": "k8s", "hostPath": map[string]string{"path": filepath.Join(l.node.Dir, "manifests")}}},
-		},
-		"status": map[string]any{},
-	})
-	if err != nil {
-		return err
-	}
-	return l.node.WriteManifest(name, text)
-}
-
-func (l *lab) create(ctx context.Context) error {
-	var targets []string
-	for i := range masters {
-		if err := l.write(i, "1m"); err != nil {
-			return err
-		}
-		targets = append(targets, fmt.Sprintf("%s:%d", l.node.IP, port(i)))
-	}
-	if _, err := l.mirrors(ctx); err != nil {
-		return err
-	}
-	l.load = load.Start(ctx, load.Config{Interval: 100 * time.Millisecond, Targets: func() []string { return targets }, Workers: len(targets)})
-	return nil
-}
-
 // mirrors waits until the API shows each pod as ready, with the container that runs, and
 // returns the hashes of their manifests by pod.
 func (l *lab) mirrors(ctx context.Context) (map[string]string, error) {
 	hashes := map[string]string{}
-	for _, name := range masters {
-		pod := name + "-" + l.node.Name
+	for _, m := range masters {
+		name, pod := m.name, m.name+"-"+l.node.Name
 		o, err := l.c.Client.WaitFor(ctx, kube.Pods, ns, pod, patience, "is ready and has the container that runs", func(o *kube.Object) (bool, error) {
 			s, err := kubeletlab.Take(ctx, l.node)
 			if err != nil || !kubeletlab.PodReady(o) {
@@ -191,7 +161,7 @@ func (l *lab) mirrors(ctx context.Context) (map[string]string, error) {
 }
 
 func (l *lab) swap(ctx context.Context, i int, w swap) error {
-	o := swapped{Step: i, Name: w.to, Judged: w.judged, Edit: w.edit}
+	o := swapped{Step: i, Name: w.to, Judged: w.judged, Edit: w.edit, Reboot: w.reboot}
 	var err error
 	if o.HashesBefore, err = l.mirrors(ctx); err != nil {
 		return err
@@ -199,17 +169,24 @@ func (l *lab) swap(ctx context.Context, i int, w swap) error {
 	if o.Before, err = kubeletlab.Take(ctx, l.node); err != nil {
 		return err
 	}
-	asked := l.load.Report()
-	if w.kill {
+	besides := ""
+	if w.edit {
+		besides = edited
+	}
+	before := l.count(besides)
+	switch {
+	case w.reboot:
+		err = l.node.PowerOff(ctx)
+	case w.kill:
 		err = l.node.KillKubelet()
-	} else {
+	default:
 		err = l.node.StopKubelet()
 	}
 	if err != nil {
 		return err
 	}
 	if w.edit {
-		if err := l.write(len(masters)-1, "2m"); err != nil {
+		if err := l.write(edited, "2m"); err != nil {
 			return err
 		}
 	}
@@ -217,7 +194,13 @@ func (l *lab) swap(ctx context.Context, i int, w swap) error {
 	if w.to != underTest {
 		program = l.e.Stock(w.to, "kubelet")
 	}
-	if err := l.node.StartKubelet(ctx, program); err != nil {
+	if w.reboot {
+		err = l.node.StartDocker(ctx)
+	}
+	if err == nil {
+		err = l.node.StartKubelet(ctx, program)
+	}
+	if err != nil {
 		return err
 	}
 	if err := kubeletlab.WaitCompared(ctx, l.node, o.Before.Pods(), patience); err != nil {
@@ -230,8 +213,7 @@ func (l *lab) swap(ctx context.Context, i int, w swap) error {
 	if o.HashesAfter, err = l.mirrors(ctx); err != nil {
 		return err
 	}
-	now := l.load.Report()
-	o.Asked, o.Failed = now.OK+now.Failed-asked.OK-asked.Failed, now.Failed-asked.Failed
+	o.count = l.count(besides).since(before)
 	l.e.Record(o)
 	return nil
 }

@@ -31,9 +31,9 @@ type PodReport struct {
 // podPrograms are the processes that are compared.
 type podPrograms struct {
 	ours *process
-	// releases are podReleases: of their builds with today's Go, and with the Go of upstream
+	// releases are podReleases, as upstream's builds of them are, and later as with today's Go
 	// (nil where that prints the same).
-	releases, own []*process
+	releases, later []*process
 }
 
 func (b *builder) startPods() (*podPrograms, error) {
@@ -58,25 +58,25 @@ func (b *builder) startPods() (*podPrograms, error) {
 		if err != nil {
 			return nil, errors.Join(err, p.stop())
 		}
-		today, err := start(program)
+		release, err := start(program)
 		if err != nil {
 			return nil, errors.Join(err, p.stop())
 		}
-		p.releases = append(p.releases, today)
-		var own *process
+		p.releases = append(p.releases, release)
+		var later *process
 		if r.oldGo {
-			if own, err = start(program, "oldgo"); err != nil {
+			if later, err = start(program, "newgo"); err != nil {
 				return nil, errors.Join(err, p.stop())
 			}
 		}
-		p.own = append(p.own, own)
+		p.later = append(p.later, later)
 	}
 	return p, nil
 }
 
 func (p *podPrograms) stop() error {
 	var errs []error
-	for _, one := range append(append([]*process{p.ours}, p.releases...), p.own...) {
+	for _, one := range append(append([]*process{p.ours}, p.releases...), p.later...) {
 		if one != nil {
 			errs = append(errs, one.stop())
 		}
@@ -110,13 +110,13 @@ func (p *podPrograms) ask(manifests [][]byte) ([]podAnswer, error) {
 		}
 	}
 	for n := range podReleases {
-		today, err := p.releases[n].ask(in)
+		own, err := p.releases[n].ask(in)
 		if err != nil {
 			return nil, err
 		}
-		own := today
-		if p.own[n] != nil {
-			if own, err = p.own[n].ask(in); err != nil {
+		today := own
+		if p.later[n] != nil {
+			if today, err = p.later[n].ask(in); err != nil {
 				return nil, err
 			}
 		}

@@ -45,8 +45,8 @@ func Drift() []string { return drift }
 
 // Older returns the UIDs that kubelets of 1.8 and 1.7 give a pod, which is as applyDefaults
 // gets it, without a UID of its own. There are two of each release that knows all fields
-// which are set: of upstream's build, and of one with Go 1.9 or later, which prints a time
-// and a number of any size in another way.
+// which are set: of upstream's build, and after it of one with Go 1.9 or later, which prints a
+// time and a number of any size in another way.
 func Older(pod *core.Pod) []UID {
 	if release == nil {
 		return nil
