@@ -61,7 +61,7 @@ var forecastCodes = []Code{
 	},
 	{
 		Code: "HF203", Level: New, Title: "a static pod restarts", By: []string{"forecast"},
-		About: []string{"The UID of a static pod is a hash of a dump of the release's own types. Another minor release gives it another UID, and restarts it as a whole; stock and Holdfast 1.9 have the same. A manifest with `metadata.uid` keeps its own. Take masters one at a time.",
+		About: []string{"The UID of a static pod is a hash of a dump of the release's own types. Another minor release gives it another UID, and restarts it as a whole. Stock 1.9 gives the UID of 1.9, and so restarts what Holdfast keeps under an older UID. A manifest with `metadata.uid` keeps its own. Take masters one at a time.",
 			"Holdfast keeps what a 1.7 or 1.8 kubelet started ([static-pod-identity](../../patches/static-pod-identity/README.md)), unless the manifest sets a field that this kubelet does not know, which `forecast` cannot see. The kubelet that started a pod keeps it when it comes back, and that which was on the node before Holdfast also keeps what Holdfast started. `forecast` cannot tell which UID a pod has, so `verify` does not compare these."},
 	},
 	{

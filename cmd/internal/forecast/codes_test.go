@@ -211,6 +211,12 @@ func TestCodes(t *testing.T) {
 		{"HF203", "holdfast", pod("v1.6.1", "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: the UID is"},
 		{"HF203", "1.9", pod("v1.8.0", "", func() object { return newContainer("kube-apiserver") }, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: it is kube-apiserver"},
 		{"HF203", "back", pod(ours, "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts, unless its UID is that of 1.7: the UID is"},
+		{"HF203", "1.9", pod(ours, "1.9", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts, unless its UID is that of 1.9: the UID is"},
+		{"HF203", "holdfast", pod(ours, "1.9", app, func(n *fakeNode, p object) { static(p) }), ""},
+		{"HF203", "1.9", pod(ours, "1.9", app, func(n *fakeNode, p object) {
+			static(p)
+			n.metrics = "holdfast_predecessor_info{release=\"1.9.11\",source=\"api\"} 1\n"
+		}), ""},
 		{"HF203", "holdfast", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) { static(p) }), ""},
 		{"HF203", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) {
 			p["metadata"].(object)["annotations"] = object{"kubernetes.io/config.source": "file"}

@@ -15,13 +15,25 @@ import (
 // staticPod is why a static pod's containers are new.
 const staticPod = "static pod"
 
-// restarts: the target gives the static pod another UID. Holdfast keeps that of a 1.7 or 1.8 kubelet,
-// see patches/static-pod-identity.
+// restarts: the target gives the static pod another UID, or may do so. Holdfast keeps that of a 1.7
+// or 1.8 kubelet, see patches/static-pod-identity.
 func restarts(p *pod, a *answers, to target) bool {
-	if !p.static() || p.ownUID() || p.ended() || a.kubelet.minor == to.minor {
+	if !p.static() || p.ownUID() || p.ended() {
 		return false
 	}
+	if a.kubelet.minor == to.minor {
+		return !to.holdfast && legacyUIDs(a)
+	}
 	return !(to.holdfast && tellsStatic(a.kubelet) && gate(a.line, "StaticPodIdentity"))
+}
+
+// legacyUIDs: static pods of this Holdfast may have UIDs of the 1.7 or 1.8 kubelet before it.
+func legacyUIDs(a *answers) bool {
+	if !a.kubelet.holdfast || a.before == nil {
+		return false
+	}
+	before, ok := release(a.before.Release)
+	return ok && tellsStatic(before.version) && gate(a.line, "StaticPodIdentity")
 }
 
 // tellsStatic: Holdfast can tell the UIDs that the release gives static pods.
@@ -33,8 +45,8 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 	estimate := a.seen == nil
 	if restarts(p, a, to) {
 		what, remedy, said := "static pod restarts: ", "", isNew
-		if a.kubelet.holdfast && tellsStatic(to.version) {
-			// It may be: of a pod that the target started, or Holdfast for it.
+		if a.kubelet.holdfast && (tellsStatic(to.version) || a.kubelet.minor == to.minor) {
+			// It may be the target's: a pod that the target started, or Holdfast for it.
 			what, said = fmt.Sprintf("static pod restarts, unless its UID is that of 1.%d: ", to.minor), unknown
 		}
 		for _, s := range p.Spec.Containers {
