@@ -17,6 +17,7 @@ const runbookPage = "docs/user/upgrade-1.7-to-1.9.md"
 type block struct {
 	where, script string
 	line          int
+	shown         string // in the plain fenced blocks between this one and the next
 }
 
 var fence = regexp.MustCompile("^```bash ?([a-z]*)$")
@@ -26,8 +27,17 @@ var fence = regexp.MustCompile("^```bash ?([a-z]*)$")
 func blocks(text string) ([]block, error) {
 	var out []block
 	var in *block
+	shown := false
 	for i, line := range strings.Split(text, "\n") {
 		switch m := fence.FindStringSubmatch(line); {
+		case shown && line == "```":
+			shown = false
+		case shown:
+			if len(out) > 0 {
+				out[len(out)-1].shown += line + "\n"
+			}
+		case in == nil && m == nil && strings.HasPrefix(line, "```"):
+			shown = true
 		case in == nil && m != nil:
 			if m[1] != "admin" && m[1] != "node" {
 				return nil, fmt.Errorf("line %d: mark the block admin or node, not %q", i+1, m[1])

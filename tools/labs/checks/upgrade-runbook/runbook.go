@@ -35,7 +35,7 @@ const (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return append(unitsLabs(), runbookLab())
+	return append(unitsLabs(), runbookLab(), tutorialLab())
 }
 
 func runbookLab() labkit.Lab {
@@ -163,19 +163,12 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 				return err
 			}
 		}
-		r.e.Step("%s line %d, %s", filepath.Base(runbookPage), b.line, b.where)
-		seen := ran{Line: b.line, Where: b.where}
-		var err error
-		seen.Output, err = r.run(ctx, b)
-		r.e.Logf("output:\n%s", seen.Output)
-		if ctx.Err() != nil {
+		seen, err := r.do(ctx, runbookPage, b)
+		if err != nil {
 			return err
 		}
-		if err != nil {
-			seen.Error = err.Error()
-		}
 		r.e.Record(seen)
-		if err != nil {
+		if seen.Error != "" {
 			return labkit.Enough
 		}
 	}
@@ -187,6 +180,19 @@ func (r *runbook) runBlocks(ctx context.Context) error {
 	}
 	r.e.Record(o)
 	return nil
+}
+
+// do runs one block of a page and says how it went. Its error is that the run as a whole was ended.
+func (r *runbook) do(ctx context.Context, page string, b block) (ran, error) {
+	r.e.Step("%s line %d, %s", filepath.Base(page), b.line, b.where)
+	seen := ran{Line: b.line, Where: b.where}
+	var err error
+	seen.Output, err = r.run(ctx, b)
+	r.e.Logf("output:\n%s", seen.Output)
+	if err != nil {
+		seen.Error = err.Error()
+	}
+	return seen, ctx.Err()
 }
 
 // run runs one block in a fresh shell.
