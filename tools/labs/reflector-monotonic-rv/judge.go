@@ -4,6 +4,7 @@
 package reflectormonotonicrv
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
+	"holdfast/tools/labkit/kube"
 )
 
 // Phases of the lab, in what is recorded of them.
@@ -41,6 +43,47 @@ type incidentSeen struct {
 	Restarts   int
 	Sent, Last int
 	Gaps       int // how often an independent watch was lost
+	Series     []Point
+}
+
+// Point is how many of the Services that live have ready Endpoints, from a time on. Seconds count from
+// the deletion of old; the first point is that time.
+type Point struct {
+	Seconds float64
+	With    int
+}
+
+// Series is what an independent watcher saw in the first incident of a run.
+func Series(h *history.History) ([]Point, error) {
+	for _, o := range history.Of[incidentSeen](h) {
+		if o.Phase == phaseIncident && len(o.Series) > 0 {
+			return o.Series, h.Err()
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("lab %s, %s: the history has no series", h.Lab, h.Variant), h.Err())
+}
+
+// seriesOf counts the Services with ready Endpoints at each event of their Endpoints that changes
+// the count, up to a time. At first all have them.
+func seriesOf(events []kube.RecordedEvent, services int, from, to time.Time) []Point {
+	without := map[string]bool{}
+	out := []Point{{0, services}}
+	for _, ev := range events {
+		if ev.Object == nil || !strings.HasPrefix(ev.Object.GetName(), "s") {
+			continue // a gap has no object
+		}
+		without[ev.Object.GetName()] = ev.Type == "DELETED" || len(kube.ReadyAddresses(ev.Object)) == 0
+		n := services
+		for _, gone := range without {
+			if gone {
+				n--
+			}
+		}
+		if n != out[len(out)-1].With {
+			out = append(out, Point{ev.Time.Sub(from).Seconds(), n})
+		}
+	}
+	return append(out, Point{to.Sub(from).Seconds(), out[len(out)-1].With})
 }
 
 // audited is what audit-rv found of the controller manager: watches that restart from the

@@ -4,12 +4,14 @@
 package reflectormonotonicrv
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/judgetest"
+	"holdfast/tools/labkit/kube"
 )
 
 var (
@@ -107,4 +109,25 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, with(withoutLiveCheck, 5, incidentSeen{Phase: phaseLiveCheck, Restarts: 3, Sent: 6, Last: 99, Deleted: []string{"s01"}}), labkit.Reproduced)
 	judgetest.Judge(t, l, with(withoutLiveCheck, 3, found), labkit.Inconclusive)
 	judgetest.Judge(t, l, with(withoutLiveCheck, 8, wrong), labkit.Inconclusive)
+}
+
+func TestSeries(t *testing.T) {
+	from := time.Now()
+	event := func(seconds int, kind, name string) kube.RecordedEvent {
+		ep := &kube.Object{Object: map[string]any{"subsets": []any{map[string]any{"addresses": []any{map[string]any{"ip": "10.91.1.1"}}, "ports": []any{map[string]any{"port": int64(8080)}}}}}}
+		ep.SetName(name)
+		return kube.RecordedEvent{Time: from.Add(time.Duration(seconds) * time.Second), Type: kind, Object: ep}
+	}
+	events := []kube.RecordedEvent{event(1, "DELETED", "old"), {Type: "GAP"}, event(4, "DELETED", "s01"), event(4, "DELETED", "s02"), event(5, "ADDED", "s01"), event(6, "MODIFIED", "s03"), event(7, "ADDED", "s02")}
+	want := []Point{{0, 3}, {4, 2}, {4, 1}, {5, 2}, {7, 3}, {9, 3}}
+	if got := seriesOf(events, 3, from, from.Add(9*time.Second)); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	begin := history.Begin{Lab: "reflector-monotonic-rv", Variant: "stock"}
+	if got, err := Series(history.Make(begin, incidentSeen{Phase: phaseLiveCheck, Series: want[:1]}, incidentSeen{Phase: phaseIncident, Series: want})); err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v (%v), want %v", got, err, want)
+	}
+	if got, err := Series(history.Make(begin, incidentSeen{Phase: phaseLiveCheck, Series: want})); err == nil {
+		t.Errorf("no first incident gives %v", got)
+	}
 }

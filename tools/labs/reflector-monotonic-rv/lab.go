@@ -333,6 +333,7 @@ func (l *lab) provoke(ctx context.Context, phase string) (incidentSeen, error) {
 
 	l.e.Step("delete old, the oldest, and wait for %d restarts of the watch", l.restarts)
 	before, known, gaps := len(l.eps.Events()), len(l.svcs.Events()), l.eps.Gaps()+l.svcs.Gaps()
+	deleted := time.Now()
 	if err := remove(ctx, "old"); err != nil {
 		return o, err
 	}
@@ -352,7 +353,9 @@ func (l *lab) provoke(ctx context.Context, phase string) (incidentSeen, error) {
 		return o, err
 	}
 	o.Gaps = l.eps.Gaps() + l.svcs.Gaps() - gaps
-	for _, ev := range l.eps.Events()[before:] {
+	after := l.eps.Events()[before:]
+	o.Series = seriesOf(after, l.services, deleted, time.Now())
+	for _, ev := range after {
 		if ev.Type == "DELETED" && strings.HasPrefix(ev.Object.GetName(), "s") {
 			o.Deleted = append(o.Deleted, ev.Object.GetName())
 		}
