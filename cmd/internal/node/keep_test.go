@@ -93,6 +93,25 @@ func TestKeepStops(t *testing.T) {
 			_ = os.Rename(f.p("usr/bin/kubelet"), f.p("usr/bin/kubelet-1.7.0"))
 			_ = os.Symlink("kubelet-1.7.0", f.p("usr/bin/kubelet"))
 		}, "HF503", true},
+		// The build of an image: systemctl in a chroot says nothing and ends with 0.
+		"chroot": {func(f *fake) {
+			run := f.Run
+			f.Run = func(ctx context.Context, name string, args ...string) (string, error) {
+				if name == "systemctl" {
+					return "", nil
+				}
+				return run(ctx, name, args...)
+			}
+		}, "HF503", true},
+		"no systemd": {func(f *fake) {
+			run := f.Run
+			f.Run = func(ctx context.Context, name string, args ...string) (string, error) {
+				if name == "systemctl" {
+					return "", errors.New("Failed to connect to bus")
+				}
+				return run(ctx, name, args...)
+			}
+		}, "HF503", true},
 		"no room": {func(f *fake) {
 			f.Link = func(string, string) error { return errors.New("another file system") }
 			atomicfile.Sync = func(*os.File) error { return errors.New("no space left on device") }
