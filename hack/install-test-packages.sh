@@ -7,6 +7,7 @@ set -euo pipefail
 
 # A program and the package that has it.
 needs=(
+  ansible-playbook:ansible-core
   git:git
   shellcheck:shellcheck
   script:bsdutils
