@@ -25,10 +25,11 @@ func All(root string, record *outcomes.Record) (map[string]string, error) {
 	cost, err2 := Cost(root)
 	swap, err3 := Swap(root)
 	kills, err4 := Kills(root)
+	endpoints, err5 := Endpoints(root)
 	return map[string]string{
 		"before-after.svg": before, "cluster.svg": Cluster(), "build.svg": Build(),
-		"cost.svg": cost, "swap.svg": swap, "kills.svg": kills,
-	}, errors.Join(err, err2, err3, err4)
+		"cost.svg": cost, "swap.svg": swap, "kills.svg": kills, "endpoints.svg": endpoints,
+	}, errors.Join(err, err2, err3, err4, err5)
 }
 
 // Write writes the pictures below the repository's root.
