@@ -65,6 +65,9 @@ const rounds = 3
 // interval falls into each.
 const settle = 40 * time.Second
 
+// started is how long a turn has gone on when its objects are created.
+const started = 20 * time.Second
+
 type lab struct {
 	e       *labkit.Env
 	c       *node.Cluster
@@ -187,6 +190,13 @@ func (l *lab) turn(ctx context.Context, number int, build string) error {
 	}
 	if err := l.c.WaitNodeReady(ctx, on, time.Minute); err != nil {
 		return err
+	}
+	// Stock's Node is Ready 10 s later than Holdfast's. With either the controllers have their
+	// caches by then.
+	select {
+	case <-time.After(time.Until(l.begin.Add(started))):
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	if err := l.scenario(ctx); err != nil {
 		return err
