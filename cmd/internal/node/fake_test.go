@@ -214,6 +214,10 @@ func (f *fake) run(ctx context.Context, name string, args ...string) (string, er
 		}
 		switch verb {
 		case "show":
+			if args[1] == "kubepods.slice" {
+				b, err := os.ReadFile(f.p("slice"))
+				return string(b), err
+			}
 			active, reload := "inactive", "no"
 			if f.pid() != 0 {
 				active = "active"

@@ -64,22 +64,34 @@ func exe(h *Host, pid int) string {
 // started is when a process began, in seconds since 1970; 0 if that cannot be told.
 func started(h *Host, pid int) int64 {
 	text, err := os.ReadFile(filepath.Join(h.Proc, strconv.Itoa(pid), "stat"))
-	boot, err2 := os.ReadFile(filepath.Join(h.Proc, "stat"))
-	if err != nil || err2 != nil {
+	if err != nil {
 		return 0
 	}
 	_, rest, _ := strings.Cut(string(text[max(strings.LastIndexByte(string(text), ')'), 0):]), " ")
 	fields := strings.Fields(rest)
-	m := regexp.MustCompile(`(?m)^btime ([0-9]+)$`).FindStringSubmatch(string(boot))
-	if len(fields) < 20 || m == nil {
+	since := booted(h)
+	if len(fields) < 20 || since == 0 {
 		return 0
 	}
 	ticks, err := strconv.ParseInt(fields[19], 10, 64)
-	since, err2 := strconv.ParseInt(m[1], 10, 64)
-	if err != nil || err2 != nil {
+	if err != nil {
 		return 0
 	}
 	return since + ticks/100 // USER_HZ is 100 on all of Linux' machines
+}
+
+// booted is when the machine started, in seconds since 1970; 0 if that cannot be told.
+func booted(h *Host) int64 {
+	text, err := os.ReadFile(filepath.Join(h.Proc, "stat"))
+	m := regexp.MustCompile(`(?m)^btime ([0-9]+)$`).FindSubmatch(text)
+	if err != nil || m == nil {
+		return 0
+	}
+	since, err := strconv.ParseInt(string(m[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return since
 }
 
 // processes are the numbers in /proc.

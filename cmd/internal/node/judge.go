@@ -131,7 +131,8 @@ func (m *machine) judgePropagation(v version) {
 const firstStrict = 237
 
 // judgeDriver: with --cgroup-driver=systemd these kubelets do not start on such a systemd, unless
-// somebody has mended it: then the kubelet that runs was started by it.
+// somebody has mended it: then it started the kubelet that runs, or, while none does, as during the
+// installation of a package, the slice that a kubelet makes for its pods.
 func (m *machine) judgeDriver(ctx context.Context) {
 	if !m.o.systemd() || !systemdDriver(m.line) {
 		return
@@ -144,13 +145,35 @@ func (m *machine) judgeDriver(ctx context.Context) {
 		m.found("cgroup driver", "HF509", "", "the release of systemd could not be read from systemctl --version", "")
 		return
 	}
-	runs := m.pid != 0 && m.now != nil && systemdDriver(m.now) && started(m.h, m.pid) > changed(filepath.Join(m.h.Proc, "1/exe"))
+	since := int64(0)
+	if m.pid == 0 {
+		since = m.sliceSince(ctx)
+	} else if m.now != nil && systemdDriver(m.now) {
+		since = started(m.h, m.pid)
+	}
+	runs := since > changed(filepath.Join(m.h.Proc, "1/exe"))
 	if release >= firstStrict && !runs {
 		m.found("cgroup driver", "HF531", "", fmt.Sprintf("systemd %d refuses what a kubelet of 1.7 to 1.9 sets with --cgroup-driver=systemd: it would not start", release),
 			"drain the node and give docker and the kubelet the driver cgroupfs, or go back to systemd 236")
 		return
 	}
 	m.ok("cgroup driver", "systemd %d starts a kubelet with its driver", release)
+}
+
+// sliceSince is since when the slice of pods is there, in seconds since 1970; 0 if it is not. A
+// kubelet makes it by systemd only with that driver.
+func (m *machine) sliceSince(ctx context.Context) int64 {
+	out, err := m.h.Run(ctx, "systemctl", "show", "kubepods.slice", "--property=ActiveState,ActiveEnterTimestampMonotonic")
+	boot := booted(m.h)
+	at := regexp.MustCompile(`(?m)^ActiveEnterTimestampMonotonic=([0-9]{1,18})$`).FindStringSubmatch(out)
+	if err != nil || boot == 0 || at == nil || !strings.Contains("\n"+out, "\nActiveState=active\n") {
+		return 0
+	}
+	micros, err := strconv.ParseInt(at[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return boot + micros/1e6
 }
 
 func systemdDriver(l flags) bool {

@@ -83,11 +83,22 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
+	// The kubelet is stopped, and its slice of pods has been there for a while.
+	slice := func(state string, since time.Duration) func(f *fake) {
+		return func(f *fake) {
+			driver("252", 0)(f)
+			f.stop()
+			f.write("slice", fmt.Sprintf("ActiveEnterTimestampMonotonic=%d\nActiveState=%s\n", (time.Now().Add(since).Unix()-1000)*1e6, state))
+		}
+	}
 	for name, c := range map[string]struct {
 		make func(f *fake)
 		want string // level, code, text
 	}{
 		"driver":            {driver("237", 0), "STOP HF531 systemd 237"},
+		"slice":             {slice("active", time.Minute), ""},
+		"slice, before":     {slice("active", -time.Minute), "STOP HF531 systemd 252"},
+		"slice, inactive":   {slice("inactive", time.Minute), "STOP HF531 systemd 252"},
 		"driver, older":     {driver("236", 0), ""},
 		"driver, runs":      {driver("252", time.Minute), ""},
 		"driver, ran":       {driver("252", -time.Minute), "STOP HF531 systemd 252"},
