@@ -55,7 +55,7 @@ func AlertOf(code string) *Alert {
 func alertCode(code, title, page string) Code {
 	a := alerts[code]
 	return Code{Code: code, Level: Warn, Title: title, By: []string{"doctor"}, About: []string{
-		fmt.Sprintf("The %s's metric `%s` says that %s. A counter counts from the start of the process, so it may have happened long ago.", a.Component, a.series(), a.Says),
+		fmt.Sprintf("The %s's metric `%s` says that %s. A counter counts from the start of the process, so the cause may be long ago.", a.Component, a.series(), a.Says),
 		fmt.Sprintf("What to do: %s. See %s. The rule `%s` in [alerts.yaml](alerts.yaml) uses the same metric.", a.Remedy, page, a.Name),
 	}}
 }

@@ -122,7 +122,7 @@ var nodeCodes = []Code{
 		About: []string{"Today's Go refuses an address such as `10.0.010.1`. The kubelet exits at its start, or does not reach the API server. Write the number without the zero."},
 	},
 	{
-		Code: "HF530", Level: Stop, Title: "the package would not replace, or not start, this kubelet", By: []string{"node keep"},
+		Code: "HF530", Level: Stop, Title: "the package cannot replace or start this kubelet", By: []string{"node keep"},
 		About: []string{
 			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node the unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",
 			"Correct that, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed in spite of the STOP.",
