@@ -52,13 +52,13 @@ func TestStage(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(dest, "README.md")); err != nil || !strings.Contains(string(got), "[d](docs/README.md)") {
 		t.Errorf("%v\n%s", err, got)
 	}
-	for file, there := range map[string]bool{"p.svg": true, "docs/x.json": true, "docs/not-linked.json": false} {
+	for file, there := range map[string]bool{"p.svg": true, "docs/x.json": true, "docs/not-linked.json": false, cssFile: true} {
 		if _, err := os.Stat(filepath.Join(dest, file)); (err == nil) != there {
 			t.Errorf("%s: %v, want it there: %v", file, err, there)
 		}
 	}
 	config := Config(pages, "IN", "OUT")
-	if !strings.Contains(config, "docs_dir: IN\nsite_dir: OUT\n") || !strings.Contains(config, "font: false") || !strings.Contains(config, "- Operators:\n  - docs/user/b.md\n") {
+	if !strings.Contains(config, "docs_dir: IN\nsite_dir: OUT\n") || !strings.Contains(config, "font: false") || !strings.Contains(config, "extra_css: ["+cssFile+"]") || !strings.Contains(config, "- Operators:\n  - docs/user/b.md\n") {
 		t.Errorf("the configuration:\n%s", config)
 	}
 }

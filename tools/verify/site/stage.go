@@ -86,7 +86,7 @@ func Stage(root, dest string) ([]string, error) {
 			return nil, err
 		}
 	}
-	return read, nil
+	return read, write(dest, cssFile, css)
 }
 
 func write(dest, name, content string) error {
@@ -185,6 +185,10 @@ func Config(pages []string, staged, html string) string {
 	return b.String()
 }
 
+// css makes links in the dark mode light enough to read: the theme's teal has a contrast of 3.5 there.
+const cssFile, css = "site.css", `[data-md-color-scheme="slate"] { --md-typeset-a-color: #4db6ac; }
+`
+
 // head is all but the pages. Nothing is loaded from elsewhere: font is off.
 const head = `site_name: Holdfast
 site_description: Drop-in binaries of old Kubernetes releases, with fixes
@@ -204,6 +208,7 @@ theme:
     scheme: slate
     primary: teal
     toggle: {icon: material/weather-sunny, name: light}
+extra_css: [site.css]
 extra:
   generator: false
 plugins:
