@@ -60,5 +60,6 @@ func TestJudgeTutorial(t *testing.T) {
 	}
 	judgetest.Judge(t, l, made(l, good, 1, watch(3, kept, "web …\n")), labkit.Failed)
 	judgetest.Judge(t, l, made(l, good, 0, readPage{3}), labkit.Inconclusive)
+	judgetest.Judge(t, l, made(l, good, 2, typed{ran: ran{Line: 9, Error: "exit status 3", Output: "STOP HF511"}}), labkit.Inconclusive)
 	judgetest.Judge(t, l, made(l, []any{readPage{2}, second, second}, 0, nil), labkit.Inconclusive)
 }
