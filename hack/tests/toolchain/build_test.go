@@ -22,48 +22,63 @@ import (
 
 const root = "../../.."
 
-// product is the name of the base whose pins the root's go.mod has: the one
-// whose base.json says that it is the default.
-func product(t *testing.T) string {
+// pinnedBase is a base with pins of its own: the default one, whose pins are the root's, and those
+// whose base.json says "pins".
+type pinnedBase struct {
+	Base, Module, Version, Pins string
+	Default                     bool
+}
+
+// pinFolder has the go.mod with the base's pins.
+func (b pinnedBase) pinFolder() string { return filepath.Join(root, filepath.FromSlash(b.Pins)) }
+
+// pinnedBases are those of the checkout, by their names.
+func pinnedBases(t *testing.T) []pinnedBase {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "bases", "*", "base.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	var out []pinnedBase
+	defaults := 0
 	for _, f := range files {
 		raw, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var b struct {
-			Base    string
-			Default bool
-		}
+		var b pinnedBase
 		if err := json.Unmarshal(raw, &b); err != nil {
 			t.Fatalf("%s: %v", f, err)
 		}
 		if b.Default {
-			return b.Base
+			defaults++
+		}
+		if b.Default || b.Pins != "" {
+			out = append(out, b)
 		}
 	}
-	t.Fatal("no bases/*/base.json says \"default\": true")
-	return ""
+	if defaults != 1 {
+		t.Fatalf("%d bases/*/base.json say \"default\": true, want one", defaults)
+	}
+	return out
 }
 
 // newestGlibc is what CentOS 7 has; Ubuntu 16.04 has 2.23, Debian 9 2.24.
 var newestGlibc = []int{2, 17}
 
-// perBinary runs f for each built product binary; a binary that is not there
-// yet (make builds it) is skipped.
-func perBinary(t *testing.T, name string, f func(t *testing.T, file string)) {
-	for _, variant := range []string{"ours", "stock"} {
-		file := filepath.Join(root, "_output/bin", product(t), variant, name)
-		t.Run(variant+"/"+name, func(t *testing.T) {
-			if _, err := os.Stat(file); os.IsNotExist(err) {
-				t.Skipf("%s is not built: run make", file)
-			}
-			f(t, file)
-		})
+// perBinary runs f for each built binary of that name of a base with pins; one that is not there
+// yet (make builds the product's) is skipped.
+func perBinary(t *testing.T, name string, f func(t *testing.T, b pinnedBase, file string)) {
+	for _, b := range pinnedBases(t) {
+		for _, variant := range []string{"ours", "stock"} {
+			file := filepath.Join(root, "_output/bin", b.Base, variant, name)
+			t.Run(b.Base+"/"+variant+"/"+name, func(t *testing.T) {
+				if _, err := os.Stat(file); os.IsNotExist(err) {
+					t.Skipf("%s is not built: run make", file)
+				}
+				f(t, b, file)
+			})
+		}
 	}
 }
 
@@ -71,7 +86,7 @@ func perBinary(t *testing.T, name string, f func(t *testing.T, file string)) {
 // on the nodes of its time. The linker binds to the newest version of each
 // symbol unless told otherwise (bases/cgo).
 func TestGlibcVersions(t *testing.T) {
-	perBinary(t, "kubelet", func(t *testing.T, file string) {
+	perBinary(t, "kubelet", func(t *testing.T, _ pinnedBase, file string) {
 		f, err := elf.Open(file)
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +129,7 @@ func TestGlibcVersions(t *testing.T) {
 // TestStatic: upstream's kube-controller-manager is static (CGO_ENABLED=0,
 // KUBE_STATIC_LIBRARIES in its hack/lib/golang.sh).
 func TestStatic(t *testing.T) {
-	perBinary(t, "kube-controller-manager", func(t *testing.T, file string) {
+	perBinary(t, "kube-controller-manager", func(t *testing.T, _ pinnedBase, file string) {
 		f, err := elf.Open(file)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +146,7 @@ func TestStatic(t *testing.T) {
 // TestGodebugInBinaries: each binary was linked with the settings of go.mod.
 func TestGodebugInBinaries(t *testing.T) {
 	for _, name := range []string{"kubelet", "kube-controller-manager"} {
-		perBinary(t, name, func(t *testing.T, file string) {
+		perBinary(t, name, func(t *testing.T, b pinnedBase, file string) {
 			info, err := buildinfo.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -144,7 +159,7 @@ func TestGodebugInBinaries(t *testing.T) {
 					}
 				}
 			}
-			for _, g := range godebug(t) {
+			for _, g := range godebug(t, b.pinFolder()) {
 				if g.Key != "default" && !have[g.Key+"="+g.Value] {
 					t.Errorf("%s=%s of go.mod is not linked in: %v", g.Key, g.Value, have)
 				}
@@ -158,10 +173,11 @@ func TestGodebugInBinaries(t *testing.T) {
 
 type setting struct{ Key, Value string }
 
-func godebug(t *testing.T) []setting {
+// godebug are the settings of the go.mod in a folder.
+func godebug(t *testing.T, folder string) []setting {
 	t.Helper()
 	cmd := exec.Command("go", "mod", "edit", "-json")
-	cmd.Dir = root
+	cmd.Dir = folder
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +232,7 @@ func TestGodebugDocumented(t *testing.T) {
 	if seen < 50 {
 		t.Errorf("%s: %d settings found, expected more than 50: has its form changed?", table, seen)
 	}
-	for _, g := range godebug(t) {
+	for _, g := range godebug(t, root) {
 		if !strings.Contains(string(page), "`"+g.Key+"="+g.Value+"`") {
 			t.Errorf("docs/design/toolchain.md does not explain go.mod's godebug %s=%s", g.Key, g.Value)
 		}

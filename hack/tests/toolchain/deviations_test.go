@@ -15,12 +15,18 @@ import (
 
 var pseudoRE = regexp.MustCompile(`-([0-9a-f]{12})(\+incompatible)?$`)
 
-// TestDeviations holds go.mod's pins against upstream's Godeps.json: each that
-// is another revision has a true row in the base's deviations.md.
+// TestDeviations holds the pins of each base against upstream's Godeps.json: each that is another
+// revision has a true row in the base's deviations.md.
 func TestDeviations(t *testing.T) {
-	pins := pinned(t)
+	for _, b := range pinnedBases(t) {
+		t.Run(b.Base, func(t *testing.T) { deviations(t, b) })
+	}
+}
+
+func deviations(t *testing.T, b pinnedBase) {
+	pins := pinned(t, b.pinFolder())
 	documented := map[string][2]string{} // module -> first digits of upstream's revision, pin
-	page := filepath.Join(root, "bases", product(t), "deviations.md")
+	page := filepath.Join(root, "bases", b.Base, "deviations.md")
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +36,7 @@ func TestDeviations(t *testing.T) {
 		documented[m[1]] = [2]string{m[2], m[3]}
 	}
 	found := map[string]bool{}
-	for _, d := range godeps(t) {
+	for _, d := range godeps(t, b) {
 		module := moduleOf(d.ImportPath, pins)
 		if module == "" {
 			continue // linked by none of our binaries, or go build would say so
@@ -69,16 +75,20 @@ func exact(version string, d godep) bool {
 	return strings.TrimSuffix(version, "+incompatible") == d.Comment
 }
 
-// godeps reads upstream's list from the materialised tree.
-func godeps(t *testing.T) []godep {
+// godeps reads upstream's list from its module.
+func godeps(t *testing.T, b pinnedBase) []godep {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes")
-	cmd.Dir = root
-	dir, err := cmd.Output()
+	cmd := exec.Command("go", "mod", "download", "-json", b.Module+"@"+b.Version)
+	cmd.Dir = t.TempDir()
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list -m k8s.io/kubernetes: %v", err)
+		t.Fatalf("%s@%s is not available: %v: %s", b.Module, b.Version, err, out)
 	}
-	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "Godeps/Godeps.json"))
+	var mod struct{ Dir string }
+	if err := json.Unmarshal(out, &mod); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(mod.Dir, "Godeps/Godeps.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,12 +99,12 @@ func godeps(t *testing.T) []godep {
 	return list.Deps
 }
 
-// pinned maps each required module to its version, or to that of the module
-// that replaces it.
-func pinned(t *testing.T) map[string]string {
+// pinned maps each module that the go.mod in a folder requires to its version, or to that of the
+// module that replaces it.
+func pinned(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	cmd := exec.Command("go", "mod", "edit", "-json")
-	cmd.Dir = root
+	cmd.Dir = folder
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

@@ -100,9 +100,12 @@ type Rename struct {
 	To   string `json:"to"`
 }
 
-// OpenAPI says which in-tree generator writes pkg/generated/openapi.
+// OpenAPI says which generator, of the tree or of a pinned module, writes pkg/generated/openapi.
 type OpenAPI struct {
 	Generator string `json:"generator"` // package path of the generator
+	// Violations is the tree's list of types that break the rules for APIs. The generator reports
+	// them too, and its report must be that list; empty: the generator has no such report.
+	Violations string `json:"violations,omitempty"`
 }
 
 // Assets says which pinned generator writes a Go file out of data files of the

@@ -17,6 +17,7 @@ import (
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/exit"
 	"holdfast/tools/build/fixes"
+	"holdfast/tools/build/patch"
 	"holdfast/tools/build/testrepo"
 	"holdfast/tools/build/tree"
 )
@@ -242,7 +243,7 @@ func build(t *testing.T, b *base.Base) []byte {
 	return raw
 }
 
-// generator stands for openapi-gen: it writes its input into its output.
+// generator stands for openapi-gen: it writes its input into its output and its report.
 const generator = `package main
 
 import (
@@ -253,6 +254,7 @@ import (
 
 func main() {
 	flag.Bool("logtostderr", false, "")
+	report := flag.String("r", "", "")
 	in, pkg, name, head, out := flag.String("i", "", ""), flag.String("p", "", ""), flag.String("O", "", ""), flag.String("h", "", ""), flag.String("o", "", "")
 	flag.Parse()
 	boilerplate, err := os.ReadFile(*head)
@@ -262,6 +264,11 @@ func main() {
 	if _, err := os.Stat(filepath.Join(os.Getenv("GOPATH"), "src/example.com/up/pkg/types/types.go")); err != nil {
 		panic(err)
 	}
+	if *report != "" {
+		if err := os.WriteFile(*report, []byte("rule one\n"+*in+"\n"), 0o644); err != nil {
+			panic(err)
+		}
+	}
 	dir := filepath.Join(*out, *pkg)
 	os.MkdirAll(dir, 0o755)
 	if err := os.WriteFile(filepath.Join(dir, *name+".go"), []byte(string(boilerplate)+"package openapi\n\n// "+*in+"\n"), 0o644); err != nil {
@@ -270,20 +277,69 @@ func main() {
 }
 `
 
-func TestOpenAPI(t *testing.T) {
+// openAPIBase is a base whose invented upstream has the generator, a type and the files also.
+func openAPIBase(t *testing.T, also map[string]string, violations string) (*testrepo.Repo, *base.Base) {
+	t.Helper()
 	r := testrepo.New(t)
 	files := maps.Clone(testrepo.Upstream)
 	files["cmd/openapi-gen/main.go"] = generator
 	files["hack/boilerplate/boilerplate.go.txt"] = "// boilerplate\n"
 	files["pkg/types/types.go"] = "package types\n\n// +k8s:openapi-gen=true\ntype T struct{}\n"
+	maps.Copy(files, also)
 	sum, err := r.Publish(testrepo.Module, testrepo.Name, files)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.EditBase(t, testrepo.Name, func(b *base.Base) {
-		b.Sum, b.OpenAPI = sum, &base.OpenAPI{Generator: "example.com/up/cmd/openapi-gen"}
+		b.Sum, b.OpenAPI = sum, &base.OpenAPI{Generator: "example.com/up/cmd/openapi-gen", Violations: violations}
 	})
-	b := r.Base(t, testrepo.Name)
+	return r, r.Base(t, testrepo.Name)
+}
+
+// TestOpenAPIViolations: what the generator reports must be upstream's list.
+func TestOpenAPIViolations(t *testing.T) {
+	const list, good = "api/rules.list", "rule one\nexample.com/up/pkg/types\n"
+	for name, tc := range map[string]struct{ list, says string }{
+		"the same":     {good, ""},
+		"another line": {strings.Replace(good, "one", "two", 1), `line 1 is "rule two" there, and "rule one" in the report`},
+		"one more":     {good + "rule three\n", `line 3 is "rule three" there, and "" in the report`},
+		"one less":     {"rule one\n", `line 2 is "" there, and "example.com/up/pkg/types" in the report`},
+		"empty":        {"", `line 1 is "" there`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, b := openAPIBase(t, map[string]string{list: tc.list}, list)
+			_, err := Source(t.Context(), b, base.Stock)
+			if tc.says == "" {
+				if err != nil || !r.Exists("_output/src/v1.9.11/stock/"+tree.OpenAPIFile) {
+					t.Error(err)
+				}
+				return
+			}
+			if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), list) {
+				t.Errorf("%v, want %s", err, tc.says)
+			}
+			if left := r.Snapshot(t, "_output/cache"); len(left) > 0 {
+				t.Errorf("definitions with another report are kept: %d files", len(left))
+			}
+		})
+	}
+	// A list that changes is compared again.
+	r, b := openAPIBase(t, map[string]string{list: good}, list)
+	if _, err := Source(t.Context(), b, base.Stock); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := testrepo.Patch("patches/toolchain/rules-list/v1.9.11/0002.patch", patch.Change{Path: list, Old: []byte(good), New: []byte("rule two\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Write(t, "patches/toolchain/rules-list/v1.9.11/0002.patch", string(changed))
+	if _, err := Source(t.Context(), r.Base(t, testrepo.Name), base.Stock); err == nil || !strings.Contains(err.Error(), `"rule two" there`) {
+		t.Error(err)
+	}
+}
+
+func TestOpenAPI(t *testing.T) {
+	r, b := openAPIBase(t, nil, "")
 	source := func() map[string]string {
 		t.Helper()
 		for _, v := range b.VariantNames() {

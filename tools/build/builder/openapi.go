@@ -13,12 +13,13 @@ import (
 	"sort"
 	"strings"
 
+	"holdfast/tools/build/exit"
 	"holdfast/tools/build/progress"
 	"holdfast/tools/build/tree"
 )
 
 // OpenAPI writes pkg/generated/openapi/zz_generated.openapi.go, the one
-// generated file that upstream's module lacks, with the tree's own generator.
+// generated file that upstream's module lacks, with the base's generator.
 // The result is kept below _output/cache under the sum of everything it was
 // generated from.
 func OpenAPI(ctx context.Context, t *tree.Tree, modfile string, s *progress.Step) error {
@@ -65,8 +66,8 @@ func generate(ctx context.Context, t *tree.Tree, modfile string, packages []stri
 	if _, err := run(t.Base.Root, env, mod("build", "-trimpath", "-buildvcs=false", "-o", gen, t.Base.OpenAPI.Generator)...); err != nil {
 		return err
 	}
-	list := append([]string{"-e", "-deps", "-f", "{{with .Module}}{{.Path}}\t{{.Dir}}{{end}}"}, packages...)
-	out, err := run(t.Base.Root, env, mod("list", list...)...)
+	listing := append([]string{"-e", "-deps", "-f", "{{with .Module}}{{.Path}}\t{{.Dir}}{{end}}"}, packages...)
+	out, err := run(t.Base.Root, env, mod("list", listing...)...)
 	if err != nil {
 		return err
 	}
@@ -86,9 +87,19 @@ func generate(ctx context.Context, t *tree.Tree, modfile string, packages []stri
 	}
 	const pkg = "k8s.io/kubernetes/pkg/generated/openapi"
 	env = append(env, "GOPATH="+filepath.Join(work, "gopath"), "GO111MODULE=off")
-	if _, err := run(src, env, gen, "--logtostderr", "-i", strings.Join(packages, ","), "-p", pkg, "-O", "zz_generated.openapi",
-		"-h", filepath.Join(t.Dir(), "hack", "boilerplate", "boilerplate.go.txt"), "-o", filepath.Join(work, "out")); err != nil {
+	args := []string{gen, "--logtostderr", "-i", strings.Join(packages, ","), "-p", pkg, "-O", "zz_generated.openapi",
+		"-h", filepath.Join(t.Dir(), "hack", "boilerplate", "boilerplate.go.txt"), "-o", filepath.Join(work, "out")}
+	list, report := t.Base.OpenAPI.Violations, filepath.Join(work, "violations")
+	if list != "" {
+		args = append(args, "-r", report)
+	}
+	if _, err := run(src, env, args...); err != nil {
 		return err
+	}
+	if list != "" {
+		if err := sameViolations(report, t.Dir(), list); err != nil {
+			return err
+		}
 	}
 	content, err := os.ReadFile(filepath.Join(work, "out", filepath.FromSlash(pkg), "zz_generated.openapi.go"))
 	if err != nil {
@@ -102,6 +113,29 @@ func generate(ctx context.Context, t *tree.Tree, modfile string, packages []stri
 		return err
 	}
 	return os.Rename(tmp, cache)
+}
+
+// sameViolations compares the generator's report with the list of the tree in dir.
+func sameViolations(report, dir, list string) error {
+	got, err := os.ReadFile(report)
+	if err != nil {
+		return err
+	}
+	want, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(list)))
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	i := 0
+	for i < min(len(g), len(w)) && g[i] == w[i] {
+		i++
+	}
+	line := func(of []string) string { return append(of, "(no such line)")[min(i, len(of))] }
+	return exit.Preconditionf("the generator of the openapi definitions reports other types that break the rules for APIs than upstream's %s has; line %d is %q there, and %q in the report: the types, the generator's version or the list differ from upstream's",
+		list, i+1, line(w), line(g))
 }
 
 func uniq(in []string) []string {

@@ -169,6 +169,10 @@ func (t *Tree) RootMod() (string, error) {
 	for _, f := range t.Base.Forks {
 		local[f.Module] = dir + "/" + f.Dir
 	}
+	// Pins of a base's own are in a module of another name, so that its folder is not the root.
+	if err := p.file.AddModuleStmt("holdfast"); err != nil {
+		return "", err
+	}
 	want := requirements(t.Base, p, local)
 	staging := p.staging()
 	for _, r := range slices.Clone(p.file.Require) {

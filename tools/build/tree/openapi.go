@@ -47,10 +47,19 @@ func (t *Tree) OpenAPIInput() (*OpenAPIInput, error) {
 	}
 	h := sha256.New()
 	fmt.Fprintln(h, t.Base.OpenAPI.Generator)
+	inTree := false
 	for _, p := range files {
-		if dirs[path.Dir(p)] || strings.Contains(p, "/openapi-gen/") {
+		inTree = inTree || path.Dir(p) == t.dirOf(t.Base.OpenAPI.Generator)
+		if dirs[path.Dir(p)] || strings.Contains(p, "/openapi-gen/") || p == t.Base.OpenAPI.Violations {
 			fmt.Fprintln(h, p, m.Files[p].Sum)
 		}
+	}
+	if !inTree { // it is another with other pins
+		p, err := t.pins()
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintln(h, sha(p.mod), sha(p.sum), t.Base.Require)
 	}
 	in := &OpenAPIInput{Key: hex.EncodeToString(h.Sum(nil))[:16]}
 	for _, d := range sortedKeys(dirs) {
@@ -61,6 +70,14 @@ func (t *Tree) OpenAPIInput() (*OpenAPIInput, error) {
 		}
 	}
 	return in, nil
+}
+
+// dirOf is the folder of a package of upstream's or of a staging repository, relative to the tree.
+func (t *Tree) dirOf(pkg string) string {
+	if rest, ok := strings.CutPrefix(pkg, t.Base.Module+"/"); ok {
+		return rest
+	}
+	return "staging/src/" + pkg
 }
 
 // wantsOpenAPI leaves out tests, the generators' own examples and what they

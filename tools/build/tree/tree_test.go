@@ -685,6 +685,15 @@ func TestOpenAPIInput(t *testing.T) {
 	if input().Key == first.Key {
 		t.Error("a file of a package that asks for definitions did not change the key")
 	}
+	// Pins count for a generator that is not in the tree, and only for that.
+	for generator, want := range map[string]bool{"example.com/up/gen": true, "example.com/up/cmd/hello": false} {
+		r.EditBase(t, testrepo.Name, func(b *base.Base) { b.OpenAPI.Generator = generator })
+		before := input().Key
+		r.Write(t, "go.sum", r.Read(t, "go.sum")+"example.com/third v1.2.3 h1:x\n")
+		if changed := input().Key != before; changed != want {
+			t.Errorf("generator %s: other pins changed the key: %v, want %v", generator, changed, want)
+		}
+	}
 }
 
 func TestRootMod(t *testing.T) {
@@ -724,7 +733,8 @@ func TestRootMod(t *testing.T) {
 // TestPins: a base's own go.mod and go.sum are taken instead of the root's.
 func TestPins(t *testing.T) {
 	r := testrepo.New(t)
-	r.Write(t, "bases/v1.9.11/go.mod", strings.Replace(r.Read(t, "go.mod"), "example.com/fork v1.0.0", "example.com/fork v1.0.0\n\texample.com/third v1.2.3", 1))
+	r.Write(t, "bases/v1.9.11/go.mod", strings.NewReplacer("module holdfast", "module holdfast/bases/v1.9.11",
+		"example.com/fork v1.0.0", "example.com/fork v1.0.0\n\texample.com/third v1.2.3").Replace(r.Read(t, "go.mod")))
 	r.Write(t, "bases/v1.9.11/go.sum", "example.com/third v1.2.3 h1:x\n")
 	r.EditBase(t, testrepo.Name, func(b *base.Base) { b.Pins = "bases/v1.9.11" })
 	tr := ours(t, r)
@@ -732,8 +742,18 @@ func TestPins(t *testing.T) {
 	if mod, sum := r.Read(t, srcDir+"/go.mod"), r.Read(t, srcDir+"/go.sum"); !strings.Contains(mod, "example.com/third v1.2.3") || !strings.Contains(sum, "third") {
 		t.Errorf("%s%s", mod, sum)
 	}
+	// They build the root module all the same.
+	stock := &Tree{Base: tr.Base, Variant: base.Stock}
+	materialise(t, stock)
+	file, err := stock.RootMod()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mod, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(mod), "module holdfast\n") {
+		t.Errorf("%s: %s, %v", file, mod, err)
+	}
 	r.EditBase(t, testrepo.Name, func(b *base.Base) { b.Pins = "bases/none" })
-	_, err := ours(t, r).Materialise()
+	_, err = ours(t, r).Materialise()
 	refused(t, err, 1, "bases/none/go.mod")
 }
 
