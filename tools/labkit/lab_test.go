@@ -117,7 +117,10 @@ func TestExpectedAndVariants(t *testing.T) {
 	if got := strings.Join(p.GateArgs(), " "); got != "--feature-gates=X=false,Y=false" || p.Path != "/b/v1.9.11/ours/kubelet" {
 		t.Errorf("%+v %s", p, got)
 	}
-	if p = e.Stock("v1.8.15", "kubelet"); len(p.GateArgs()) != 0 || p.Path != "/b/v1.8.15/stock/kubelet" || p.Minor() != 8 {
+	if p = e.Stock("v1.8.15", "kubelet"); len(p.GateArgs()) != 0 || p.Path != "/b/v1.8.15/stock/kubelet" || p.Minor() != 8 || p.NodeController() != "node" {
+		t.Errorf("%+v", p)
+	}
+	if p = e.Stock("v1.12.10", "kube-controller-manager"); p.NodeController() != "nodelifecycle" {
 		t.Errorf("%+v", p)
 	}
 	e.Variant = Ours

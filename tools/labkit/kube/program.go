@@ -48,6 +48,15 @@ func (p Program) GateArgs() []string {
 	return []string{"--feature-gates=" + strings.Join(gs, ",")}
 }
 
+// NodeController is the name of the controller of nodes' health, for --controllers; it lost the
+// other half of its work in 1.10.
+func (p Program) NodeController() string {
+	if p.Minor() < 10 {
+		return "node"
+	}
+	return "nodelifecycle"
+}
+
 // Minor is 9 for v1.9.11; 0 if Base is malformed.
 func (p Program) Minor() int {
 	var n int

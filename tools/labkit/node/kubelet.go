@@ -41,7 +41,7 @@ func (n *Node) StartKubelet(ctx context.Context, p kube.Program, extra ...string
 		return err
 	}
 	args := []string{
-		"--hostname-override=" + n.Name, "--node-ip=" + n.IP, "--address=0.0.0.0", "--port=10250", "--read-only-port=10255", "--cadvisor-port=0",
+		"--hostname-override=" + n.Name, "--node-ip=" + n.IP, "--address=0.0.0.0", "--port=10250", "--read-only-port=10255",
 		"--healthz-bind-address=0.0.0.0", "--healthz-port=10248",
 		"--client-ca-file=" + pki.CAFile, "--anonymous-auth=false", "--tls-cert-file=" + serving.CertFile, "--tls-private-key-file=" + serving.KeyFile,
 		"--cgroup-driver=" + driver, "--container-runtime=docker", "--docker-endpoint=unix:///var/run/docker.sock",
@@ -52,6 +52,9 @@ func (n *Node) StartKubelet(ctx context.Context, p kube.Program, extra ...string
 		// collected cannot be pulled again.
 		"--image-gc-high-threshold=100", "--eviction-hard=memory.available<100Mi,nodefs.available<1%,imagefs.available<1%",
 		"--logtostderr=true", "--v=2",
+	}
+	if p.Minor() < 12 { // which has neither the port nor the flag any more
+		args = append(args, "--cadvisor-port=0")
 	}
 	switch {
 	case n.Unit != nil:

@@ -25,7 +25,6 @@ import (
 )
 
 const (
-	base   = "v1.9.11"
 	ns     = "default"
 	probed = 20
 	// period is the probes' period. A kubelet waits a random part of it before
@@ -35,17 +34,27 @@ const (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{{
-		Name:    "readiness-across-restart",
+	v1911, v11210 := of("v1.9.11"), of("v1.12.10")
+	v1911.Name, v1911.Test = folder, []labkit.Variant{labkit.Ours}
+	v11210.Name, v11210.Variants = folder+"-v1.12.10", []labkit.Variant{labkit.Stock}
+	v11210.Summary += ", at 1.12"
+	return []labkit.Lab{v1911, v11210}
+}
+
+const folder = "readiness-across-restart"
+
+// of is the lab of a base, without a name.
+func of(base string) labkit.Lab {
+	return labkit.Lab{
+		Folder:  folder,
 		Summary: "each restart of a kubelet takes the probed pods of its node out of their Services",
-		Test:    []labkit.Variant{labkit.Ours},
-		Steps:   steps,
+		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle:  oracle,
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 10*time.Minute, 30*time.Minute)
 		},
 		Needs: labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubelet")),
-	}}
+	}
 }
 
 // restarts is how often the kubelet is restarted after the first swap. Any restart shows
@@ -109,6 +118,7 @@ const allPods = probed + 2
 
 type lab struct {
 	e         *labkit.Env
+	base      string
 	c         *node.Cluster
 	node      *node.Node
 	pods, eps *kube.Recorder
@@ -118,10 +128,10 @@ type lab struct {
 	gone      map[string]bool
 }
 
-func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e, alive: allPods, gone: map[string]bool{}}
+func steps(e *labkit.Env, base string) []labkit.Step {
+	l := &lab{e: e, base: base, alive: allPods, gone: map[string]bool{}}
 	s := []labkit.Step{
-		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.9.11", Do: l.startCluster},
+		{Text: "start etcd, apiserver and controller manager " + base + ", and a node with the stock kubelet " + base, Do: l.startCluster},
 		{Text: fmt.Sprintf("create %d probed pods of several kinds behind a Service, one that is never ready, and one without a probe; record every event of pods and Endpoints, and send requests to the addresses that were in Endpoints within the last second", probed), Do: l.start},
 	}
 	n := restarts(e.Variant, e.Profile)
@@ -153,7 +163,7 @@ func steps(e *labkit.Env) []labkit.Step {
 }
 
 func (l *lab) startCluster(ctx context.Context) error {
-	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock(base, "kubelet")})
+	c, err := l.e.StartStockCluster(ctx, l.base, node.Config{Name: "node1", Kubelet: l.e.Stock(l.base, "kubelet")})
 	if err == nil {
 		l.c, l.node = c, c.Nodes[0]
 	}
@@ -240,7 +250,7 @@ func (l *lab) step(ctx context.Context, r restart) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if err := l.node.StartKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+	if err := l.node.StartKubelet(ctx, l.e.UnderTest(l.base, "kubelet")); err != nil {
 		return err
 	}
 	if err := kubeletlab.WaitSynced(ctx, l.node, l.alive, 60*time.Second); err != nil {
@@ -374,7 +384,7 @@ func (l *lab) fasterThanProbes(ctx context.Context) error {
 			}
 		}
 		// Else it would not live long enough to publish every pod.
-		if err := l.node.StartKubelet(ctx, l.e.UnderTest(base, "kubelet"), "--kube-api-qps=100", "--kube-api-burst=200"); err != nil {
+		if err := l.node.StartKubelet(ctx, l.e.UnderTest(l.base, "kubelet"), "--kube-api-qps=100", "--kube-api-burst=200"); err != nil {
 			return err
 		}
 		// It decides at its first sync of the pod. Then it lives for half a period, so
@@ -453,7 +463,7 @@ func (l *lab) away(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if err := l.node.StartKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+	if err := l.node.StartKubelet(ctx, l.e.UnderTest(l.base, "kubelet")); err != nil {
 		return err
 	}
 	kept, err := l.decided(ctx, pod)

@@ -216,7 +216,7 @@ func (l *lab) restarted(ctx context.Context, round int) error {
 	if err := n.KillKubelet(); err != nil {
 		return err
 	}
-	if err := n.StartKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+	if err := n.StartKubelet(ctx, l.e.UnderTest(l.base, "kubelet")); err != nil {
 		return err
 	}
 	// The new process has looked at it when it says that it holds it.
@@ -243,13 +243,13 @@ func (l *lab) toStock(ctx context.Context) error {
 		return err
 	}
 	n := l.c.Nodes[0]
-	if err := n.SwapKubelet(ctx, l.e.Stock(base, "kubelet")); err != nil {
+	if err := n.SwapKubelet(ctx, l.e.Stock(l.base, "kubelet")); err != nil {
 		return err
 	}
 	if err := w.replaced(ctx); err != nil {
 		return err
 	}
-	if err := n.SwapKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+	if err := n.SwapKubelet(ctx, l.e.UnderTest(l.base, "kubelet")); err != nil {
 		return err
 	}
 	return l.remove(ctx, toStock)

@@ -118,7 +118,7 @@ func (l *lab) killedAt(ctx context.Context, name string, round int, moment func(
 	if err := n.KillKubelet(); err != nil {
 		return err
 	}
-	if err := n.StartKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+	if err := n.StartKubelet(ctx, l.e.UnderTest(l.base, "kubelet")); err != nil {
 		return err
 	}
 	if err := l.follow(ctx, name, followed{Case: name, Round: round, Was: id}, begin); err != nil {
@@ -202,7 +202,7 @@ spec:
 	if err != nil {
 		return err
 	}
-	if err := n.SwapKubelet(ctx, l.e.UnderTest(base, "kubelet"), "--kubeconfig="+conf); err != nil {
+	if err := n.SwapKubelet(ctx, l.e.UnderTest(l.base, "kubelet"), "--kubeconfig="+conf); err != nil {
 		return err
 	}
 	for i := range followedCases[way] {
@@ -218,7 +218,7 @@ spec:
 			return err
 		}
 	}
-	if err := n.SwapKubelet(ctx, l.e.UnderTest(base, "kubelet")); err != nil {
+	if err := n.SwapKubelet(ctx, l.e.UnderTest(l.base, "kubelet")); err != nil {
 		return err
 	}
 	if err := l.c.Client.Delete(ctx, kube.DaemonSets, ns, way); err != nil {

@@ -22,7 +22,6 @@ import (
 )
 
 const (
-	base = "v1.9.11"
 	ns   = webset.NS
 	pods = webset.Pods
 
@@ -35,30 +34,41 @@ const (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{{
-		Name:    "unready-before-replace",
+	v1911, v11210 := of("v1.9.11"), of("v1.12.10")
+	v1911.Name, v1911.Test = folder, []labkit.Variant{labkit.Stock, labkit.Ours}
+	v11210.Name, v11210.Variants = folder+"-v1.12.10", []labkit.Variant{labkit.Stock}
+	v11210.Summary += ", at 1.12"
+	return []labkit.Lab{v1911, v11210}
+}
+
+const folder = "unready-before-replace"
+
+// of is the lab of a base, without a name.
+func of(base string) labkit.Lab {
+	return labkit.Lab{
+		Folder:  folder,
 		Summary: "in-place image updates kill containers that the API still has as ready",
-		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
-		Steps:   steps,
+		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle:  oracle,
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 10*time.Minute, 50*time.Minute)
 		},
 		Needs: labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubelet")),
-	}}
+	}
 }
 
 // rounds is how often all images are changed, and how often the cases are repeated.
 func rounds(p labkit.Profile) int { return labkit.Pick(p, 1, 10) }
 
 type lab struct {
-	e   *labkit.Env
-	c   *node.Cluster
-	web *webset.Running
+	e    *labkit.Env
+	base string
+	c    *node.Cluster
+	web  *webset.Running
 }
 
-func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e, web: &webset.Running{Action: "kill"}}
+func steps(e *labkit.Env, base string) []labkit.Step {
+	l := &lab{e: e, base: base, web: &webset.Running{Action: "kill"}}
 	all := []labkit.Step{
 		{Text: "start etcd, kube-apiserver, kube-controller-manager, and two nodes with the kubelet under test; record docker's events", Do: l.startCluster},
 		{Text: fmt.Sprintf("create a Service and %d pods that take 0 to 8 s to end, half of them without a readiness probe", pods), Do: l.start},
@@ -94,14 +104,15 @@ func (l *lab) intact(context.Context) error {
 }
 
 func (l *lab) startCluster(ctx context.Context) error {
+	manager := l.e.Stock(l.base, "kube-controller-manager")
 	cfg := node.ClusterConfig{
-		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(l.base, "kube-apiserver")},
 		// It must live through a stopped API server.
-		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(base, "kube-controller-manager"),
-			ExtraArgs: []string{"--leader-elect=false", "--controllers=*,-node", "--kube-api-qps=100", "--kube-api-burst=200"}},
+		ControllerManager: &kube.ControllerManagerConfig{Program: manager,
+			ExtraArgs: []string{"--leader-elect=false", "--controllers=*,-" + manager.NodeController(), "--kube-api-qps=100", "--kube-api-burst=200"}},
 	}
 	for _, name := range []string{"node1", "node2"} {
-		cfg.Nodes = append(cfg.Nodes, node.Config{Name: name, Kubelet: l.e.UnderTest(base, "kubelet")})
+		cfg.Nodes = append(cfg.Nodes, node.Config{Name: name, Kubelet: l.e.UnderTest(l.base, "kubelet")})
 	}
 	var err error
 	if l.c, err = l.e.StartCluster(ctx, cfg); err != nil {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,28 +22,37 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-const base = "v1.9.11"
-
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{{
-		Name:    "cluster-smoke",
+	v1911, v11210 := of("v1.9.11"), of("v1.12.10")
+	v1911.Name, v1911.Test = "cluster-smoke", []labkit.Variant{labkit.Ours}
+	v11210.Name, v11210.Variants = "cluster-smoke-v1.12.10", []labkit.Variant{labkit.Stock}
+	v11210.Summary += ", at 1.12"
+	return []labkit.Lab{v1911, v11210}
+}
+
+// of is the check of a base, without a name.
+func of(base string) labkit.Lab {
+	return labkit.Lab{
 		Folder:  "checks/cluster-smoke",
 		Summary: "a Deployment with a Service is created, updated, rolled back and deleted, with real containers",
-		Test:    []labkit.Variant{labkit.Ours},
-		Steps:   steps,
+		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle: labkit.Oracle{Text: []string{"every version was served by 3 ready addresses of 3 pods, within its bound, and nothing else was; no request of the load failed; no container was recreated by a restart; after a restart of the API server the same controller manager and kubelet went on; in the end nothing is left"},
 			Judge: judge},
 		Needs: labkit.ManagerNeeds(base, labkit.StockBinary(base, "kube-scheduler"), labkit.BinaryUnderTest(base, "kubelet")),
-	}}
+	}
 }
 
-func steps(e *labkit.Env) []labkit.Step {
-	s := &smoke{e: e}
+func steps(e *labkit.Env, base string) []labkit.Step {
+	s := &smoke{e: e, base: base}
+	where, names := "metrics", s.namesOfMetrics
+	if s.fromLog() {
+		where, names = "log", s.namesOfLog
+	}
 	return []labkit.Step{
 		{Text: "start etcd, kube-apiserver (TLS, RBAC), kube-scheduler, and the kube-controller-manager and kubelet under test with docker", Do: s.start},
 		{Text: "create a Deployment of 3 replicas with a readiness probe, image web:v1, and a Service; look at its pods and Endpoints and ask each address", Do: s.create},
-		{Text: "read the names of the controller manager's reflectors, which upstream's build gives them, from its metrics", Do: s.names},
+		{Text: "read the names of the controller manager's reflectors, which upstream's build gives them, from its " + where, Do: names},
 		{Text: "roll out web:v2 by a strategic merge patch, under HTTP load on the Endpoints' addresses", Do: s.update},
 		{Text: "kill the API server and start it again beneath the controller manager and the kubelet, which run on", Do: s.reconnect},
 		{Text: "roll back through the rollback subresource", Do: s.rollback},
@@ -91,6 +101,7 @@ spec:
 
 type smoke struct {
 	e    *labkit.Env
+	base string
 	c    *node.Cluster
 	node *node.Node
 }
@@ -100,11 +111,15 @@ func (s *smoke) start(ctx context.Context) error {
 	// A leader ends when it cannot renew its lease for 10 s. A busy machine can need that to
 	// start an API server, so no leader is elected before that restart is over.
 	alone := []string{"--leader-elect=false"}
+	manager := alone
+	if s.fromLog() {
+		manager = append(manager, "--v=3")
+	}
 	s.c, err = s.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: s.e.Stock(base, "kube-apiserver"), Audit: true},
-		ControllerManager: &kube.ControllerManagerConfig{Program: s.e.UnderTest(base, "kube-controller-manager"), ExtraArgs: alone},
-		Scheduler:         &kube.SchedulerConfig{Program: s.e.Stock(base, "kube-scheduler"), ExtraArgs: alone},
-		Nodes:             []node.Config{{Name: "node1", Kubelet: s.e.UnderTest(base, "kubelet")}},
+		APIServer:         &kube.APIServerConfig{Program: s.e.Stock(s.base, "kube-apiserver"), Audit: true},
+		ControllerManager: &kube.ControllerManagerConfig{Program: s.e.UnderTest(s.base, "kube-controller-manager"), ExtraArgs: manager},
+		Scheduler:         &kube.SchedulerConfig{Program: s.e.Stock(s.base, "kube-scheduler"), ExtraArgs: alone},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: s.e.UnderTest(s.base, "kubelet")}},
 	})
 	if err == nil {
 		s.node = s.c.Nodes[0]
@@ -120,7 +135,10 @@ func (s *smoke) create(ctx context.Context) error {
 	return s.serves(ctx, "v1")
 }
 
-func (s *smoke) names(ctx context.Context) error {
+// fromLog: 1.12 has no metrics of reflectors any more.
+func (s *smoke) fromLog() bool { return kube.Program{Base: s.base}.Minor() >= 12 }
+
+func (s *smoke) namesOfMetrics(ctx context.Context) error {
 	page, err := metrics.Get(ctx, s.c.ControllerManager.URL+"/metrics")
 	if err != nil {
 		return err
@@ -128,6 +146,22 @@ func (s *smoke) names(ctx context.Context) error {
 	var r reflectors
 	for _, m := range page["reflector_last_resource_version"].GetMetric() {
 		r.Names = append(r.Names, metrics.Label(m, "name"))
+	}
+	s.e.Record(r)
+	return nil
+}
+
+// startingReflector is the line of the log in which a reflector names itself, at --v=3.
+var startingReflector = regexp.MustCompile(`] Starting reflector .* from (.+)`)
+
+func (s *smoke) namesOfLog(context.Context) error {
+	log, err := s.c.ControllerManager.LastRunLog()
+	if err != nil {
+		return err
+	}
+	r := reflectors{FromLog: true}
+	for _, m := range startingReflector.FindAllStringSubmatch(log, -1) {
+		r.Names = append(r.Names, strings.TrimSpace(m[1]))
 	}
 	s.e.Record(r)
 	return nil

@@ -58,10 +58,13 @@ func (o served) fault() string {
 	return ""
 }
 
-// reflectors are the names in the controller manager's metrics. client-go makes them
+// reflectors are the names in the controller manager's metrics or log. client-go makes them
 // of the source file that started a reflector (see the toolchain patch
 // reflector-names).
-type reflectors struct{ Names []string }
+type reflectors struct {
+	Names   []string
+	FromLog bool // "k8s.io/client-go/informers/factory.go:131"
+}
 
 // updated is a rolling update under load, by the ReplicaSets with replicas.
 type updated struct {
@@ -107,11 +110,14 @@ func judge(h *history.History) labkit.Outcome {
 		facts = append(facts, fmt.Sprintf("%s served by 3 pods after %.1f s", o.Version, o.Seconds))
 	}
 	for _, o := range history.Of[reflectors](h) {
-		const informers = "reflector_k8s_io_kubernetes_vendor_k8s_io_client_go_informers_factory_go_"
+		informers, all := "reflector_k8s_io_kubernetes_vendor_k8s_io_client_go_informers_factory_go_", "reflector_k8s_io_kubernetes_"
+		if o.FromLog {
+			informers, all = "k8s.io/client-go/informers/factory.go:", "k8s.io/"
+		}
 		found := false
 		for _, n := range o.Names {
 			found = found || strings.HasPrefix(n, informers)
-			if !strings.HasPrefix(n, "reflector_k8s_io_kubernetes_") {
+			if !strings.HasPrefix(n, all) || strings.Contains(n, "@") {
 				bad("a reflector has the name %s", n)
 			}
 		}

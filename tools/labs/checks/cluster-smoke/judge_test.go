@@ -21,7 +21,7 @@ func serves(version string) served {
 }
 
 func good() []any {
-	return []any{serves("v1"), reflectors{[]string{"reflector_k8s_io_kubernetes_vendor_k8s_io_client_go_informers_factory_go_86_1"}},
+	return []any{serves("v1"), reflectors{Names: []string{"reflector_k8s_io_kubernetes_vendor_k8s_io_client_go_informers_factory_go_86_1"}},
 		serves("v2"), updated{load.Report{OK: 9}, []string{"web-1"}, []string{"web-2"}},
 		reconnected{true, "", []string{"4", "5", "6"}, []string{"4", "6", "5"}}, serves("v1"),
 		rolledBack{Status: 201, Image: node.WebImage("v1"), ReplicaSets: 2}, serves("v1"),
@@ -38,7 +38,7 @@ func TestJudge(t *testing.T) {
 	dead.Answers = map[string]string{"a": "v2 x", "b": "refused", "c": "v2 z"}
 	old := serves("v2")
 	old.Images = append(slices.Clone(old.Images), node.WebImage("v1"))
-	for i, bad := range map[int]any{0: two, 2: dead, 5: served{Version: "v1"}, 1: reflectors{[]string{"reflector_factory_go"}},
+	for i, bad := range map[int]any{0: two, 2: dead, 5: served{Version: "v1"}, 1: reflectors{Names: []string{"reflector_factory_go"}},
 		3: updated{load.Report{OK: 9, Failed: 1}, []string{"web-1"}, []string{"web-2"}},
 		4: reconnected{false, "", []string{"4", "5", "6"}, []string{"4", "5", "6"}},
 		6: rolledBack{Status: 500, Image: node.WebImage("v1"), ReplicaSets: 2},
@@ -54,6 +54,13 @@ func TestJudge(t *testing.T) {
 		all := good()
 		all[4] = bad
 		judgetest.Judge(t, l, history.Make(begin, all...), labkit.Failed)
+	}
+	// Names of the log.
+	for name, want := range map[string]labkit.Verdict{"k8s.io/client-go/informers/factory.go:131": labkit.Passed,
+		"k8s.io/client-go@v0.0.0/informers/factory.go:131": labkit.Failed, "k8s.io/kubernetes/pkg/x.go:1": labkit.Failed} {
+		all := good()
+		all[1] = reflectors{Names: []string{name}, FromLog: true}
+		judgetest.Judge(t, l, history.Make(begin, all...), want)
 	}
 	all := good()
 	all[3] = updated{load.Report{}, []string{"web-1"}, []string{"web-2"}}

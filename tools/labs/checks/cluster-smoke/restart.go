@@ -70,12 +70,12 @@ func (s *smoke) restart(ctx context.Context) error {
 		if err := s.c.ControllerManager.Stop(); err != nil {
 			return err
 		}
-		cm, err := s.e.StartControllerManager(ctx, s.c.APIServer, kube.ControllerManagerConfig{Program: s.e.UnderTest(base, "kube-controller-manager")})
+		cm, err := s.e.StartControllerManager(ctx, s.c.APIServer, kube.ControllerManagerConfig{Program: s.e.UnderTest(s.base, "kube-controller-manager")})
 		if err != nil {
 			return err
 		}
 		s.c.ControllerManager = cm
-		if err := s.node.SwapKubelet(ctx, s.e.UnderTest(base, "kubelet")); err != nil {
+		if err := s.node.SwapKubelet(ctx, s.e.UnderTest(s.base, "kubelet")); err != nil {
 			return err
 		}
 		if o.Heartbeat, err = s.heartbeat(ctx); err != nil {
