@@ -232,6 +232,11 @@ func TestGodebugDocumented(t *testing.T) {
 	if seen < 50 {
 		t.Errorf("%s: %d settings found, expected more than 50: has its form changed?", table, seen)
 	}
+	for _, b := range pinnedBases(t) {
+		if got, want := godebug(t, b.pinFolder()), godebug(t, root); !slices.Equal(got, want) {
+			t.Errorf("base %s: the godebug settings of its pins are %v, the root's are %v", b.Base, got, want)
+		}
+	}
 	for _, g := range godebug(t, root) {
 		if !strings.Contains(string(page), "`"+g.Key+"="+g.Value+"`") {
 			t.Errorf("docs/design/toolchain.md does not explain go.mod's godebug %s=%s", g.Key, g.Value)
