@@ -55,3 +55,13 @@ func AtLeast(n, want int) (bool, error) {
 	}
 	return true, nil
 }
+
+// Pause lets time pass that something takes in a cluster; it is no oracle.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -35,3 +35,15 @@ func TestAtLeast(t *testing.T) {
 		t.Errorf("1 of 2: %v, %v", ok, err)
 	}
 }
+
+func TestPause(t *testing.T) {
+	begin := time.Now()
+	if err := Pause(context.Background(), 30*time.Millisecond); err != nil || time.Since(begin) < 30*time.Millisecond {
+		t.Errorf("%v after %v", err, time.Since(begin))
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("no patience"))
+	if err := Pause(ctx, time.Hour); err == nil || err.Error() != "no patience" {
+		t.Errorf("got %v", err)
+	}
+}

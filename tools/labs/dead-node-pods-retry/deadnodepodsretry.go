@@ -111,7 +111,7 @@ func (l *lab) heartbeat(ctx context.Context, name string) error {
 // heartbeats reports the nodes every 2 s, "dead" unless it is silent. One that fails is made
 // up for by the next.
 func (l *lab) heartbeats(ctx context.Context) {
-	for webset.Pause(ctx, 2*time.Second) == nil {
+	for wait.Pause(ctx, 2*time.Second) == nil {
 		_ = l.heartbeat(ctx, "well")
 		// Under the lock: none may follow the one that made the node silent.
 		l.mu.Lock()
@@ -209,7 +209,7 @@ func (l *lab) back(ctx context.Context) error {
 		return err
 	}
 	// Two passes of the controller see it ready.
-	if err := webset.Pause(ctx, 2*monitor+time.Second); err != nil {
+	if err := wait.Pause(ctx, 2*monitor+time.Second); err != nil {
 		return err
 	}
 	return l.publish(ctx)

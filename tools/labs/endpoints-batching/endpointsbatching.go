@@ -181,7 +181,7 @@ func (l *lab) batch(ctx context.Context) (batch, error) {
 	begin := time.Now()
 	for i := range pods {
 		// The kubelets of two nodes publish about that fast.
-		if err := webset.Pause(ctx, time.Duration(60+l.e.Rand.IntN(80))*time.Millisecond); err != nil {
+		if err := wait.Pause(ctx, time.Duration(60+l.e.Rand.IntN(80))*time.Millisecond); err != nil {
 			return b, err
 		}
 		if err := l.web.Publish(ctx, i, false); err != nil {
@@ -257,7 +257,7 @@ func (l *lab) service(ctx context.Context) error {
 	if err := l.web.Publish(ctx, 0, true); err != nil {
 		return err
 	}
-	if err := webset.Pause(ctx, 500*time.Millisecond); err != nil {
+	if err := wait.Pause(ctx, 500*time.Millisecond); err != nil {
 		return err
 	}
 	changed := time.Now()
@@ -304,7 +304,7 @@ func (l *lab) kill(ctx context.Context) error {
 		if err := l.publish(ctx, pods/2, false); err != nil {
 			return err
 		}
-		if err := webset.Pause(ctx, time.Duration(l.e.Rand.IntN(3000))*time.Millisecond); err != nil {
+		if err := wait.Pause(ctx, time.Duration(l.e.Rand.IntN(3000))*time.Millisecond); err != nil {
 			return err
 		}
 		o := killed{Round: round, Before: l.web.Ready()}

@@ -190,7 +190,7 @@ func (l *lab) change(ctx context.Context, bound time.Duration, during func(conte
 	for i, p := range plan {
 		go func() {
 			errs <- func() error {
-				err := webset.Pause(ctx, p.patch)
+				err := wait.Pause(ctx, p.patch)
 				if err == nil {
 					err = l.web.SetImage(ctx, webset.Name(i), image(l.image))
 				}
@@ -198,7 +198,7 @@ func (l *lab) change(ctx context.Context, bound time.Duration, during func(conte
 				if err != nil {
 					return err
 				}
-				if err := webset.Pause(ctx, p.end); err != nil {
+				if err := wait.Pause(ctx, p.end); err != nil {
 					return err
 				}
 				r.Pods[i] = replaced{webset.Name(i), time.Since(begin)}
@@ -207,7 +207,7 @@ func (l *lab) change(ctx context.Context, bound time.Duration, during func(conte
 						return err
 					}
 				}
-				if err := webset.Pause(ctx, p.start); err != nil {
+				if err := wait.Pause(ctx, p.start); err != nil {
 					return err
 				}
 				return l.status(ctx, i, l.image, true)
@@ -268,7 +268,7 @@ func (l *lab) kill(ctx context.Context) error {
 	if err := l.program.run.Kill(); err != nil {
 		return err
 	}
-	if err := webset.Pause(ctx, 2*time.Second); err != nil {
+	if err := wait.Pause(ctx, 2*time.Second); err != nil {
 		return err
 	}
 	return l.program.serve(ctx)

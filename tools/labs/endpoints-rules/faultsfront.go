@@ -20,7 +20,6 @@ import (
 
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/wait"
-	"holdfast/tools/labs/internal/webset"
 )
 
 // mode is what the server in between does, once, to the review of the Endpoints of that name.
@@ -76,7 +75,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	if webset.Pause(r.Context(), f.hang) != nil {
+	if wait.Pause(r.Context(), f.hang) != nil {
 		return
 	}
 	var review struct {
@@ -106,7 +105,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	if webset.Pause(r.Context(), m.answer) != nil {
+	if wait.Pause(r.Context(), m.answer) != nil {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -121,7 +120,7 @@ func (f *front) pass(ctx context.Context, body []byte, pause time.Duration) (int
 	go func() {
 		_, err := pw.Write(body[:half])
 		if err == nil {
-			err = webset.Pause(ctx, pause)
+			err = wait.Pause(ctx, pause)
 		}
 		if err == nil {
 			_, err = pw.Write(body[half:])

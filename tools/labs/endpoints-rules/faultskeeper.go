@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"holdfast/tools/labkit/process"
-	"holdfast/tools/labs/internal/webset"
+	"holdfast/tools/labkit/wait"
 )
 
 // probes are what the manifest says of the container of the program.
@@ -91,7 +91,7 @@ func (k *keeper) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		k.watch(ctx, k.current())
 		// The kubelet looks every second for containers that have ended.
-		if webset.Pause(ctx, time.Second) != nil {
+		if wait.Pause(ctx, time.Second) != nil {
 			return
 		}
 		if err := k.start(ctx); err != nil {
@@ -127,7 +127,7 @@ func (k *keeper) restart(ctx context.Context) error {
 		if k.current() != was {
 			return nil
 		}
-		if err := webset.Pause(ctx, 100*time.Millisecond); err != nil {
+		if err := wait.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -98,7 +98,7 @@ func (f *flips) start(ctx context.Context) {
 					f.mu.Unlock()
 					return
 				}
-				if webset.Pause(ctx, 600*time.Millisecond+time.Duration(x.rng.IntN(800))*time.Millisecond) != nil {
+				if wait.Pause(ctx, 600*time.Millisecond+time.Duration(x.rng.IntN(800))*time.Millisecond) != nil {
 					return
 				}
 			}

@@ -16,7 +16,6 @@ import (
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/process"
 	"holdfast/tools/labkit/wait"
-	"holdfast/tools/labs/internal/webset"
 )
 
 // hangs is longer than kube-apiserver waits for a webhook.
@@ -37,7 +36,7 @@ func (l *faults) control(ctx context.Context) error {
 	// kube-apiserver learns of it within seconds.
 	for len(o.Calls) < 20 && (fault{Calls: o.Calls}).slowest().Took < felt {
 		o.Calls = append(o.Calls, l.call(ctx, probe))
-		if err := webset.Pause(ctx, 500*time.Millisecond); err != nil {
+		if err := wait.Pause(ctx, 500*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -150,7 +149,7 @@ func (l *faults) killed(ctx context.Context) error {
 		o.EndedAfter = time.Since(begin)
 		for range 10 {
 			o.Calls = append(o.Calls, l.call(ctx, probe))
-			if err := webset.Pause(ctx, 100*time.Millisecond); err != nil {
+			if err := wait.Pause(ctx, 100*time.Millisecond); err != nil {
 				return err
 			}
 		}

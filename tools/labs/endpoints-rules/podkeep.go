@@ -13,7 +13,7 @@ import (
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/process"
-	"holdfast/tools/labs/internal/webset"
+	"holdfast/tools/labkit/wait"
 )
 
 // supervisor starts again what of the control plane has ended, as a kubelet does with static
@@ -67,7 +67,7 @@ func (s *supervisor) watch(ctx context.Context, name string) {
 // again starts what has ended. The API server may be away.
 func (s *supervisor) again(ctx context.Context, spec process.Process) (p *process.Proc, err error) {
 	for range starts {
-		if err := webset.Pause(ctx, time.Second); err != nil {
+		if err := wait.Pause(ctx, time.Second); err != nil {
 			return nil, err
 		}
 		if p, err = s.e.Start(ctx, spec); err == nil {

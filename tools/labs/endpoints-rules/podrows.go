@@ -14,7 +14,6 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/wait"
-	"holdfast/tools/labs/internal/webset"
 )
 
 // provoke has a fault in force at some point of time, waits until all is back, and records what
@@ -130,7 +129,7 @@ func (l *inPods) newPod(ctx context.Context) error {
 // begin is the point of time of the fault, up to d from now.
 func (l *inPods) begin(ctx context.Context, d time.Duration) error {
 	if d > 0 {
-		if err := webset.Pause(ctx, time.Duration(l.e.Rand.Int64N(int64(d)))); err != nil {
+		if err := wait.Pause(ctx, time.Duration(l.e.Rand.Int64N(int64(d)))); err != nil {
 			return err
 		}
 	}
@@ -140,7 +139,7 @@ func (l *inPods) begin(ctx context.Context, d time.Duration) error {
 
 // pause is how long a component is away.
 func (l *inPods) pause(ctx context.Context, least, most time.Duration) error {
-	return webset.Pause(ctx, least+time.Duration(l.e.Rand.Int64N(int64(most-least))))
+	return wait.Pause(ctx, least+time.Duration(l.e.Rand.Int64N(int64(most-least))))
 }
 
 // returned waits until the program answers and the API server asks it. What does not come
@@ -174,7 +173,7 @@ func (l *inPods) returned(ctx context.Context, o *podFault) error {
 func (l *inPods) writes(ctx context.Context, o *podFault, n int) error {
 	for range n {
 		o.Calls = append(o.Calls, l.call(ctx, probe))
-		if err := webset.Pause(ctx, 100*time.Millisecond); err != nil {
+		if err := wait.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -417,7 +416,7 @@ func (l *inPods) unguarded(ctx context.Context) error {
 	for _, name := range []string{probe, probe2} {
 		go func() { calls <- l.call(ctx, name) }()
 	}
-	if err := webset.Pause(ctx, unguardedFor); err != nil {
+	if err := wait.Pause(ctx, unguardedFor); err != nil {
 		return err
 	}
 	if err := was.signal(syscall.SIGCONT); err != nil {

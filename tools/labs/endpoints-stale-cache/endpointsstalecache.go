@@ -125,7 +125,7 @@ func (l *lab) held(ctx context.Context, name string, do func() error) (s state, 
 	if err := do(); err != nil {
 		return s, err
 	}
-	if err := webset.Pause(ctx, looks); err != nil {
+	if err := wait.Pause(ctx, looks); err != nil {
 		return s, err
 	}
 	return l.look(ctx, name)

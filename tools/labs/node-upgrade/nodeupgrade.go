@@ -251,10 +251,8 @@ func (l *lab) do(ctx context.Context, i int, s step) error {
 	if err := l.changeControl(ctx, n.Name); err != nil {
 		return err
 	}
-	select { // the time that a package upgrade takes; no oracle
-	case <-time.After(s.down):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := wait.Pause(ctx, s.down); err != nil { // the time that a package upgrade takes
+		return err
 	}
 	program := l.e.Stock(old, "kubelet")
 	if s.to == underTest {

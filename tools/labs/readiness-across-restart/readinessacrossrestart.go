@@ -245,10 +245,8 @@ func (l *lab) step(ctx context.Context, r restart) error {
 		}
 	}
 	// The time that a package upgrade takes; no oracle.
-	select {
-	case <-time.After(r.down):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := wait.Pause(ctx, r.down); err != nil {
+		return err
 	}
 	if err := l.node.StartKubelet(ctx, l.e.UnderTest(l.base, "kubelet")); err != nil {
 		return err
@@ -418,10 +416,8 @@ func (l *lab) fasterThanProbes(ctx context.Context) error {
 			if time.Now().After(end) {
 				break
 			}
-			select {
-			case <-time.After(period / 8):
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := wait.Pause(ctx, period/8); err != nil {
+				return err
 			}
 		}
 		if !kept {
@@ -458,10 +454,8 @@ func (l *lab) away(ctx context.Context) error {
 	if err := l.node.KillKubelet(); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(awayFor):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := wait.Pause(ctx, awayFor); err != nil {
+		return err
 	}
 	if err := l.node.StartKubelet(ctx, l.e.UnderTest(l.base, "kubelet")); err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/costlab"
 	"holdfast/tools/labs/internal/kubeletlab"
 	"holdfast/tools/labs/internal/webset"
@@ -212,7 +213,7 @@ func (l *lab) measure(ctx context.Context, round int, t turn) error {
 		return err
 	}
 	born := n.Kubelet.Started // the controller manager is a little older
-	if err := webset.Pause(ctx, time.Until(born.Add(l.rest))); err != nil {
+	if err := wait.Pause(ctx, time.Until(born.Add(l.rest))); err != nil {
 		return err
 	}
 	if err := l.atRest(ctx); err != nil {
@@ -243,7 +244,7 @@ func (l *lab) measure(ctx context.Context, round int, t turn) error {
 	if err != nil {
 		return err
 	}
-	waited := webset.Pause(ctx, time.Until(born.Add(l.end)))
+	waited := wait.Pause(ctx, time.Until(born.Add(l.end)))
 	took, err := meter.Stop()
 	if err := errors.Join(waited, err); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/costlab"
-	"holdfast/tools/labs/internal/webset"
 )
 
 const (
@@ -212,7 +212,7 @@ func (l *lab) waitQuiet(ctx context.Context) error {
 			return nil
 		}
 		last = now
-		if err := webset.Pause(ctx, window); err != nil {
+		if err := wait.Pause(ctx, window); err != nil {
 			return err
 		}
 	}

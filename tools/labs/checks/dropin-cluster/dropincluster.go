@@ -21,6 +21,7 @@ import (
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
@@ -193,18 +194,14 @@ func (l *lab) turn(ctx context.Context, number int, build string) error {
 	}
 	// Stock's Node is Ready 10 s later than Holdfast's. With either the controllers have their
 	// caches by then.
-	select {
-	case <-time.After(time.Until(l.begin.Add(started))):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := wait.Pause(ctx, time.Until(l.begin.Add(started))); err != nil {
+		return err
 	}
 	if err := l.scenario(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := wait.Pause(ctx, settle); err != nil {
+		return err
 	}
 	t := turn{Number: number, Build: build}
 	var err error

@@ -13,6 +13,7 @@ import (
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/vmagent"
+	"holdfast/tools/labkit/wait"
 	"holdfast/tools/labs/internal/rbdlab"
 	"holdfast/tools/labs/internal/vm"
 )
@@ -201,10 +202,8 @@ func (l *lab) death(ctx context.Context) error {
 				}
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(500 * time.Millisecond):
+		if err := wait.Pause(ctx, 500*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	for side := range left {

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 // Target is a process whose cost is read.
@@ -82,7 +83,7 @@ func StartMeter(ctx context.Context, targets ...Target) (*Meter, error) {
 	go func() {
 		defer close(m.done)
 		for m.err == nil {
-			if m.err = m.sample(); pause(ctx, 2*time.Second) != nil {
+			if m.err = m.sample(); wait.Pause(ctx, 2*time.Second) != nil {
 				return
 			}
 		}
@@ -136,7 +137,7 @@ func (t Target) Inside(ctx context.Context, took map[Quantity]float64) error {
 			return err
 		}
 		all = append(all, n)
-		if err := pause(ctx, time.Second); err != nil {
+		if err := wait.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}
@@ -184,13 +185,4 @@ func numberAfter(r io.Reader, prefix string) (float64, error) {
 		return 0, err
 	}
 	return 0, fmt.Errorf("it has no line %s…", prefix)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
 }

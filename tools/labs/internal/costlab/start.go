@@ -16,6 +16,7 @@ import (
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/process"
+	"holdfast/tools/labkit/wait"
 )
 
 // SwapManager ends the cluster's controller manager and starts p in its place, at the same
@@ -101,7 +102,7 @@ func healthy(ctx context.Context, url string, bound time.Duration) <-chan time.T
 					return
 				}
 			}
-			_ = pause(ctx, time.Millisecond)
+			_ = wait.Pause(ctx, time.Millisecond)
 		}
 	}()
 	return out

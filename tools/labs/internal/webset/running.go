@@ -166,7 +166,7 @@ func (r *Running) Change(ctx context.Context, after func(i int) time.Duration) e
 	for i := range Pods {
 		pause := after(i)
 		go func() {
-			err := Pause(ctx, pause)
+			err := wait.Pause(ctx, pause)
 			if err == nil {
 				err = r.SetImage(ctx, Name(i), image)
 			}

@@ -144,13 +144,3 @@ func (s *Set) WaitReady(ctx context.Context, n int, bound time.Duration) error {
 
 // Versions are the Endpoints as a watcher saw them, oldest first.
 func (s *Set) Versions() []kube.RecordedEvent { return s.Endpoints.Of(NS, Service) }
-
-// Pause lets time pass that something takes in a cluster; it is no oracle.
-func Pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
-	}
-}
