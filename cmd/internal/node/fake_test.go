@@ -213,7 +213,7 @@ func (f *fake) run(ctx context.Context, name string, args ...string) (string, er
 		}
 		switch verb {
 		case "show":
-			if args[1] == "kubepods.slice" {
+			if args[len(args)-1] == "kubepods.slice" {
 				b, err := os.ReadFile(f.p("slice"))
 				return string(b), err
 			}

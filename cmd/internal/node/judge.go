@@ -163,13 +163,12 @@ func (m *machine) judgeDriver(ctx context.Context) {
 // sliceSince is since when the slice of pods is there, in seconds since 1970; 0 if it is not. A
 // kubelet makes it by systemd only with that driver.
 func (m *machine) sliceSince(ctx context.Context) int64 {
-	out, err := m.h.Run(ctx, "systemctl", "show", "kubepods.slice", "--property=ActiveState,ActiveEnterTimestampMonotonic")
+	p, err := properties(ctx, m.h, "kubepods.slice", "ActiveState", "ActiveEnterTimestampMonotonic")
 	boot := booted(m.h)
-	at := regexp.MustCompile(`(?m)^ActiveEnterTimestampMonotonic=([0-9]{1,18})$`).FindStringSubmatch(out)
-	if err != nil || boot == 0 || at == nil || !strings.Contains("\n"+out, "\nActiveState=active\n") {
+	if err != nil || boot == 0 || p["ActiveState"] != "active" {
 		return 0
 	}
-	micros, err := strconv.ParseInt(at[1], 10, 64)
+	micros, err := strconv.ParseInt(p["ActiveEnterTimestampMonotonic"], 10, 64)
 	if err != nil {
 		return 0
 	}
