@@ -34,20 +34,15 @@ const (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	v1911, v11210 := of("v1.9.11"), of("v1.12.10")
-	v1911.Name, v1911.Test = folder, []labkit.Variant{labkit.Ours}
-	v11210.Name, v11210.Variants = folder+"-v1.12.10", []labkit.Variant{labkit.Stock}
-	v11210.Summary += ", at 1.12"
-	return []labkit.Lab{v1911, v11210}
+	return []labkit.Lab{of("v1.9.11"), labkit.OnStock(of, "v1.12.10")}
 }
 
-const folder = "readiness-across-restart"
-
-// of is the lab of a base, without a name.
+// of is the lab of a base.
 func of(base string) labkit.Lab {
 	return labkit.Lab{
-		Folder:  folder,
+		Name:    "readiness-across-restart",
 		Summary: "each restart of a kubelet takes the probed pods of its node out of their Services",
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle:  oracle,
 		Timeout: func(p labkit.Profile) time.Duration {

@@ -34,20 +34,15 @@ const (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	v1911, v11210 := of("v1.9.11"), of("v1.12.10")
-	v1911.Name, v1911.Test = folder, []labkit.Variant{labkit.Stock, labkit.Ours}
-	v11210.Name, v11210.Variants = folder+"-v1.12.10", []labkit.Variant{labkit.Stock}
-	v11210.Summary += ", at 1.12"
-	return []labkit.Lab{v1911, v11210}
+	return []labkit.Lab{of("v1.9.11"), labkit.OnStock(of, "v1.12.10")}
 }
 
-const folder = "unready-before-replace"
-
-// of is the lab of a base, without a name.
+// of is the lab of a base.
 func of(base string) labkit.Lab {
 	return labkit.Lab{
-		Folder:  folder,
+		Name:    "unready-before-replace",
 		Summary: "in-place image updates kill containers that the API still has as ready",
+		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle:  oracle,
 		Timeout: func(p labkit.Profile) time.Duration {

@@ -24,18 +24,16 @@ import (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	v1911, v11210 := of("v1.9.11"), of("v1.12.10")
-	v1911.Name, v1911.Test = "cluster-smoke", []labkit.Variant{labkit.Ours}
-	v11210.Name, v11210.Variants = "cluster-smoke-v1.12.10", []labkit.Variant{labkit.Stock}
-	v11210.Summary += ", at 1.12"
-	return []labkit.Lab{v1911, v11210}
+	return []labkit.Lab{of("v1.9.11"), labkit.OnStock(of, "v1.12.10")}
 }
 
-// of is the check of a base, without a name.
+// of is the check of a base.
 func of(base string) labkit.Lab {
 	return labkit.Lab{
+		Name:    "cluster-smoke",
 		Folder:  "checks/cluster-smoke",
 		Summary: "a Deployment with a Service is created, updated, rolled back and deleted, with real containers",
+		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle: labkit.Oracle{Text: []string{"every version was served by 3 ready addresses of 3 pods, within its bound, and nothing else was; no request of the load failed; no container was recreated by a restart; after a restart of the API server the same controller manager and kubelet went on; in the end nothing is left"},
 			Judge: judge},
