@@ -57,8 +57,10 @@ var (
 			fmt.Sprintf("--insecure-port=%d", apiServerPort), "--secure-port=0", "--cert-dir=/tmp"}, apiServerPort, "/healthz"},
 		{"kube-controller-manager", []string{"kube-controller-manager", apiServer, alone}, 10252, "/healthz"},
 		{"from-url", nil, urlPort, "/"},
-		{edited, []string{edited, apiServer, alone}, 10251, "/healthz"},
+		scheduler,
 	}
+	// scheduler is the one whose manifest is changed while the kubelet is away.
+	scheduler = master{edited, []string{edited, apiServer, alone}, 10251, "/healthz"}
 )
 
 func image(component string) string { return "holdfast.test/" + component + ":v1" }
@@ -117,20 +119,18 @@ func (l *lab) manifest(m master, cpu string) ([]byte, error) {
 	})
 }
 
-// write writes the manifests, or the one of the pod name only.
-func (l *lab) write(name, cpu string) error {
-	for _, m := range masters {
-		if m.command == nil || name != "" && m.name != name {
-			continue
-		}
-		text, err := l.manifest(m, cpu)
-		if err != nil {
-			return err
-		}
-		if err := l.node.WriteManifest(m.name, text); err != nil {
-			return err
-		}
+// write gives the kubelet the manifest of a static pod, in its folder or at manifestURL.
+func (l *lab) write(m master, cpu string) error {
+	text, err := l.manifest(m, cpu)
+	if err != nil {
+		return err
 	}
+	if m.command != nil {
+		return l.node.WriteManifest(m.name, text)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fromURL = text
 	return nil
 }
 
@@ -155,18 +155,9 @@ func (l *lab) serve() error {
 }
 
 func (l *lab) create(ctx context.Context) error {
-	if err := l.write("", "1m"); err != nil {
-		return err
-	}
 	for _, m := range masters {
-		if m.command == nil {
-			text, err := l.manifest(m, "1m")
-			if err != nil {
-				return err
-			}
-			l.mu.Lock()
-			l.fromURL = text
-			l.mu.Unlock()
+		if err := l.write(m, "1m"); err != nil {
+			return err
 		}
 	}
 	if _, err := l.mirrors(ctx); err != nil {
@@ -175,7 +166,10 @@ func (l *lab) create(ctx context.Context) error {
 	l.loads = map[string]*load.Load{}
 	for _, m := range masters {
 		address := fmt.Sprintf("%s:%d", l.node.IP, m.port)
-		if err := answers(ctx, m.name, "http://"+address+m.health); err != nil {
+		if err := wait.Until(ctx, m.name+" answers", patience, func(ctx context.Context) (bool, error) {
+			_, err := load.Get(ctx, "http://"+address+m.health)
+			return err == nil, err
+		}); err != nil {
 			return err
 		}
 		l.loads[m.name] = load.Start(ctx, load.Config{Interval: 100 * time.Millisecond, Path: m.health, Workers: 1, Targets: func() []string { return []string{address} }})
@@ -183,22 +177,6 @@ func (l *lab) create(ctx context.Context) error {
 	var err error
 	l.writer, err = startWriter(ctx, fmt.Sprintf("http://%s:%d/api/v1/namespaces/default/configmaps", l.node.IP, apiServerPort))
 	return err
-}
-
-// answers waits until what listens at the URL answers 200.
-func answers(ctx context.Context, name, url string) error {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	return wait.Until(ctx, name+" answers", patience, func(ctx context.Context) (bool, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return false, err
-		}
-		resp, err := client.Do(req)
-		if err != nil {
-			return false, err
-		}
-		return resp.StatusCode == http.StatusOK, resp.Body.Close()
-	})
 }
 
 func (l *lab) stop() error {
@@ -253,7 +231,7 @@ func startWriter(ctx context.Context, url string) (*writer, error) {
 	}
 	go func() {
 		defer close(w.done)
-		for n := 1; ctx.Err() == nil; n++ {
+		for n := 1; ; n++ {
 			err := w.send(ctx, http.MethodPut, url+"/beat", n)
 			if ctx.Err() != nil {
 				return
@@ -266,9 +244,8 @@ func startWriter(ctx context.Context, url string) (*writer, error) {
 				}
 			}
 			w.mu.Unlock()
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
+			if wait.Pause(ctx, 100*time.Millisecond) != nil {
+				return
 			}
 		}
 	}()

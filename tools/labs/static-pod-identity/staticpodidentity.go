@@ -174,31 +174,14 @@ func (l *lab) swap(ctx context.Context, i int, w swap) error {
 		besides = edited
 	}
 	before := l.count(besides)
-	switch {
-	case w.reboot:
-		err = l.node.PowerOff(ctx)
-	case w.kill:
-		err = l.node.KillKubelet()
-	default:
-		err = l.node.StopKubelet()
-	}
-	if err != nil {
-		return err
-	}
-	if w.edit {
-		if err := l.write(edited, "2m"); err != nil {
-			return err
-		}
-	}
 	program := l.e.UnderTest(base, "kubelet")
 	if w.to != underTest {
 		program = l.e.Stock(w.to, "kubelet")
 	}
 	if w.reboot {
-		err = l.node.StartDocker(ctx)
-	}
-	if err == nil {
-		err = l.node.StartKubelet(ctx, program)
+		err = l.node.Reboot(ctx, program)
+	} else {
+		err = l.takeOver(ctx, w, program)
 	}
 	if err != nil {
 		return err
@@ -216,4 +199,21 @@ func (l *lab) swap(ctx context.Context, i int, w swap) error {
 	o.count = l.count(besides).since(before)
 	l.e.Record(o)
 	return nil
+}
+
+// takeOver ends the kubelet and starts program in its place.
+func (l *lab) takeOver(ctx context.Context, w swap, program kube.Program) error {
+	end := l.node.StopKubelet
+	if w.kill {
+		end = l.node.KillKubelet
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	if w.edit {
+		if err := l.write(scheduler, "2m"); err != nil {
+			return err
+		}
+	}
+	return l.node.StartKubelet(ctx, program)
 }
