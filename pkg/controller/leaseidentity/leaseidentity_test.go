@@ -168,7 +168,6 @@ func TestHoldfastLeaseIdentityElection(t *testing.T) {
 		"stock beside Holdfast":    {[2]bool{true, false}, false},
 		"Holdfast beside Holdfast": {[2]bool{true, true}, false},
 	} {
-		tracker := clientgotesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 		var ids [2]string
 		for i, on := range test.unique {
 			restore := setGate(t, on)
@@ -178,21 +177,42 @@ func TestHoldfastLeaseIdentityElection(t *testing.T) {
 		test := test
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first := lead(t, ids[0], tracker)
-			if !within(time.Minute, first.began) {
-				t.Fatal("nobody leads")
-			}
-			second := lead(t, ids[1], tracker)
-			if both := within(lease+time.Second, second.began); both != test.both {
-				t.Fatalf("both lead: %v", both)
-			}
-			if test.both {
-				return
-			}
-			first.leave()
-			if !within(time.Minute, first.ended) || !within(time.Minute, second.began) {
-				t.Error("no failover")
+			for try := 1; !elect(t, ids, test.both); try++ {
+				if try == 3 {
+					t.Fatal("in each of 3 elections the first lost its lease while the API server answered")
+				}
+				t.Log("the machine stood still: the first did not renew in time")
 			}
 		})
 	}
+}
+
+// elect lets a second stand beside the first that leads, and then takes the first away. It
+// returns false if the first lost its lease before, which takes a pause of the machine as
+// long as the renew deadline, and then says nothing about identities.
+func elect(t *testing.T, ids [2]string, both bool) bool {
+	tracker := clientgotesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+	first := lead(t, ids[0], tracker)
+	if !within(time.Minute, first.began) {
+		t.Fatal("nobody leads")
+	}
+	second := lead(t, ids[1], tracker)
+	if !both && !within(lease+time.Second, second.began) {
+		first.leave()
+		if !within(time.Minute, first.ended) || !within(time.Minute, second.began) {
+			t.Fatal("no failover")
+		}
+		return true
+	}
+	if !within(time.Minute, second.began) {
+		t.Fatal("the second does not lead beside the first of its name")
+	}
+	// A first that has lost its lease says so within the renew deadline.
+	if within(lease, first.ended) {
+		return false
+	}
+	if !both {
+		t.Fatal("both lead")
+	}
+	return true
 }
