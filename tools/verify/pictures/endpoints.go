@@ -4,17 +4,9 @@
 package pictures
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
-	"holdfast/tools/build/base"
-	"holdfast/tools/labkit"
-	"holdfast/tools/labkit/history"
-	"holdfast/tools/labkit/run"
 	reflectormonotonicrv "holdfast/tools/labs/reflector-monotonic-rv"
 )
 
@@ -24,70 +16,18 @@ const (
 	endpointsFile = "tools/labs/reflector-monotonic-rv/endpoints.json"
 )
 
-// endpointsRun is what one variant's run saw, and which run that was.
-type endpointsRun struct {
-	Commit string                       `json:"commit"`
-	Date   string                       `json:"date"`
-	Seed   uint64                       `json:"seed"`
-	Series []reflectormonotonicrv.Point `json:"series"`
-}
-
-// KeepEndpoints takes the series out of the histories of the last short run of the lab, which
-// `lab reflector-monotonic-rv --keep` has left, into endpointsFile.
+// KeepEndpoints takes the series out of the histories of the last short run of the lab.
 func KeepEndpoints(root string) error {
-	outcomes, err := run.ReadOutcomes(run.OutcomesFile(root, endpointsLab, labkit.Short))
-	if err != nil {
-		return err
-	}
-	runs := map[base.Variant]endpointsRun{}
-	for _, o := range outcomes {
-		if o.Variant != base.Stock && o.Variant != base.Ours {
-			continue
-		}
-		if o.Verdict != o.Expected {
-			return fmt.Errorf("lab %s, %s, answered %s and must answer %s", endpointsLab, o.Variant, o.Verdict, o.Expected)
-		}
-		f, err := os.Open(filepath.Join(root, o.Artefacts, history.File))
-		if err != nil {
-			return fmt.Errorf("run _output/tools/lab %s --keep: %w", endpointsLab, err)
-		}
-		h, err := history.Read(f)
-		f.Close()
-		if err == nil {
-			err = h.Whole()
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.Name(), err)
-		}
-		r := endpointsRun{Commit: o.Commit, Date: o.Date, Seed: o.Seed}
-		if r.Series, err = reflectormonotonicrv.Series(h); err != nil {
-			return err
-		}
-		runs[o.Variant] = r
-	}
-	if len(runs) != 2 {
-		return fmt.Errorf("run _output/tools/lab %s --keep: there is no run of %s and %s", endpointsLab, base.Stock, base.Ours)
-	}
-	b, err := json.Marshal(runs)
-	if err != nil {
-		return err
-	}
-	// A point on a line reads and compares well.
-	text := strings.NewReplacer(`{"Seconds"`, "\n{\"Seconds\"").Replace(string(b))
-	return os.WriteFile(filepath.Join(root, endpointsFile), []byte(text+"\n"), 0o644)
+	return keepSeries(root, endpointsLab, endpointsFile, reflectormonotonicrv.Series)
 }
 
 // Endpoints draws how many Services have ready Endpoints, over time, stock above and Holdfast below.
 func Endpoints(root string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(root, endpointsFile))
+	stock, ours, err := keptSeries[reflectormonotonicrv.Point](root, endpointsFile)
 	if err != nil {
 		return "", err
 	}
-	runs := map[base.Variant]endpointsRun{}
-	if err := json.Unmarshal(b, &runs); err != nil {
-		return "", fmt.Errorf("%s: %w", endpointsFile, err)
-	}
-	return drawEndpoints(runs[base.Stock].Series, runs[base.Ours].Series)
+	return drawEndpoints(stock, ours)
 }
 
 // lowest is the smallest count of a series.

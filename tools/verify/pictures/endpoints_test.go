@@ -10,23 +10,31 @@ import (
 
 	"holdfast/tools/build/base"
 	reflectormonotonicrv "holdfast/tools/labs/reflector-monotonic-rv"
+	unreadybeforereplace "holdfast/tools/labs/unready-before-replace"
 )
 
-var keep = flag.Bool("keep", false, "write "+endpointsFile+" from the last run of the lab "+endpointsLab)
+var keep = flag.String("keep", "", "take what the picture of this lab shows from its last run, which --keep has left")
 
-// TestKeepEndpoints writes the file when asked to; a run that is not there is an error.
-func TestKeepEndpoints(t *testing.T) {
-	if *keep {
-		root, err := base.FindRoot(".")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := KeepEndpoints(root); err != nil {
-			t.Fatal(err)
+// TestKeep writes the file that it is asked for; a run that is not there is an error.
+func TestKeep(t *testing.T) {
+	all := map[string]func(root string) error{endpointsLab: KeepEndpoints, inPlaceLab: KeepInPlace}
+	for lab, write := range all {
+		if err := write(t.TempDir()); err == nil || !strings.Contains(err.Error(), lab+" --keep") {
+			t.Errorf("no run of %s: %v", lab, err)
 		}
 	}
-	if err := KeepEndpoints(t.TempDir()); err == nil || !strings.Contains(err.Error(), "--keep") {
-		t.Errorf("no run: %v", err)
+	if *keep == "" {
+		return
+	}
+	root, err := base.FindRoot(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all[*keep] == nil {
+		t.Fatalf("-keep %s: no picture shows a run of that lab", *keep)
+	}
+	if err := all[*keep](root); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -46,6 +54,20 @@ func TestDrawEndpoints(t *testing.T) {
 	for _, bad := range [][2]series{{falls, falls}, {stays, stays}, {falls, nil}, {falls, of(18, 29, 29)}} {
 		if _, err := drawEndpoints(bad[0], bad[1]); err == nil {
 			t.Errorf("%v: no error", bad)
+		}
+	}
+}
+
+func TestDrawInPlace(t *testing.T) {
+	type spans = []unreadybeforereplace.Span
+	bad, good := spans{{0, 2, 0, false}, {2, 6, 0, true}, {0, 1, 1, false}, {8, 9, 1, false}}, spans{{0, 1, 0, false}, {5, 9, 0, false}, {0, 9.5, 1, false}}
+	svg, err := drawInPlace(bad, good)
+	if err != nil || strings.Count(svg, "<rect") != 1+len(bad)+len(good) || !strings.Contains(svg, "With upstream 1.9.11 1 addresses") {
+		t.Errorf("%v\n%s", err, svg)
+	}
+	for _, no := range [][2]spans{{bad, bad}, {good, good}, {bad, nil}, {nil, good}, {bad, good[:2]}} {
+		if _, err := drawInPlace(no[0], no[1]); err == nil {
+			t.Errorf("%v: no error", no)
 		}
 	}
 }

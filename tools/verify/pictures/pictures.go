@@ -26,10 +26,12 @@ func All(root string, record *outcomes.Record) (map[string]string, error) {
 	swap, err3 := Swap(root)
 	kills, err4 := Kills(root)
 	endpoints, err5 := Endpoints(root)
+	inPlace, err6 := InPlace(root)
 	return map[string]string{
 		"before-after.svg": before, "cluster.svg": Cluster(), "build.svg": Build(),
 		"cost.svg": cost, "swap.svg": swap, "kills.svg": kills, "endpoints.svg": endpoints,
-	}, errors.Join(err, err2, err3, err4, err5)
+		"in-place.svg": inPlace,
+	}, errors.Join(err, err2, err3, err4, err5, err6)
 }
 
 // Write writes the pictures below the repository's root.
