@@ -31,6 +31,7 @@ type host interface {
 // hostPrograms runs this program in the namespaces of process 1.
 type hostPrograms struct {
 	lib, unit string
+	namespace string // the agent's
 	settle    time.Duration
 	failOn    finding.FailOn
 }
@@ -79,5 +80,5 @@ func (h *hostPrograms) look(ctx context.Context, before node.Running) (l looked,
 }
 
 func (h *hostPrograms) start(ctx context.Context, t target) error {
-	return h.run(ctx, startTimeout, nil, "start", "--target="+t.name, fmt.Sprintf("--attempt=%d", t.attempt), "--settle="+h.settle.String(), "--fail-on="+h.failOn.String())
+	return h.run(ctx, startTimeout, nil, "start", "--target="+t.name, fmt.Sprintf("--attempt=%d", t.attempt), "--settle="+h.settle.String(), "--fail-on="+h.failOn.String(), "--namespace="+h.namespace)
 }

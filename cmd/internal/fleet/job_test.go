@@ -75,6 +75,8 @@ func newJob(t *testing.T, change func(*job)) string {
 // TestJob: how each end of a swap is written.
 func TestJob(t *testing.T) {
 	recreated := finding.Of("HF514", "default/a app", "another container runs", "")
+	agent := finding.Of("HF514", "fleet/holdfast-fleet-x agent", "another container runs", "")
+	in := func(namespace string) func(*job) { return func(j *job) { j.Namespace = namespace } }
 	warn := finding.Of("HF515", "predecessor", "it names another", "")
 	stop := finding.Of("HF101", "flags", "it does not take --x", "take it out")
 	for name, c := range map[string]struct {
@@ -84,6 +86,9 @@ func TestJob(t *testing.T) {
 	}{
 		"done":      {nil, fakeSwap{findings: []finding.Finding{warn}}, jobDone, ""},
 		"recreated": {nil, fakeSwap{findings: []finding.Finding{recreated}}, jobFailed, "new HF514 default/a app: another container runs; kept 5"},
+		"an agent":  {in("fleet"), fakeSwap{findings: []finding.Finding{agent}}, jobDone, ""},
+		"no agent":  {in("other"), fakeSwap{findings: []finding.Finding{agent}}, jobFailed, "HF514 fleet/holdfast-fleet-x"},
+		"both":      {in("fleet"), fakeSwap{findings: []finding.Finding{agent, recreated}}, jobFailed, "new HF514 default/a app"},
 		"told":      {func(j *job) { j.FailOn = "STOP" }, fakeSwap{findings: []finding.Finding{recreated}}, jobDone, ""},
 		"stop":      {nil, fakeSwap{findings: []finding.Finding{warn, stop}}, jobFailed, "STOP HF101 flags: it does not take --x -> take it out; warn HF515"},
 		"error":     {nil, fakeSwap{err: errors.New("another node swap is running")}, jobFailed, "another node swap is running"},

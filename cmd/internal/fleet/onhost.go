@@ -166,6 +166,7 @@ func onHostCommand() *cobra.Command {
 	start.Flags().IntVar(&j.Attempt, "attempt", 0, "")
 	start.Flags().DurationVar(&j.Settle, "settle", 0, "")
 	start.Flags().StringVar(&j.FailOn, "fail-on", "", "")
+	start.Flags().StringVar(&j.Namespace, "namespace", "", "")
 	sub("swap", func(cmd *cobra.Command) (any, error) { return nil, h.swap(cmd.Context(), cmd.ErrOrStderr()) })
 	return cmd
 }
