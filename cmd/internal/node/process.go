@@ -53,7 +53,9 @@ func (m *machine) stop(ctx context.Context) error {
 // kill ends a kubelet that does not stop.
 func (m *machine) kill(ctx context.Context) {
 	if m.o.systemd() {
-		_ = m.command(ctx, unitTimeout, "", "kill", "-s", "KILL", m.o.Unit)
+		if err := m.command(ctx, unitTimeout, "", "kill", "-s", "KILL", m.o.Unit); err != nil {
+			m.say("%v", err)
+		}
 	}
 }
 

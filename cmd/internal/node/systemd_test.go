@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -53,6 +54,9 @@ func beKubelet(mark []string) {
 	}
 	if _, ok := line.value("help"); ok || mark[1] == "exits" {
 		os.Exit(1)
+	}
+	if mark[1] == "stays" {
+		signal.Ignore(syscall.SIGTERM)
 	}
 	http.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	http.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
@@ -239,4 +243,19 @@ func TestSystemdInside(t *testing.T) {
 		t.Errorf("back: %d %s", status, out)
 	}
 	runs("v1.7.0")
+
+	// One that ignores SIGTERM is killed long before systemd would do it, and started again.
+	const stays = "v1.9.11+holdfast.1"
+	kubelet("new", stays+" stays")
+	if status, out = f.do(false, patient); status != 0 {
+		t.Errorf("to the one that stays: %d %s", status, out)
+	}
+	defer func(d time.Duration) { stopTimeout = d }(stopTimeout)
+	stopTimeout = 2 * time.Second
+	defer func() { _, _ = h.Run(context.Background(), "systemctl", "kill", "-s", "KILL", "kubelet.service") }()
+	began := time.Now()
+	if status, out = f.do(true, patient); status != 3 || !strings.Contains(out, stays+" runs again") || time.Since(began) > 20*time.Second {
+		t.Errorf("it stays: %d after %s: %s", status, time.Since(began), out)
+	}
+	runs(stays)
 }
