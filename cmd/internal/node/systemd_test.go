@@ -244,7 +244,7 @@ func TestSystemdInside(t *testing.T) {
 	}
 	runs("v1.7.0")
 
-	// One that ignores SIGTERM is killed long before systemd would do it, and started again.
+	// One that ignores SIGTERM is killed long before systemd would do it, after 90 s, and started again.
 	const stays = "v1.9.11+holdfast.1"
 	kubelet("new", stays+" stays")
 	if status, out = f.do(false, patient); status != 0 {
@@ -254,7 +254,7 @@ func TestSystemdInside(t *testing.T) {
 	stopTimeout = 2 * time.Second
 	defer func() { _, _ = h.Run(context.Background(), "systemctl", "kill", "-s", "KILL", "kubelet.service") }()
 	began := time.Now()
-	if status, out = f.do(true, patient); status != 3 || !strings.Contains(out, stays+" runs again") || time.Since(began) > 20*time.Second {
+	if status, out = f.do(true, patient); status != 3 || !strings.Contains(out, stays+" runs again") || time.Since(began) > time.Minute {
 		t.Errorf("it stays: %d after %s: %s", status, time.Since(began), out)
 	}
 	runs(stays)
