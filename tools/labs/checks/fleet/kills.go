@@ -107,9 +107,9 @@ func (l *lab) kill(ctx context.Context, n *node.Node, after time.Duration, unit,
 // then sees is what it must see of a fleet without a lock.
 func (l *lab) control(ctx context.Context) error {
 	open, stop := context.WithCancel(ctx)
-	defer stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer stop() // before the wait
 	wg.Go(func() {
 		for open.Err() == nil {
 			if holder, err := l.holder(open); err == nil && holder != "" {
