@@ -10,24 +10,10 @@ import (
 	reflectormonotonicrv "holdfast/tools/labs/reflector-monotonic-rv"
 )
 
-// endpointsLab is the lab whose run the picture shows, endpointsFile what is kept of that run.
-const (
-	endpointsLab  = "reflector-monotonic-rv"
-	endpointsFile = "tools/labs/reflector-monotonic-rv/endpoints.json"
-)
-
-// KeepEndpoints takes the series out of the histories of the last short run of the lab.
-func KeepEndpoints(root string) error {
-	return keepSeries(root, endpointsLab, endpointsFile, reflectormonotonicrv.Series)
-}
-
-// Endpoints draws how many Services have ready Endpoints, over time, stock above and Holdfast below.
-func Endpoints(root string) (string, error) {
-	stock, ours, err := keptSeries[reflectormonotonicrv.Point](root, endpointsFile)
-	if err != nil {
-		return "", err
-	}
-	return drawEndpoints(stock, ours)
+// endpoints draws how many Services have ready Endpoints, over time, stock above and Holdfast below.
+var endpoints = runsPicture[reflectormonotonicrv.Point]{
+	lab: "reflector-monotonic-rv", file: "tools/labs/reflector-monotonic-rv/endpoints.json",
+	series: reflectormonotonicrv.Series, draw: drawEndpoints,
 }
 
 // lowest is the smallest count of a series.

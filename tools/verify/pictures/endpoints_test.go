@@ -17,7 +17,7 @@ var keep = flag.String("keep", "", "take what the picture of this lab shows from
 
 // TestKeep writes the file that it is asked for; a run that is not there is an error.
 func TestKeep(t *testing.T) {
-	all := map[string]func(root string) error{endpointsLab: KeepEndpoints, inPlaceLab: KeepInPlace}
+	all := map[string]func(root string) error{endpoints.lab: endpoints.keep, inPlace.lab: inPlace.keep}
 	for lab, write := range all {
 		if err := write(t.TempDir()); err == nil || !strings.Contains(err.Error(), lab+" --keep") {
 			t.Errorf("no run of %s: %v", lab, err)
@@ -60,7 +60,11 @@ func TestDrawEndpoints(t *testing.T) {
 
 func TestDrawInPlace(t *testing.T) {
 	type spans = []unreadybeforereplace.Span
-	bad, good := spans{{0, 2, 0, false}, {2, 6, 0, true}, {0, 1, 1, false}, {8, 9, 1, false}}, spans{{0, 1, 0, false}, {5, 9, 0, false}, {0, 9.5, 1, false}}
+	of := func(pod int, from, until float64, down bool) unreadybeforereplace.Span {
+		return unreadybeforereplace.Span{Seconds: from, Until: until, Pod: pod, Down: down}
+	}
+	bad := spans{of(0, 0, 2, false), of(0, 2, 6, true), of(1, 0, 1, false), of(1, 8, 9, false)}
+	good := spans{of(0, 0, 1, false), of(0, 5, 9, false), of(1, 0, 9.5, false)}
 	svg, err := drawInPlace(bad, good)
 	if err != nil || strings.Count(svg, "<rect") != 1+len(bad)+len(good) || !strings.Contains(svg, "With upstream 1.9.11 1 addresses") {
 		t.Errorf("%v\n%s", err, svg)

@@ -9,25 +9,11 @@ import (
 	unreadybeforereplace "holdfast/tools/labs/unready-before-replace"
 )
 
-// inPlaceLab is the lab whose run the picture shows, inPlaceFile what is kept of that run.
-const (
-	inPlaceLab  = "unready-before-replace"
-	inPlaceFile = "tools/labs/unready-before-replace/in-place.json"
-)
-
-// KeepInPlace is KeepEndpoints for the picture of an image that is changed in place.
-func KeepInPlace(root string) error {
-	return keepSeries(root, inPlaceLab, inPlaceFile, unreadybeforereplace.Series)
-}
-
-// InPlace draws when each pod's address was in Endpoints while all images were changed, stock above and
+// inPlace draws when each pod's address was in Endpoints while all images were changed, stock above and
 // Holdfast below.
-func InPlace(root string) (string, error) {
-	stock, ours, err := keptSeries[unreadybeforereplace.Span](root, inPlaceFile)
-	if err != nil {
-		return "", err
-	}
-	return drawInPlace(stock, ours)
+var inPlace = runsPicture[unreadybeforereplace.Span]{
+	lab: "unready-before-replace", file: "tools/labs/unready-before-replace/in-place.json",
+	series: unreadybeforereplace.Series, draw: drawInPlace,
 }
 
 // extent is of how many pods spans are, how many of these had a span after their kill, and when the last ends.

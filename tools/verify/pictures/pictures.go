@@ -25,12 +25,12 @@ func All(root string, record *outcomes.Record) (map[string]string, error) {
 	cost, err2 := Cost(root)
 	swap, err3 := Swap(root)
 	kills, err4 := Kills(root)
-	endpoints, err5 := Endpoints(root)
-	inPlace, err6 := InPlace(root)
+	services, err5 := endpoints.svg(root)
+	pods, err6 := inPlace.svg(root)
 	return map[string]string{
 		"before-after.svg": before, "cluster.svg": Cluster(), "build.svg": Build(),
-		"cost.svg": cost, "swap.svg": swap, "kills.svg": kills, "endpoints.svg": endpoints,
-		"in-place.svg": inPlace,
+		"cost.svg": cost, "swap.svg": swap, "kills.svg": kills, "endpoints.svg": services,
+		"in-place.svg": pods,
 	}, errors.Join(err, err2, err3, err4, err5, err6)
 }
 

@@ -24,10 +24,18 @@ type seriesRun[P any] struct {
 	Series []P    `json:"series"`
 }
 
-// keepSeries takes a series out of the histories of the last short run of a lab, which
-// `lab NAME --keep` has left, into a file. P's first field is Seconds.
-func keepSeries[P any](root, lab, file string, series func(*history.History) ([]P, error)) error {
-	outcomes, err := run.ReadOutcomes(run.OutcomesFile(root, lab, labkit.Short))
+// runsPicture is a picture of what the last runs of a lab saw, stock beside Holdfast. What is kept
+// of these runs is in file. P's first field is Seconds.
+type runsPicture[P any] struct {
+	lab, file string
+	series    func(*history.History) ([]P, error)
+	draw      func(stock, ours []P) (string, error)
+}
+
+// keep takes the series out of the histories of the last short run of the lab, which
+// `lab NAME --keep` has left, into the file.
+func (p runsPicture[P]) keep(root string) error {
+	outcomes, err := run.ReadOutcomes(run.OutcomesFile(root, p.lab, labkit.Short))
 	if err != nil {
 		return err
 	}
@@ -37,11 +45,11 @@ func keepSeries[P any](root, lab, file string, series func(*history.History) ([]
 			continue
 		}
 		if o.Verdict != o.Expected {
-			return fmt.Errorf("lab %s, %s, answered %s and must answer %s", lab, o.Variant, o.Verdict, o.Expected)
+			return fmt.Errorf("lab %s, %s, answered %s and must answer %s", p.lab, o.Variant, o.Verdict, o.Expected)
 		}
 		f, err := os.Open(filepath.Join(root, o.Artefacts, history.File))
 		if err != nil {
-			return fmt.Errorf("run _output/tools/lab %s --keep: %w", lab, err)
+			return fmt.Errorf("run _output/tools/lab %s --keep: %w", p.lab, err)
 		}
 		h, err := history.Read(f)
 		f.Close()
@@ -52,13 +60,13 @@ func keepSeries[P any](root, lab, file string, series func(*history.History) ([]
 			return fmt.Errorf("%s: %w", f.Name(), err)
 		}
 		r := seriesRun[P]{Commit: o.Commit, Date: o.Date, Seed: o.Seed}
-		if r.Series, err = series(h); err != nil {
+		if r.Series, err = p.series(h); err != nil {
 			return err
 		}
 		runs[o.Variant] = r
 	}
 	if len(runs) != 2 {
-		return fmt.Errorf("run _output/tools/lab %s --keep: there is no run of %s and %s", lab, base.Stock, base.Ours)
+		return fmt.Errorf("run _output/tools/lab %s --keep: there is no run of %s and %s", p.lab, base.Stock, base.Ours)
 	}
 	b, err := json.Marshal(runs)
 	if err != nil {
@@ -66,18 +74,18 @@ func keepSeries[P any](root, lab, file string, series func(*history.History) ([]
 	}
 	// A point on a line reads and compares well.
 	text := strings.NewReplacer(`{"Seconds"`, "\n{\"Seconds\"").Replace(string(b))
-	return os.WriteFile(filepath.Join(root, file), []byte(text+"\n"), 0o644)
+	return os.WriteFile(filepath.Join(root, p.file), []byte(text+"\n"), 0o644)
 }
 
-// keptSeries is what keepSeries has written.
-func keptSeries[P any](root, file string) (stock, ours []P, err error) {
-	b, err := os.ReadFile(filepath.Join(root, file))
+// svg draws what keep has written.
+func (p runsPicture[P]) svg(root string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(root, p.file))
 	if err != nil {
-		return nil, nil, err
+		return "", err
 	}
 	runs := map[base.Variant]seriesRun[P]{}
 	if err := json.Unmarshal(b, &runs); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", file, err)
+		return "", fmt.Errorf("%s: %w", p.file, err)
 	}
-	return runs[base.Stock].Series, runs[base.Ours].Series, nil
+	return p.draw(runs[base.Stock].Series, runs[base.Ours].Series)
 }
