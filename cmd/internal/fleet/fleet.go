@@ -61,7 +61,9 @@ func parseTarget(name string, attempt int) (target, error) {
 const (
 	name     = "holdfast-fleet"
 	lockName = "holdfast-fleet-lock"
-	unitName = "holdfast-fleet.service"
+	// container is that of the DaemonSet's pods.
+	container = "agent"
+	unitName  = "holdfast-fleet.service"
 	// program and kubelet are in the image; on the node they are below --keep-in.
 	program = "kubectl-holdfast"
 	kubelet = "kubelet"

@@ -139,7 +139,7 @@ func (j *job) do(ctx context.Context, s swapper, log io.Writer) error {
 
 // ofAgent says whether a finding is that the container of an agent is another one.
 func (j *job) ofAgent(f finding.Finding) bool {
-	return f.Code == "HF514" && strings.HasPrefix(f.Object, j.Namespace+"/"+name+"-") && strings.HasSuffix(f.Object, " agent")
+	return f.Code == "HF514" && strings.HasPrefix(f.Object, j.Namespace+"/"+name+"-") && strings.HasSuffix(f.Object, " "+container)
 }
 
 // one is a finding as a line.

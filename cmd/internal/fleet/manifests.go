@@ -98,7 +98,7 @@ func (m *manifests) write(w io.Writer) error {
 		selector = append(selector, [2]string{k, v})
 	}
 	return manifest.Execute(w, map[string]any{
-		"Name": name, "Lock": lockName, "Namespace": m.Namespace, "Image": m.Image, "Target": m.Target, "Attempt": m.Attempt, "Selector": selector,
+		"Name": name, "Lock": lockName, "Container": container, "Namespace": m.Namespace, "Image": m.Image, "Target": m.Target, "Attempt": m.Attempt, "Selector": selector,
 		"MinReady": int(m.MinReady.Seconds()), "Program": program,
 		"Args": []string{"fleet", "agent", "--keep-in=" + m.Lib, "--unit=" + m.Unit, "--settle=" + m.Settle, "--fail-on=" + m.failOn.String()},
 	})
@@ -221,7 +221,7 @@ spec:
 {{- end}}
 {{- end}}
       containers:
-      - name: agent
+      - name: {{.Container}}
         image: {{quote .Image}}
         imagePullPolicy: IfNotPresent
         command: [/{{.Program}}]
