@@ -305,7 +305,7 @@ func (m *machine) judgeProcess() {
 	}
 	if since := started(m.h, m.pid); m.unit != nil && since > 0 {
 		for _, f := range m.unit.envFiles {
-			if s, err := os.Stat(f); err == nil && s.ModTime().Unix() > since {
+			if s, err := os.Stat(f); err == nil && s.ModTime().Unix() > since+startedWithin {
 				says = append(says, f+" is newer than the process")
 			}
 		}

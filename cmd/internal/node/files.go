@@ -61,6 +61,10 @@ func exe(h *Host, pid int) string {
 	return strings.TrimSuffix(to, " (deleted)")
 }
 
+// startedWithin is by how many seconds started may be too early: the kernel tells when it booted
+// in whole seconds, rounded down, and so does it.
+const startedWithin = 2
+
 // started is when a process began, in seconds since 1970; 0 if that cannot be told.
 func started(h *Host, pid int) int64 {
 	text, err := os.ReadFile(filepath.Join(h.Proc, strconv.Itoa(pid), "stat"))

@@ -197,7 +197,7 @@ func TestSystemdInside(t *testing.T) {
 		_, _ = h.Run(context.Background(), "systemctl", "stop", "kubelet.service")
 		_ = manager.Process.Kill()
 	}()
-	for range 100 {
+	for range 300 {
 		if _, err = h.Run(t.Context(), "systemctl", "start", "kubelet.service"); err == nil {
 			break
 		}
@@ -206,7 +206,16 @@ func TestSystemdInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond)
+	// A busy machine may stand still for seconds; a kubelet that fails is found at once.
+	const patience = time.Minute
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if _, err = h.Get(t.Context(), "", "http://127.0.0.1:10248/healthz"); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	m, out := f.check(t)
 	for _, found := range m.findings() {
 		if found.Code != "HF105" { // this machine may be full
@@ -218,7 +227,9 @@ func TestSystemdInside(t *testing.T) {
 			t.Logf("the unit's log:\n%s", b)
 		}
 	})
-	patient := func(o *Options) { o.HealthTimeout = 10 * time.Second }
+	patient := func(o *Options) { o.HealthTimeout = patience }
+	defer func(d time.Duration) { stopTimeout = d }(stopTimeout)
+	stopTimeout = patience
 	runs := func(release string) {
 		t.Helper()
 		if out, err := exec.Command(f.p("usr/bin/kubelet"), "--version").Output(); err != nil || strings.TrimSpace(string(out)) != "Kubernetes "+release {
@@ -250,7 +261,6 @@ func TestSystemdInside(t *testing.T) {
 	if status, out = f.do(false, patient); status != 0 {
 		t.Errorf("to the one that stays: %d %s", status, out)
 	}
-	defer func(d time.Duration) { stopTimeout = d }(stopTimeout)
 	stopTimeout = 2 * time.Second
 	defer func() { _, _ = h.Run(context.Background(), "systemctl", "kill", "-s", "KILL", "kubelet.service") }()
 	began := time.Now()
