@@ -85,8 +85,9 @@ func (f *forgetful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// record has the server's watch break, and is what a Recorder has when it watches again.
-func (f *forgetful) record(t *testing.T) *Recorder {
+// record has the server's watch break, and says what a Recorder has when it watches again: after
+// a minute if it is not what is wanted.
+func (f *forgetful) record(t *testing.T, want string) string {
 	t.Helper()
 	srv := httptest.NewServer(f)
 	t.Cleanup(srv.Close)
@@ -100,15 +101,17 @@ func (f *forgetful) record(t *testing.T) *Recorder {
 		t.Fatal(err)
 	}
 	t.Cleanup(rec.Stop)
-	if err := wait.Until(context.Background(), "the next watch", 5*time.Second, func(context.Context) (bool, error) {
+	if err := wait.Until(context.Background(), "the next watch", time.Minute, func(context.Context) (bool, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return len(f.watched) > 0, nil
 	}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // until it has added what it missed
-	return rec
+	// It adds what it missed after that.
+	_ = wait.Until(context.Background(), want, time.Minute, func(context.Context) (bool, error) { return said(rec) == want, nil })
+	time.Sleep(50 * time.Millisecond)
+	return said(rec)
 }
 
 func said(rec *Recorder) string {
@@ -127,7 +130,7 @@ const before = "LISTED old@3, LISTED going@4, MODIFIED old@6"
 
 func TestRecorderResumes(t *testing.T) {
 	f := &forgetful{resumed: 6}
-	if got := said(f.record(t)); got != before {
+	if got := f.record(t, before); got != before {
 		t.Error(got)
 	}
 	if f.lists != 1 {
@@ -151,7 +154,7 @@ func TestRecorderMissed(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := &forgetful{items: c.items, history: c.history, revision: 12}
-			if got := said(f.record(t)); got != c.want {
+			if got := f.record(t, c.want); got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
 			}
 		})
