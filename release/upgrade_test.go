@@ -49,7 +49,7 @@ func (m *machine) install(n string, packages string) (string, error) {
 func (m *machine) runs(version string) {
 	m.t.Helper()
 	script := `pid=$(systemctl show -p MainPID --value kubelet); [[ $pid != 0 ]]; /proc/$pid/exe --version; (exec 3<>/dev/tcp/127.0.0.1/10248)`
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(time.Minute)
 	for {
 		out, err := m.try(script)
 		if err == nil && strings.TrimSpace(out) == "Kubernetes "+version {

@@ -7,7 +7,10 @@ import (
 	"context"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 
+	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/sweep"
@@ -80,6 +83,15 @@ func (e *Env) StartProxied(ctx context.Context, base string) (*node.Cluster, *ku
 
 // Ours is name of base from our build, whatever variant runs.
 func (e *Env) Ours(base, name string) kube.Program { return e.Program(Binary{base, Ours, name}) }
+
+// Holdfast is kubectl-holdfast, the program that operators run.
+func (e *Env) Holdfast() (string, error) {
+	file := filepath.Join(e.Root, "_output", "bin", "kubectl-holdfast")
+	if _, err := os.Stat(file); err != nil {
+		return "", exit.Preconditionf("%v: run make kubectl-holdfast", err)
+	}
+	return file, nil
+}
 
 // Program is any binary, also one of a lab-only build of a base.
 func (e *Env) Program(b Binary) kube.Program {

@@ -8,13 +8,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 )
 
@@ -61,9 +58,9 @@ func (l *lab) audit(ctx context.Context, phase string) error {
 		l.e.Record(o)
 		return nil
 	}
-	program := filepath.Join(l.e.Root, "_output", "bin", "kubectl-holdfast")
-	if _, err := os.Stat(program); err != nil {
-		return exit.Preconditionf("%v: run make kubectl-holdfast", err)
+	program, err := l.e.Holdfast()
+	if err != nil {
+		return err
 	}
 	cmd := exec.CommandContext(ctx, program, "audit-rv", "-o", "json", l.c.APIServer.AuditLog)
 	var out, errs bytes.Buffer

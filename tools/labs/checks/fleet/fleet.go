@@ -11,11 +11,9 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
@@ -67,10 +65,11 @@ func Labs() []labkit.Lab {
 }
 
 type lab struct {
-	e     *labkit.Env
-	c     *node.Cluster
-	units []*kubeletlab.Unit
-	load  *load.Load
+	e        *labkit.Env
+	holdfast string // the program
+	c        *node.Cluster
+	units    []*kubeletlab.Unit
+	load     *load.Load
 	// target is the one of the image's kubelet: holdfast-2.
 	target string
 	before []kubeletlab.Snapshot // by node, at the begin of a stage
@@ -122,11 +121,10 @@ func steps(e *labkit.Env) []labkit.Step {
 	}
 }
 
-func (l *lab) holdfast() string { return filepath.Join(l.e.Root, "_output", "bin", "kubectl-holdfast") }
-
 func (l *lab) start(ctx context.Context) error {
-	if _, err := os.Stat(l.holdfast()); err != nil {
-		return exit.Preconditionf("%v: run make kubectl-holdfast", err)
+	var err error
+	if l.holdfast, err = l.e.Holdfast(); err != nil {
+		return err
 	}
 	kubelet := l.e.Ours(base, "kubelet").Path
 	version, err := exec.CommandContext(ctx, kubelet, "--version").Output()
@@ -145,7 +143,7 @@ func (l *lab) start(ctx context.Context) error {
 	}
 	var images []node.Image
 	for ref, file := range map[string]string{goodImage: kubelet, endingImage: script} {
-		images = append(images, node.Image{Ref: ref, Program: l.holdfast(), Path: "/kubectl-holdfast", Files: map[string]string{"/kubelet": file}})
+		images = append(images, node.Image{Ref: ref, Program: l.holdfast, Path: "/kubectl-holdfast", Files: map[string]string{"/kubelet": file}})
 	}
 	cc := node.ClusterConfig{
 		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver"), Admission: []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount",
@@ -239,7 +237,7 @@ func (l *lab) kubectl(ctx context.Context, args ...string) error {
 // apply applies what fleet manifests prints.
 func (l *lab) apply(ctx context.Context, image, target string, attempt int) error {
 	file := l.e.Path(fmt.Sprintf("manifests-%s-%d.yaml", target, attempt))
-	out, err := exec.CommandContext(ctx, l.holdfast(), "fleet", "manifests", "--image", image, "--target", target, fmt.Sprintf("--attempt=%d", attempt),
+	out, err := exec.CommandContext(ctx, l.holdfast, "fleet", "manifests", "--image", image, "--target", target, fmt.Sprintf("--attempt=%d", attempt),
 		"--keep-in", keepIn, "--settle", "5s", "--min-ready", "5s").Output()
 	if err != nil {
 		return err

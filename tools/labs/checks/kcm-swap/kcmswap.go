@@ -17,7 +17,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/metrics"
@@ -64,6 +63,7 @@ func Labs() []labkit.Lab {
 
 type lab struct {
 	e          *labkit.Env
+	holdfast   string // the program
 	c          *node.Cluster
 	kubeconfig string
 	owned      bool // owners are made
@@ -91,8 +91,6 @@ func steps(e *labkit.Env) []labkit.Step {
 	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
-func (l *lab) holdfast() string { return filepath.Join(l.e.Root, "_output", "bin", "kubectl-holdfast") }
-
 // new is the controller manager under test.
 func (l *lab) new() string { return l.e.UnderTest(base, "kube-controller-manager").Path }
 
@@ -104,12 +102,12 @@ func (l *lab) manifest() string {
 }
 
 func (l *lab) start(ctx context.Context) error {
-	if _, err := os.Stat(l.holdfast()); err != nil {
-		return exit.Preconditionf("%v: run make kubectl-holdfast", err)
+	var err error
+	if l.holdfast, err = l.e.Holdfast(); err != nil {
+		return err
 	}
 	// A controller manager does not mind a word before its flags, so it stands in for hyperkube.
 	stock := l.e.Stock(base, "kube-controller-manager").Path
-	var err error
 	if l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
 		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
 		Nodes: []node.Config{{Name: "master1", Kubelet: l.e.Stock(base, "kubelet"), Images: []node.Image{{
@@ -212,7 +210,7 @@ func (l *lab) run(ctx context.Context, args ...string) (status int, codes []stri
 	if args[1] != "manifest" {
 		args = append(args, "--kubeconfig", l.kubeconfig)
 	}
-	out, err := l.node().Output(ctx, l.holdfast(), args...)
+	out, err := l.node().Output(ctx, l.holdfast, args...)
 	l.e.Logf("kubectl-holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {

@@ -14,14 +14,11 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-// told is a container as a line of forecast -o json has it.
-type told struct{ Pod, Container, ID, Answer string }
-
 // swapped is a swap in one direction.
 type swapped struct {
 	To string // holdfast or back
 	// Forecast has the containers of the plan, Verify the codes of verify's findings.
-	Forecast []told
+	Forecast []kubeletlab.Told
 	Verify   []string
 	// Status has the exit status of each command.
 	Status        map[string]int
@@ -70,29 +67,11 @@ func (s swapped) wrong(version string) (wrong []string) {
 	if len(s.Verify) > 0 {
 		bad("verify has %s", strings.Join(s.Verify, ", "))
 	}
-	left := maps.Clone(s.Before)
-	for _, t := range s.Forecast {
-		key := t.Pod + "/" + t.Container
-		b, a := s.Before[key], s.After[key]
-		is := "new"
-		switch {
-		case b.ID == "" || b.ID != t.ID:
-			bad("the forecast names %.12s for %s, and %.12s ran", t.ID, key, b.ID)
-		case a.ID == b.ID && a.StartedAt == b.StartedAt:
-			is = "kept"
-		case a.ID == "":
-			is = "gone"
-		}
-		if is != t.Answer {
-			bad("%s was told to be %s and is %s", key, t.Answer, is)
-		}
-		delete(left, key)
+	for _, w := range kubeletlab.NotAsTold(s.Forecast, s.Before, s.After, nil) {
+		bad("%s", w)
 	}
-	for _, key := range slices.Sorted(maps.Keys(left)) {
-		switch c := left[key]; {
-		case !c.Sandbox:
-			bad("the forecast does not name %s", key)
-		case s.After[key].ID != c.ID:
+	for _, key := range slices.Sorted(maps.Keys(s.Before)) {
+		if c := s.Before[key]; c.Sandbox && s.After[key].ID != c.ID {
 			bad("the sandbox of %s is another", c.Pod)
 		}
 	}

@@ -20,8 +20,8 @@ func snapshot(a, b string) kubeletlab.Snapshot {
 	}
 }
 
-func plan(a, isA, b, isB string) []told {
-	return []told{{"default/a", "main", a, isA}, {"default/b", "main", b, isB}}
+func plan(a, isA, b, isB string) []kubeletlab.Told {
+	return []kubeletlab.Told{{Pod: "default/a", Container: "main", ID: a, Answer: isA}, {Pod: "default/b", Container: "main", ID: b, Answer: isB}}
 }
 
 func there() swapped {

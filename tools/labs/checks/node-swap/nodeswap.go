@@ -7,7 +7,6 @@ package nodeswap
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -96,9 +95,8 @@ func (l *lab) new() string { return l.e.UnderTest(base, "kubelet").Path }
 
 // answered is what a run of the program gave.
 type answered struct {
+	kubeletlab.Answer
 	status int
-	codes  []string
-	plan   []told
 }
 
 // ask runs the program on the node, and reads its -o json.
@@ -109,7 +107,7 @@ func (l *lab) ask(ctx context.Context, args ...string) (answered, error) {
 	} else {
 		args = append(args, "--kubeconfig", l.Kubeconfig)
 	}
-	out, err := l.Node.Output(ctx, l.Holdfast(), args...)
+	out, err := l.Node.Output(ctx, l.Holdfast, args...)
 	l.e.Logf("kubectl-holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
 	var a answered
 	var status *exec.ExitError
@@ -118,24 +116,8 @@ func (l *lab) ask(ctx context.Context, args ...string) (answered, error) {
 	} else if err != nil {
 		return a, err
 	}
-	plan := ""
-	for line := range strings.Lines(out) {
-		var o struct {
-			Kind, Code, Pod, Container, Answer string
-			ID                                 string `json:"containerID"`
-		}
-		if json.Unmarshal([]byte(line), &o) != nil {
-			continue // of standard error
-		}
-		plan += line
-		switch o.Kind {
-		case "container":
-			a.plan = append(a.plan, told{o.Pod, o.Container, o.ID, o.Answer})
-		case "finding":
-			a.codes = append(a.codes, o.Code)
-		}
-	}
-	return a, os.WriteFile(l.plan(), []byte(plan), 0o644)
+	a.Answer = kubeletlab.ParseAnswer(out)
+	return a, os.WriteFile(l.plan(), []byte(a.Plan), 0o644)
 }
 
 // plan is the file of the last answer.
@@ -155,7 +137,7 @@ func (l *lab) stop(ctx context.Context, what, file string) error {
 	if err != nil {
 		return err
 	}
-	o.Status, o.Codes = a.status, a.codes
+	o.Status, o.Codes = a.status, a.Codes
 	if o.PID[1], err = l.PID(ctx); err != nil {
 		return err
 	}
@@ -216,7 +198,7 @@ func (l *lab) swap(ctx context.Context, to string, commands [][]string) error {
 	if a, err = l.ask(ctx, forecast...); err != nil {
 		return err
 	}
-	o.Status["forecast"], o.Forecast = a.status, a.plan
+	o.Status["forecast"], o.Forecast = a.status, a.Told
 	plan, err := os.ReadFile(l.plan())
 	if err != nil {
 		return err
@@ -237,7 +219,7 @@ func (l *lab) swap(ctx context.Context, to string, commands [][]string) error {
 	if a, err = l.ask(ctx, "verify", "--plan", file); err != nil {
 		return err
 	}
-	o.Status["verify"], o.Verify = a.status, a.codes
+	o.Status["verify"], o.Verify = a.status, a.Codes
 	node, err := l.Cluster.Client.Get(ctx, kube.Nodes, "", l.Node.Name)
 	if err != nil {
 		return err

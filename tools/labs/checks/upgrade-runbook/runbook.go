@@ -129,7 +129,7 @@ func (r *runbook) machines() error {
 	if err := os.MkdirAll(shims, 0o755); err != nil {
 		return err
 	}
-	shim := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = node ]; then exec %q \"$@\" --keep-in %q; fi\nexec %q \"$@\"\n", r.Holdfast(), r.Keep, r.Holdfast())
+	shim := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = node ]; then exec %q \"$@\" --keep-in %q; fi\nexec %q \"$@\"\n", r.Holdfast, r.Keep, r.Holdfast)
 	if err := os.WriteFile(filepath.Join(shims, "kubectl-holdfast"), []byte(shim), 0o755); err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -144,7 +143,10 @@ func (r *units) ready(ctx context.Context) error { return allReady(ctx, r.c) }
 // says of them. There is no systemd on this node: what would start the kubelet is not asked.
 func (r *units) check(ctx context.Context, kubelet, unit string) error {
 	p := r.program(kubelet)
-	holdfast := filepath.Join(r.e.Root, "_output", "bin", "kubectl-holdfast")
+	holdfast, err := r.e.Holdfast()
+	if err != nil {
+		return err
+	}
 	out, err := r.node.Output(ctx, holdfast, "node", "check", "--new", p.Path, "--start-command", "true", "--stop-command", "true", "--keep-in", r.e.Path("keep"), "-o", "json")
 	r.e.Logf("check of %s: %v\n%s", p.Path, err, out)
 	var status *exec.ExitError

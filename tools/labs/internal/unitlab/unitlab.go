@@ -7,10 +7,8 @@ package unitlab
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 
-	"holdfast/tools/build/exit"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
@@ -26,15 +24,17 @@ type Unit struct {
 	Cluster *node.Cluster
 	// Keep is the folder for node swap, Kubeconfig an administrator's.
 	Keep, Kubeconfig string
-	root             string
+	// Holdfast is the program that operators run.
+	Holdfast string
 }
 
 // Start starts the stock control plane and the node, with the flags that the runbook recommends.
 func Start(ctx context.Context, e *labkit.Env, kubelet kube.Program) (*Unit, error) {
-	u := &Unit{root: e.Root}
-	if _, err := os.Stat(u.Holdfast()); err != nil {
-		return nil, exit.Preconditionf("%v: run make kubectl-holdfast", err)
+	holdfast, err := e.Holdfast()
+	if err != nil {
+		return nil, err
 	}
+	u := &Unit{Holdfast: holdfast}
 	c, err := e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: kubelet, CgroupDriver: node.Systemd, Unit: kubeletlab.UnitFlags})
 	if err != nil {
 		return nil, err
@@ -51,6 +51,3 @@ func Start(ctx context.Context, e *labkit.Env, kubelet kube.Program) (*Unit, err
 	u.Unit, err = kubeletlab.StartUnit(ctx, e, n, kubelet, filepath.Join(n.Dir, "bin", "kubelet"))
 	return u, err
 }
-
-// Holdfast is the program that operators run.
-func (u *Unit) Holdfast() string { return filepath.Join(u.root, "_output", "bin", "kubectl-holdfast") }

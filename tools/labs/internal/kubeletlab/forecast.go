@@ -1,0 +1,120 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletlab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+)
+
+// Told is a container as forecast -o json of kubectl-holdfast has it. Pod is namespace/name, Answer
+// kept, new or "?".
+type Told struct{ Pod, Container, ID, Answer string }
+
+// Answer is what a run of kubectl-holdfast with -o json has printed.
+type Answer struct {
+	// Plan is its lines that are JSON, as verify --plan takes them.
+	Plan string
+	// Told are the containers, Codes those of the findings.
+	Told  []Told
+	Codes []string
+}
+
+// ParseAnswer reads what such a run has printed; what is no JSON is left out.
+func ParseAnswer(out string) Answer {
+	var a Answer
+	for line := range strings.Lines(out) {
+		var o struct {
+			Kind, Code, Pod, Container, Answer string
+			ID                                 string `json:"containerID"`
+		}
+		if json.Unmarshal([]byte(line), &o) != nil {
+			continue
+		}
+		a.Plan += line
+		switch o.Kind {
+		case "container":
+			a.Told = append(a.Told, Told{o.Pod, o.Container, o.ID, o.Answer})
+		case "finding":
+			a.Codes = append(a.Codes, o.Code)
+		}
+	}
+	return a
+}
+
+// Forecast asks kubectl-holdfast what becomes of a node's containers when its kubelet is replaced
+// by p. Without a fix, and with its gate off, p is to keep no more than upstream's kubelet.
+func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Program) (Answer, error) {
+	to := strings.TrimPrefix(p.Base, "v")
+	if p.Variant == labkit.Ours && len(p.Gates) == 0 {
+		to = "holdfast"
+	}
+	pki, err := e.GetPKI()
+	if err != nil {
+		return Answer{}, err
+	}
+	kubeconfig, err := pki.Kubeconfig("forecast", server, "admin", "system:masters")
+	if err != nil {
+		return Answer{}, err
+	}
+	program, err := e.Holdfast()
+	if err != nil {
+		return Answer{}, err
+	}
+	out, err := exec.CommandContext(ctx, program, "forecast", "--kubeconfig", kubeconfig, "--node", node, "--to", to, "-o", "json").Output()
+	e.Logf("kubectl-holdfast forecast --to %s: %v\n%s", to, err, out)
+	var status *exec.ExitError
+	if errors.As(err, &status) && status.ExitCode() == 3 { // it has found something
+		err = nil
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("kubectl-holdfast forecast: %w", err)
+	}
+	return ParseAnswer(string(out)), nil
+}
+
+// NotAsTold says in what a swap was not as the forecast had told: each container of before that is
+// no sandbox must be told, and be kept or another as told. What becomes of those that are left open
+// is not compared; nil leaves none.
+func NotAsTold(told []Told, before, after Snapshot, open func(Told) bool) (wrong []string) {
+	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
+	left := maps.Clone(before)
+	for _, t := range told {
+		key := t.Pod + "/" + t.Container
+		delete(left, key)
+		b, a := before[key], after[key]
+		if b.ID == "" || b.ID != t.ID {
+			bad("the forecast names %.12s for %s, and %.12s ran", t.ID, key, b.ID)
+			continue
+		}
+		if open != nil && open(t) {
+			continue
+		}
+		is := "new"
+		switch {
+		case a.ID == b.ID && a.StartedAt == b.StartedAt:
+			is = "kept"
+		case a.ID == "":
+			is = "gone"
+		}
+		if is != t.Answer {
+			bad("%s was told to be %s and is %s", key, t.Answer, is)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(left)) {
+		if !left[key].Sandbox {
+			bad("the forecast does not name %s", key)
+		}
+	}
+	return wrong
+}
