@@ -25,7 +25,7 @@ type row struct {
 	UID       string `json:"uid"` // of the pod
 	Pod       string `json:"pod"` // NAMESPACE/NAME
 	Container string `json:"container"`
-	// Answer is kept, new or ?; Why is for new and ?. Back is the same for a later way back to
+	// Answer is kept, new or ?; new also if the kubelet fails the pod. Why is for new and ?. Back is the same for a later way back to
 	// the kubelet that runs now, where the target is Holdfast.
 	Answer string `json:"answer"`
 	Why    string `json:"why,omitempty"`
@@ -126,14 +126,17 @@ func (c *checker) check(a *answers) *forecast {
 	f.to = to.String()
 	c.commandLine(f, a, to)
 	c.skew(f, a, to)
-	c.pressure(f, a, to)
+	allFail := c.pressure(f, a, to)
 	for _, p := range a.pods {
 		if p.ended() {
 			continue
 		}
 		f.pods++
+		first := len(f.rows)
 		c.pod(f, a, to, p)
-		c.labels(f, a, to, p)
+		if misfit := c.labels(f, a, to, p); misfit || allFail {
+			f.fail(p, f.rows[first:])
+		}
 		c.subPaths(f, a, to, p)
 		c.volumes(f, a, to, p)
 	}
@@ -175,7 +178,8 @@ func (c *checker) admits(a *answers, to target) bool {
 	return to.holdfast && gate(a.line, "AdmissionAcrossRestart")
 }
 
-func (c *checker) pressure(f *forecast, a *answers, to target) {
+// pressure says whether the target's start fails all of the node's pods.
+func (c *checker) pressure(f *forecast, a *answers, to target) (allFail bool) {
 	said := map[string][]string{}
 	for _, cond := range a.node.Status.Conditions {
 		switch cond.Type {
@@ -226,11 +230,22 @@ func (c *checker) pressure(f *forecast, a *answers, to target) {
 			continue
 		}
 		f.add("HF105", f.node, text+": "+what, remedy)
+		allFail = allFail || kind != "MemoryPressure"
 	}
+	return allFail
 }
 
-// labels tells whether the node's labels still meet what the pod asks for.
-func (c *checker) labels(f *forecast, a *answers, to target, p *pod) {
+// fail makes the rows of a pod those of one that the target's start fails.
+func (f *forecast) fail(p *pod, rows []row) {
+	for i := range rows {
+		rows[i].Answer, rows[i].Why = isNew, "the kubelet's start fails the pod"
+	}
+	f.unready[p.Metadata.UID] = 0
+}
+
+// labels tells whether the node's labels still meet what the pod asks for, and returns whether the
+// target's start fails it for that.
+func (c *checker) labels(f *forecast, a *answers, to target, p *pod) (fails bool) {
 	misfit := ""
 	have := a.node.Metadata.Labels
 	for _, k := range slices.Sorted(maps.Keys(p.Spec.NodeSelector)) {
@@ -245,14 +260,15 @@ func (c *checker) labels(f *forecast, a *answers, to target, p *pod) {
 		}
 	}
 	if misfit == "" {
-		return
+		return false
 	}
 	object, text := f.node+": "+p.name(), "the node's labels no longer meet "+misfit
 	if c.admits(a, to) {
 		f.at(finding.Warn, "HF206", object, text+": Holdfast keeps the pod, a stock start or a reboot would fail it", "put the label back, or delete the pod")
-		return
+		return false
 	}
 	f.add("HF206", object, text+": the kubelet's start fails the pod for good", "put the label back, or drain the pod")
+	return true
 }
 
 // holds: all of a term's expressions are true, and there is one.

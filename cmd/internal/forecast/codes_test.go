@@ -355,3 +355,28 @@ func ported(c object) object {
 	c["ports"] = []any{object{"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}}
 	return c
 }
+
+// A pod that the kubelet's start fails loses its containers, whatever their hashes are.
+func TestFailedPodIsNew(t *testing.T) {
+	misfit := func(_ *fakeNode, p object) { spec(p)["nodeSelector"] = object{"disk": "hdd"} }
+	full := func(n *fakeNode, _ object) { n.imagefs["availableBytes"] = 14e9 }
+	for name, c := range map[string]struct {
+		do       func(*fakeNode, object)
+		to, want string
+	}{
+		"fits":                   {func(*fakeNode, object) {}, "1.9", "kept"},
+		"misfit":                 {misfit, "1.9", "new"},
+		"misfit, Holdfast":       {misfit, "holdfast", "kept"},
+		"full disk":              {full, "1.9", "new"},
+		"full disk, Holdfast":    {full, "holdfast", "kept"},
+		"little memory, has QoS": {func(n *fakeNode, _ object) { n.memory = 50e6 }, "1.9", "kept"},
+	} {
+		n := newNode("node1", "v1.9.11")
+		c.do(n, n.add(t, "web-0", "1.9", newContainer("app")))
+		out, _, _ := newCluster(n).forecast(t, "--all", "--to", c.to, "-o", "json")
+		rows := lines(t, out, "container")
+		if len(rows) != 1 || rows[0]["answer"] != c.want || (c.want == "new") != (rows[0]["why"] == "the kubelet's start fails the pod") {
+			t.Errorf("%s: %v", name, rows)
+		}
+	}
+}
