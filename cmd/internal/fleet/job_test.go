@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -158,5 +159,20 @@ func TestUnitText(t *testing.T) {
 		"ExecStart=/usr/lib/holdfast/fleet/kubectl-holdfast fleet on-host swap --keep-in=/usr/lib/holdfast\nRestart=on-abnormal\nRestartSec=1\nStartLimitInterval=0\n"
 	if got := unitText("/usr/lib/holdfast/fleet/kubectl-holdfast", "/usr/lib/holdfast"); got != want {
 		t.Errorf("%s", got)
+	}
+}
+
+// A unit that ends while the agent looks has not been interrupted.
+func TestLookAsTheUnitEnds(t *testing.T) {
+	lib := newJob(t, nil)
+	bin := t.TempDir()
+	script := "#!/bin/sh\nsed -i 's/\"running\"/\"done\"/' '" + jobFile(lib) + "'\nprintf 'ActiveState=inactive\\nMainPID=0\\nNRestarts=0\\n'\n"
+	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	l, err := (&onHost{lib: lib, unit: "kubelet.service"}).look(t.Context(), node.Running{})
+	if err != nil || l.UnitActive || l.Job.Phase != jobDone {
+		t.Errorf("%+v, %v", l, err)
 	}
 }

@@ -56,15 +56,17 @@ func (h *onHost) check(ctx context.Context) (node.Checked, error) {
 }
 
 func (h *onHost) look(ctx context.Context, before node.Running) (looked, error) {
-	j, err := readJob(h.lib)
-	if err != nil {
-		return looked{}, err
-	}
-	l := looked{Job: *j}
-	local := h.local(0)
+	local, l := h.local(0), looked{}
+	// The unit first: one that ends between the two has written its end.
+	var err error
 	if l.UnitActive, err = local.UnitActive(ctx, unitName); err != nil {
 		return l, err
 	}
+	j, err := readJob(h.lib)
+	if err != nil {
+		return l, err
+	}
+	l.Job = *j
 	l.Running, err = local.Running(ctx, before)
 	return l, err
 }
