@@ -40,6 +40,8 @@ const (
 	// systemdOwn where systemd listens once systemdRelay has come between.
 	systemdSocket = "/run/systemd/private"
 	systemdOwn    = "/run/systemd/private.own"
+	// systemdAgent is where systemd hears of cgroups that have become empty.
+	systemdAgent = "/run/systemd/cgroups-agent"
 )
 
 func (c Config) cgroupDriver() (string, error) {
@@ -140,6 +142,13 @@ func systemdRelay() error {
 	if err != nil {
 		return err
 	}
+	go func() {
+		for ; ; time.Sleep(100 * time.Millisecond) {
+			if err := tellEmpty(filepath.Join(machine.CgroupRoot, "systemd"), systemdAgent); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	}()
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -162,6 +171,31 @@ func systemdRelay() error {
 			}
 		}()
 	}
+}
+
+// tellEmpty tells systemd which services below root have no process any more, in the words of the
+// kernel's release agent: one program for the whole computer, which a node with cgroup v1 cannot
+// have. Without it systemd now and then waits TimeoutStopSec for a service that has ended.
+func tellEmpty(root, agent string) error {
+	files, err := filepath.Glob(filepath.Join(root, "system.slice/*.service/cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if b, err := os.ReadFile(file); err != nil || len(b) > 0 {
+			continue // it is gone, or has processes
+		}
+		c, err := net.Dial("unixgram", agent)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(c, strings.TrimPrefix(filepath.Dir(file), root))
+		c.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxMessage is the D-Bus specification's longest message, 128 MiB.

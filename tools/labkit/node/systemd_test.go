@@ -8,8 +8,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // dbusCall is a call of systemd's manager as the D-Bus specification lays it
@@ -93,5 +97,39 @@ func TestCgroupDriver(t *testing.T) {
 	}
 	if _, err := (Config{CgroupDriver: "cgroup"}).cgroupDriver(); err == nil || !strings.Contains(err.Error(), "Config.CgroupDriver") {
 		t.Errorf("error %v, want one that names the field", err)
+	}
+}
+
+func TestTellEmpty(t *testing.T) {
+	root := t.TempDir()
+	agent := filepath.Join(t.TempDir(), "agent")
+	l, err := net.ListenPacket("unixgram", agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, procs := range map[string]string{"a.service": "", "b.service": "12\n", "c.scope": ""} {
+		dir := filepath.Join(root, "system.slice", name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(procs), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tellEmpty(root, agent); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.SetReadDeadline(time.Now().Add(time.Second))
+	var told []string
+	for b := make([]byte, 100); ; {
+		n, _, err := l.ReadFrom(b)
+		if err != nil {
+			break
+		}
+		told = append(told, string(b[:n]))
+	}
+	if len(told) != 1 || told[0] != "/system.slice/a.service" {
+		t.Errorf("%q", told)
 	}
 }
