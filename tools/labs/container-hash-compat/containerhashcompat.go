@@ -220,6 +220,15 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	if err != nil {
 		return err
 	}
+	program := l.e.Stock(s.base, "kubelet")
+	if s.variant == labkit.UnderTest {
+		program = l.e.UnderTest(base, "kubelet")
+	}
+	told, err := kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program)
+	if err != nil {
+		return err
+	}
+	o.Forecast = told.Told
 	l.e.Step("%s: %d containers run", name, len(before))
 	if err := l.node.StopKubelet(); err != nil {
 		return err
@@ -229,10 +238,6 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	if _, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, changed,
 		fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image)); err != nil {
 		return err
-	}
-	program := l.e.Stock(s.base, "kubelet")
-	if s.variant == labkit.UnderTest {
-		program = l.e.UnderTest(base, "kubelet")
 	}
 	if err := l.node.StartKubelet(ctx, program); err != nil {
 		return err

@@ -20,8 +20,10 @@ type swapped struct {
 	Step   int
 	Name   string // from → to
 	Judged bool
-	Before kubeletlab.Snapshot
-	After  kubeletlab.Snapshot
+	// Forecast is what kubectl-holdfast told before it.
+	Forecast []kubeletlab.Told
+	Before   kubeletlab.Snapshot
+	After    kubeletlab.Snapshot
 	// CountsBefore and CountsAfter are restart counts by "pod/container". Changes is
 	// the one that the pod changed must have.
 	CountsBefore, CountsAfter map[string]int64
@@ -35,11 +37,14 @@ type outcome struct {
 	recreated, kept   int
 	unexpected, other []string
 	facts             []string
+	// notTold is in what the swap was not as the forecast had told.
+	notTold []string
 }
 
 var oracle = labkit.Oracle{
 	Text: []string{
 		"per swap: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods apart",
+		"every container, those of static pods too, is kept or recreated as kubectl-holdfast forecast told before the swap",
 		"control per swap: the image of one pod is changed while the kubelet is down, and that pod must be replaced, once; a swap is over when the new kubelet has said of every pod that it compared it",
 	},
 	Judge: judge,
@@ -72,6 +77,11 @@ func (s swapped) look(kinds []kind) (outcome, error) {
 		o.recreated++
 		o.unexpected = append(o.unexpected, key)
 	}
+	// Nobody can tell that the image of a pod will be changed. On the way back forecast does not
+	// know which release's UID a static pod has.
+	o.notTold = kubeletlab.NotAsTold(s.Forecast, s.Before, s.After, func(t kubeletlab.Told) bool {
+		return t.Pod == ns+"/"+changed || strings.Contains(s.Name, " → v") && t.Answer == "?" && isStatic(t.Pod)
+	})
 	o.kept = len(d.Kept)
 	if o.kept+o.recreated == 0 {
 		return o, fmt.Errorf("%s: no container ran before it", s.Name)
@@ -145,6 +155,10 @@ func judge(h *history.History) labkit.Outcome {
 				firstBad = fmt.Sprintf("%s recreated %d of %d, first %s", s.Name, len(o.unexpected), o.recreated+o.kept, o.unexpected[0])
 			}
 			problems = append(problems, o.other...)
+		}
+		for _, w := range o.notTold {
+			problems = append(problems, s.Name+": "+w)
+			unsure = cmp.Or(unsure, s.Name+": "+w)
 		}
 		facts = append(facts, o.facts...)
 		facts = append(facts, fmt.Sprintf("%-28s %3d containers recreated, %3d kept (%s)", s.Name+":", o.recreated, o.kept, verdict))

@@ -5,6 +5,8 @@ package containerhashcompat
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"testing"
 
 	"holdfast/tools/labkit"
@@ -39,9 +41,36 @@ func profile(v labkit.Variant, p labkit.Profile, at int, change func(*swapped)) 
 		if i == at && change != nil {
 			change(&o)
 		}
+		if o.Forecast == nil {
+			o.Forecast = told(o)
+		}
 		all = append(all, o)
 	}
 	return history.Make(history.Begin{Lab: "container-hash-compat", Variant: string(v), Profile: string(p)}, all...)
+}
+
+// told is a forecast that comes true.
+func told(s swapped) []kubeletlab.Told {
+	all := []kubeletlab.Told{}
+	for key, c := range s.Before {
+		if c.Sandbox {
+			continue
+		}
+		answer := "new"
+		if s.After[key] == c {
+			answer = "kept"
+		}
+		all = append(all, kubeletlab.Told{Pod: path.Dir(key), Container: path.Base(key), ID: c.ID, Answer: answer})
+	}
+	return all
+}
+
+// answer has the forecast say this of the pod plain, which is kept, and what comes true of the others.
+func answer(s *swapped, is string) {
+	s.Forecast = told(*s)
+	i := slices.IndexFunc(s.Forecast, func(t kubeletlab.Told) bool { return t.Pod == ns+"/plain" })
+	s.Forecast[0], s.Forecast[i] = s.Forecast[i], s.Forecast[0]
+	s.Forecast[0].Answer = is
 }
 
 func TestJudge(t *testing.T) {
@@ -71,6 +100,30 @@ func TestJudge(t *testing.T) {
 		t.Log(what)
 		judgetest.Judge(t, l, chainOf(labkit.Ours, 0, change), labkit.Reproduced)
 	}
+	for what, change := range map[string]func(*swapped){
+		"told to be new":  func(s *swapped) { answer(s, "new") },
+		"not known":       func(s *swapped) { answer(s, "?") },
+		"not named":       func(s *swapped) { s.Forecast = []kubeletlab.Told{} },
+		"another is told": func(s *swapped) { answer(s, "kept"); s.Forecast[0].ID = "z" },
+		"told to be kept": func(s *swapped) { answer(s, "kept"); anew(s) },
+	} {
+		t.Log(what)
+		judgetest.Judge(t, l, chainOf(labkit.Ours, 1, change), labkit.Reproduced)
+		judgetest.Judge(t, l, profile(labkit.Ours, labkit.Long, 3, change), labkit.Reproduced) // among old kubelets
+		judgetest.Judge(t, l, chainOf(labkit.Stock, 0, change), labkit.Inconclusive)
+	}
+	static := func(name string) func(s *swapped) {
+		return func(s *swapped) {
+			key := ns + "/static-node1/main"
+			s.Name, s.Before[key] = name, kubeletlab.Container{ID: "s", StartedAt: "1", Pod: "static-node1"}
+			s.After[key] = s.Before[key]
+			s.Forecast = told(*s)
+			i := slices.IndexFunc(s.Forecast, func(t kubeletlab.Told) bool { return isStatic(t.Pod) })
+			s.Forecast[i].Answer = "?"
+		}
+	}
+	judgetest.Judge(t, l, chainOf(labkit.Ours, 1, static("ours → v1.7.0")), labkit.Absent)
+	judgetest.Judge(t, l, chainOf(labkit.Ours, 0, static("v1.7.0 → ours")), labkit.Reproduced)
 	for what, c := range map[string]*history.History{
 		"no host port asked": chainOf(labkit.Ours, 0, func(s *swapped) { s.HostPorts = nil }),
 		"nothing ran":        chainOf(labkit.Ours, 0, func(s *swapped) { s.Before = nil }),

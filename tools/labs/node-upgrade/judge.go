@@ -23,6 +23,8 @@ type swapped struct {
 	// replaced.
 	Before, After kubeletlab.Snapshot
 	Control       string
+	// Forecast is what kubectl-holdfast told before it.
+	Forecast []kubeletlab.Told
 	// NoHostPort says why the host port of Control did not answer, "" if it did.
 	NoHostPort string
 	// Requests of the load and those that Failed; addresses Removed from Endpoints.
@@ -32,10 +34,16 @@ type swapped struct {
 var oracle = labkit.Oracle{
 	Text: []string{
 		"per swap: requests failed, addresses removed from Endpoints, containers recreated, the host port",
+		"every container is kept or recreated as kubectl-holdfast forecast told before the swap",
 		"control per swap: the image of a pod of its own is changed while the kubelet is down, and its container must be replaced; the kubelet must say of every pod that it compared it",
 		"a swap to v1.7.0 starts an old kubelet: addresses that it removes are counted and not judged, containers and requests are",
 	},
 	Judge: judge,
+}
+
+// notAsTold says in what the swap was not as forecast. Nobody can tell that Control's image changes.
+func (r swapped) notAsTold() []string {
+	return kubeletlab.NotAsTold(r.Forecast, r.Before, r.After, func(t kubeletlab.Told) bool { return t.Pod+"/"+t.Container == r.Control })
 }
 
 func judge(h *history.History) labkit.Outcome {
@@ -72,6 +80,16 @@ func judge(h *history.History) labkit.Outcome {
 		}
 		facts = append(facts, fmt.Sprintf("%-42s %8d %6d %8d %9d %5d", fmt.Sprintf("%d. %s %s", r.Step, r.What, r.Node), r.Requests, r.Failed, r.Removed, recreated, len(d.Kept)))
 		requests, failed, removed, again = requests+r.Requests, failed+r.Failed, removed+r.Removed, again+recreated
+		seen := len(r.After) > 0 && recreated+len(d.Kept) > 0
+		for _, w := range r.notAsTold() {
+			if !seen {
+				break
+			}
+			if h.Variant != string(labkit.Ours) {
+				cannotTell("step %d: %s", r.Step, w)
+			}
+			wrong = append(wrong, fmt.Sprintf("step %d (%s %s): %s", r.Step, r.What, r.Node, w))
+		}
 		add := func(n int, what string) {
 			if n > 0 {
 				wrong = append(wrong, fmt.Sprintf("step %d (%s %s): %d %s", r.Step, r.What, r.Node, n, what))

@@ -15,8 +15,9 @@ import (
 // swap is one that went well, with change applied to it.
 func swap(i int, to string, change func(*swapped)) swapped {
 	r := swapped{Step: i, What: "upgrade", Node: "node1", To: to, Control: "default/control-node1/main", Requests: 100,
-		Before: kubeletlab.Snapshot{"default/web/web": {ID: "a", StartedAt: "1"}, "default/control-node1/main": {ID: "c", StartedAt: "1"}},
-		After:  kubeletlab.Snapshot{"default/web/web": {ID: "a", StartedAt: "1"}, "default/control-node1/main": {ID: "d", StartedAt: "2"}}}
+		Before:   kubeletlab.Snapshot{"default/web/web": {ID: "a", StartedAt: "1"}, "default/control-node1/main": {ID: "c", StartedAt: "1"}},
+		Forecast: []kubeletlab.Told{{Pod: "default/web", Container: "web", ID: "a", Answer: "kept"}, {Pod: "default/control-node1", Container: "main", ID: "c", Answer: "kept"}},
+		After:    kubeletlab.Snapshot{"default/web/web": {ID: "a", StartedAt: "1"}, "default/control-node1/main": {ID: "d", StartedAt: "2"}}}
 	if change != nil {
 		change(&r)
 	}
@@ -37,6 +38,9 @@ func TestJudge(t *testing.T) {
 		"recreated":          of(func(r *swapped) { r.After["default/web/web"] = kubeletlab.Container{ID: "b"} }, nil),
 		"started again":      of(func(r *swapped) { r.After["default/web/web"] = kubeletlab.Container{ID: "a", StartedAt: "2"} }, nil),
 		"gone":               of(nil, func(r *swapped) { delete(r.After, "default/web/web") }),
+		"told to be new":     of(func(r *swapped) { r.Forecast[0].Answer = "new" }, nil),
+		"not known":          of(nil, func(r *swapped) { r.Forecast[0].Answer = "?" }),
+		"not told":           of(nil, func(r *swapped) { r.Forecast = r.Forecast[1:] }),
 		"no host port":       of(nil, func(r *swapped) { r.NoHostPort = "refused" }),
 	} {
 		t.Log(what)
@@ -55,4 +59,8 @@ func TestJudge(t *testing.T) {
 		// It does not hide what another swap of ours did.
 		judgetest.Judge(t, l, of(func(r *swapped) { r.Failed = 1 }, change), labkit.Reproduced)
 	}
+	// What stock did reproduces nothing if the forecast was wrong.
+	stock := history.Begin{Lab: l.Name, Variant: string(labkit.Stock)}
+	told := swap(1, underTest, func(r *swapped) { r.Failed, r.Forecast[0].Answer = 1, "new" })
+	judgetest.Judge(t, l, history.Make(stock, planned{1}, told), labkit.Inconclusive)
 }

@@ -238,6 +238,15 @@ func (l *lab) do(ctx context.Context, i int, s step) error {
 	if err != nil {
 		return err
 	}
+	program := l.e.Stock(old, "kubelet")
+	if s.to == underTest {
+		program = l.e.UnderTest(base, "kubelet")
+	}
+	told, err := kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, n.Name, program)
+	if err != nil {
+		return err
+	}
+	r.Forecast = told.Told
 	requests, failed := counts(l.loads)
 	since := time.Now()
 	if s.kill {
@@ -253,10 +262,6 @@ func (l *lab) do(ctx context.Context, i int, s step) error {
 	}
 	if err := wait.Pause(ctx, s.down); err != nil { // the time that a package upgrade takes
 		return err
-	}
-	program := l.e.Stock(old, "kubelet")
-	if s.to == underTest {
-		program = l.e.UnderTest(base, "kubelet")
 	}
 	if err := n.StartKubelet(ctx, program); err != nil {
 		return err

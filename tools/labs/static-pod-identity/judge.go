@@ -5,6 +5,7 @@ package staticpodidentity
 
 import (
 	"fmt"
+	"path"
 	"strings"
 
 	"holdfast/tools/labkit"
@@ -22,6 +23,8 @@ type swapped struct {
 	// Reboot: the node was rebooted, so all that ran is new.
 	Reboot        bool
 	Before, After kubeletlab.Snapshot
+	// Forecast is what kubectl-holdfast told before it.
+	Forecast []kubeletlab.Told
 	// HashesBefore and HashesAfter are the mirror pods' hashes of the manifest, which are the
 	// static pods' UIDs, by pod.
 	HashesBefore, HashesAfter map[string]string
@@ -32,6 +35,7 @@ type swapped struct {
 var oracle = labkit.Oracle{
 	Text: []string{
 		"per swap: IDs and start times of the containers and sandboxes in docker, the mirror pods' hashes in the API, requests to each pod, and writes through the API server and etcd",
+		"every container is kept or recreated as kubectl-holdfast forecast told before the swap",
 		"control: the pod whose manifest is changed while the kubelet is down is replaced, once, and all at a reboot; a swap is over when the new kubelet has said of every pod that it compared its containers",
 	},
 	Judge: judge,
@@ -42,7 +46,7 @@ func isEdited(pod string) bool { return strings.HasPrefix(pod, edited+"-") }
 func judge(h *history.History) labkit.Outcome {
 	want := chain(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
 	all := history.Of[swapped](h)
-	var facts, bad []string
+	var facts, bad, wrong []string
 	missing := ""
 	recreated, kept, failed := 0, 0, 0
 	for i, s := range all {
@@ -70,6 +74,15 @@ func judge(h *history.History) labkit.Outcome {
 				}
 			}
 			continue
+		}
+		// Nobody can tell that a manifest will be changed, and forecast does not know which release's
+		// UID a pod has.
+		open := func(t kubeletlab.Told) bool {
+			return s.Edit && isEdited(path.Base(t.Pod)) || s.Name != underTest && t.Answer == "?"
+		}
+		for _, w := range kubeletlab.NotAsTold(s.Forecast, s.Before, s.After, open) {
+			bad = append(bad, fmt.Sprintf("swap %d: %s", i+1, w))
+			wrong = append(wrong, bad[len(bad)-1])
 		}
 		recreated, kept = recreated+len(lost), kept+len(d.Kept)
 		if len(lost) > 0 {
@@ -99,6 +112,8 @@ func judge(h *history.History) labkit.Outcome {
 	}
 	res := labkit.AbsentBecause("%d swaps: %d containers and sandboxes of static pods kept, no request and no write failed", len(all), kept)
 	switch {
+	case len(wrong) > 0 && h.Variant != string(labkit.Ours): // what reproduces the incident is another thing
+		res = labkit.InconclusiveBecause("%s", strings.Join(wrong, "; "))
 	case len(bad) > 0:
 		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))
 	case missing != "":

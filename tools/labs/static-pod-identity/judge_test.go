@@ -37,6 +37,9 @@ func madeOf(p labkit.Profile, v labkit.Variant, lost bool, at int, change func(*
 			for _, c := range []string{name, "POD"} {
 				key := ns + "/" + pod + "/" + c
 				s.Before[key] = kubeletlab.Container{ID: "1", Pod: pod, Sandbox: c == "POD"}
+				if c != "POD" {
+					s.Forecast = append(s.Forecast, kubeletlab.Told{Pod: ns + "/" + pod, Container: c, ID: "1", Answer: map[bool]string{false: "kept", true: "new"}[lost]})
+				}
 				s.After[key] = s.Before[key]
 				if another {
 					s.After[key] = kubeletlab.Container{ID: "2", Pod: pod, Sandbox: c == "POD"}
@@ -74,6 +77,14 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, made(labkit.Ours, false, edit, func(s *swapped) { s.HashesAfter[edited+"-node1"] = "h" }), labkit.Reproduced)
 	judgetest.Judge(t, l, made(labkit.Ours, false, edit, func(s *swapped) { s.After = s.Before }), labkit.Reproduced)
 
+	for _, change := range []func(*swapped){
+		func(s *swapped) { s.Forecast[0].Answer = "?" },
+		func(s *swapped) { s.Forecast[0].ID = "9" },
+		func(s *swapped) { s.Forecast = s.Forecast[1:] },
+	} {
+		judgetest.Judge(t, l, made(labkit.Ours, false, 0, change), labkit.Reproduced)
+		judgetest.Judge(t, l, made(labkit.Stock, true, 0, change), labkit.Inconclusive)
+	}
 	judgetest.Judge(t, l, madeOf(labkit.Long, labkit.Ours, false, 0, nil), labkit.Absent)
 	for at, w := range chain(labkit.Ours, labkit.Long) {
 		if !w.reboot {

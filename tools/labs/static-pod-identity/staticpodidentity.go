@@ -169,15 +169,20 @@ func (l *lab) swap(ctx context.Context, i int, w swap) error {
 	if o.Before, err = kubeletlab.Take(ctx, l.node); err != nil {
 		return err
 	}
+	program := l.e.UnderTest(base, "kubelet")
+	if w.to != underTest {
+		program = l.e.Stock(w.to, "kubelet")
+	}
+	told, err := kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program)
+	if err != nil {
+		return err
+	}
+	o.Forecast = told.Told
 	besides := ""
 	if w.edit {
 		besides = edited
 	}
 	before := l.count(besides)
-	program := l.e.UnderTest(base, "kubelet")
-	if w.to != underTest {
-		program = l.e.Stock(w.to, "kubelet")
-	}
 	if w.reboot {
 		err = l.node.Reboot(ctx, program)
 	} else {
