@@ -26,8 +26,8 @@ const pageHead = `<!-- Written by make security from bases/%s/vulnerabilities.js
 # Known vulnerabilities
 
 This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, whose last release is `%s`" + `, compared with stock %s.
-A row with "after" that release is closed in builds whose version continues with ` + "`.post.g…`" + `. The binaries of 1.2.0 close nothing. For other components it only says [what you have to do](#other-components-what-you-have-to-do).
-What is open in a stock kube-apiserver is open in the optional one too, unless this page says otherwise.
+A row with "after" that release is closed in builds whose version continues with ` + "`.post.g…`" + `. The binaries of 1.2.0 close no vulnerability. For other components this page only says [what you have to do](#other-components-what-you-have-to-do).
+Every vulnerability that is open in a stock kube-apiserver is also open in the optional one, unless this page says otherwise.
 
 In a hurry: replace both binaries, turn on the gates below that are off, then read what is still open and "Other components". CVE numbers closed: %d, open: %d.
 
@@ -38,26 +38,25 @@ In a hurry: replace both binaries, turn on the gates below that are off, then re
 
 const pageTail = `## Going back
 
-If you replace Holdfast's binary by the stock one, all of these are open again at once. Remove Holdfast's gates from the flags first: a stock binary
+If you replace Holdfast's binary by the stock one, all closed vulnerabilities are open again at once. Remove Holdfast's gates from the flags first: a stock binary
 does not start with them. Of these fixes only [localnet-firewall](../patches/localnet-firewall/README.md) leaves something on a node, a
 firewall rule. A reboot removes the rule; the page of the fix says how to remove it without a reboot. [Install](user/install.md) lists the rest. Passwords
 and answers in old logs and events of a stock binary stay there.
 
 [Decision 0009](decisions/0009-what-a-refusal-tells.md) lists what each fix counts, logs and shows in events. The check
-[security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as on stock, and what the limits
-cost; ` + "`make fuzz`" + ` feeds a million generated inputs to each parser that has a fuzz test.
+[security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as on stock, and measures the cost of the limits; ` + "`make fuzz`" + ` feeds a million generated inputs to each parser that has a fuzz test.
 
 ## Scanners
 
-` + "`make security` also writes the same as an OpenVEX document, `_output/vex.json`" + `. Its products are %s, with the version of the build.
+` + "`make security` also writes this page's content as an OpenVEX document, `_output/vex.json`" + `. Its products are %s, with the version of the build.
 
 ` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
-finding that this page does not explain. Without DB it says how to get one. It helps to find vulnerabilities; that it
-finds none proves nothing. In a binary govulncheck misses: client-go, apimachinery and the other parts of Kubernetes, which have
+finding that this page does not explain. Without DB the command says how to get a database. govulncheck helps to find vulnerabilities, but if it
+finds none, that proves nothing. In a binary govulncheck misses: client-go, apimachinery and the other parts of Kubernetes, which have
 no version of their own here; modules that changed their name, for example docker/spdystream; functions that are called in
-another way than the database says, for example the old prometheus.Handler.
+a different way than the database says, for example the old prometheus.Handler.
 
-A vulnerability that this page does not name has not been examined. That is the case for most vulnerabilities of
+A vulnerability that this page does not name has not been examined. This applies to most vulnerabilities of
 the libraries of 2017 and 2018 that the binaries link. Go's own library is today's.
 `
 
@@ -95,7 +94,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 			return []string{number(e), components(e), e.What, reason(e)}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. These are the last answers\n([outcomes.json](../tools/labs/outcomes.json) has their commits), †: the fix does nothing until you turn its gate on; [the track record](evidence/track-record.md) explains them.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. The table has the last answers\n([outcomes.json](../tools/labs/outcomes.json) has their commits); [the track record](evidence/track-record.md) explains them. †: the fix does nothing until you turn its gate on.\n\n" +
 		"| number | fix | upstream | Holdfast | gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Fix, r.Stock, r.Ours, r.GateOff, r.Lab)
