@@ -26,7 +26,7 @@ type ratio struct {
 }
 
 var (
-	costTable = regexp.MustCompile(`(?m)^\| (kubelet|controller manager|quantity) \| (?:ours/stock|ratio) \|`)
+	costTable = regexp.MustCompile(`(?m)^\| (kubelet|controller manager|quantity) \| (?:Holdfast/stock|ratio) \|`)
 	costRow   = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([0-9.]+) \(([0-9.]+) to ([0-9.]+)\) \|`)
 )
 

@@ -84,7 +84,7 @@ func TestBeforeAfter(t *testing.T) {
 }
 
 func TestRatios(t *testing.T) {
-	got, err := ratios("| kubelet | ours/stock | x |\n|---|---|---|\n| open files | 1.000 (0.964 to 1.005) | 27 |\n\n| quantity | ratio | x |\n|---|---|---|\n| CPU | 1.010 (0.853 to 1.126) | 27.1 s |\n")
+	got, err := ratios("| kubelet | Holdfast/stock | x |\n|---|---|---|\n| open files | 1.000 (0.964 to 1.005) | 27 |\n\n| quantity | ratio | x |\n|---|---|---|\n| CPU | 1.010 (0.853 to 1.126) | 27.1 s |\n")
 	want := []ratio{{"kubelet", "open files", 1, 0.964, 1.005}, {"controller manager", "CPU", 1.01, 0.853, 1.126}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v (%v), want %v", got, err, want)
