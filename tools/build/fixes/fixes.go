@@ -146,7 +146,8 @@ type Content struct {
 	Components []string `json:"components,omitempty"`
 	Report     bool     `json:"report,omitempty"`
 	Spec
-	// Bases have a form of their own, which stands in the place of the one above.
+	// Bases have a form of their own. Gates, TurnOn, Overlay and Needs that it does not name are
+	// those above; an empty list, [], says that there are none.
 	Bases           map[string]Spec   `json:"bases,omitempty"`
 	Vulnerabilities []json.RawMessage `json:"vulnerabilities,omitempty"`
 	Differences     []json.RawMessage `json:"differences,omitempty"`

@@ -21,7 +21,8 @@ var small = map[string]string{
 	"patches/README.md": "policy\n",
 	"patches/a/fix.json": `{"kind": "fix", "components": ["kubelet"], "report": true, "incident": "it breaks",
 		"gates": {"A": {"default": true, "about": "makes it work. Off: as stock."}}, "overlay": ["pkg/a/**", "pkg/*/holdfast_a*.go"],
-		"labs": {"one": ["A"], "both": ["A"]}, "bases": {"v1.0.3": {"incident": "it breaks there", "labs": {"three": []}}}}`,
+		"labs": {"one": ["A"], "both": ["A"]}, 
+		"bases": {"v1.0.2": {"labs": {"two": ["A"]}, "overlay": []}, "v1.0.3": {"incident": "it breaks there", "gates": {}, "labs": {"three": []}}}}`,
 	"patches/a/README.md":                   "page\n",
 	"patches/a/v1.0.1/0210.patch":           "x\n",
 	"patches/a/v1.0.1/0212.patch":           "x\n",
@@ -33,7 +34,7 @@ var small = map[string]string{
 	"patches/b/v1.0.1/0101.patch":           "x\n",
 	"patches/d/fix.json":                    `{"kind": "planned", "incident": "later"}`,
 	"patches/p/fix.json":                    `{"kind": "tool", "bases": {"v1.0.1": {"turnOn": "the program"}}}`,
-	"patches/toolchain/c/fix.json":          `{"needs": ["b"], "bases": {"v1.0.3": {"patchesOf": "v1.0.1"}}}`,
+	"patches/toolchain/c/fix.json":          `{"needs": ["b"], "bases": {"v1.0.3": {"needs": [], "patchesOf": "v1.0.1"}}}`,
 	"patches/toolchain/c/v1.0.1/0002.patch": "x\n",
 	"patches/toolchain/e/v1.0.3/0001.patch": "x\n",
 }
@@ -101,6 +102,11 @@ func TestTable(t *testing.T) {
 		a.Form("v1.0.1").Incident != "" || a.Form("v1.0.3").Incident != "it breaks there" || len(a.Form("v1.0.3").Gates) != 0 || !a.Form("v1.0.2").Gates["A"].Default {
 		t.Errorf("%+v", a)
 	}
+	for base, want := range map[string]int{"v1.0.1": 2, "v1.0.2": 0, "v1.0.3": 2} {
+		if got := a.Form(base).Overlay; len(got) != want {
+			t.Errorf("%s has the overlay %q", base, got)
+		}
+	}
 	if s.Find("c").File() != "patches/toolchain/c/fix.json" || s.Find("none") != nil || s.Find("d").Form("v1.0.1") != nil {
 		t.Error("a fix is found in another folder")
 	}
@@ -113,7 +119,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("claims of %s: %v", file, got)
 		}
 	}
-	if got := s.Labs(); len(got) != 3 || !slices.Equal(got["both"], []string{"A", "B"}) || !slices.Equal(s.LabFixes("both"), []string{"a", "b"}) {
+	if got := s.Labs(); len(got) != 4 || !slices.Equal(got["both"], []string{"A", "B"}) || !slices.Equal(s.LabFixes("both"), []string{"a", "b"}) {
 		t.Errorf("labs %v", got)
 	}
 	for _, tc := range []struct{ base, gone, want string }{{"v1.0.1", "a", "a b c"}, {"v1.0.1", "b", "b c"}, {"v1.0.3", "a", "a"}} {

@@ -93,12 +93,7 @@ func (s *Fix) loadForms(root string, c *Content) error {
 	}
 	slices.Sort(bases)
 	for _, b := range bases {
-		f := &Form{Base: b, Spec: c.Spec}
-		if spec, ok := c.Bases[b]; ok {
-			f.Spec = spec
-		} else {
-			f.Incident = ""
-		}
+		f := &Form{Base: b, Spec: c.form(b)}
 		home := b
 		if f.PatchesOf != "" {
 			home = f.PatchesOf
@@ -114,6 +109,27 @@ func (s *Fix) loadForms(root string, c *Content) error {
 		s.Forms = append(s.Forms, f)
 	}
 	return nil
+}
+
+// form is what fix.json says of the form in a base.
+func (c *Content) form(base string) Spec {
+	f, own := c.Bases[base]
+	if !own {
+		f = c.Spec
+		f.Incident = ""
+		return f
+	}
+	if f.Gates == nil {
+		f.Gates = c.Gates
+	}
+	if f.Overlay == nil {
+		f.Overlay = c.Overlay
+	}
+	if f.Needs == nil {
+		f.Needs = c.Needs
+	}
+	f.TurnOn = cmp.Or(f.TurnOn, c.TurnOn)
+	return f
 }
 
 // patchesIn are the patches of a folder of one base, which holds nothing else but a page.
