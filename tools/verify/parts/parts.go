@@ -81,7 +81,7 @@ func All(b *base.Base, long bool) ([]Part, error) {
 		if err != nil {
 			return nil, err
 		}
-		if other.Name == b.Name || other.HasVariant(base.Ours) != nil {
+		if other.Name == b.Name || other.HasVariant(base.Ours) != nil || other.Long && !long {
 			continue
 		}
 		all = append(all,

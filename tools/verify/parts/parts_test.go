@@ -13,6 +13,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"holdfast/tools/build/base"
+	"holdfast/tools/build/testrepo"
 )
 
 func TestRun(t *testing.T) {
@@ -96,5 +99,26 @@ func TestSkippedTests(t *testing.T) {
 	n, err := goTest(t.Context(), nil, dir, "./...")
 	if n.Passed != 1 || n.Skipped != 1 || n.Failed != 0 || err != nil {
 		t.Errorf("%+v, %v", n, err)
+	}
+}
+
+// TestAllOfBases: the other bases with a product have parts, and one that make test leaves out has
+// them in make test-all only.
+func TestAllOfBases(t *testing.T) {
+	r := testrepo.New(t)
+	for _, leftOut := range []bool{false, true} {
+		r.EditBase(t, testrepo.GOPATHName, func(b *base.Base) { b.Long = leftOut })
+		for _, long := range []bool{false, true} {
+			all, err := All(r.Base(t, testrepo.Name), long)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"upstream-touched-" + testrepo.GOPATHName, "minus-one-" + testrepo.GOPATHName} {
+				got := slices.ContainsFunc(all, func(p Part) bool { return p.Name == name })
+				if want := long || !leftOut; got != want {
+					t.Errorf("left out of make test: %v, all parts: %v: there is %s: %v, want %v", leftOut, long, name, got, want)
+				}
+			}
+		}
 	}
 }
