@@ -4,6 +4,7 @@
 package kubelet
 
 import (
+	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -20,12 +21,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	containertest "k8s.io/kubernetes/pkg/kubelet/container/testing"
 	"k8s.io/kubernetes/pkg/kubelet/prober"
@@ -108,10 +111,12 @@ func TestHoldfastReadinessFirstPublish(t *testing.T) {
 			}
 			return true, nodeHeard(kl, tc.heartbeat), nil
 		})
-		testKubelet.fakeKubeClient.PrependReactor("update", "pods", func(a core.Action) (bool, runtime.Object, error) {
-			p := a.(core.UpdateAction).GetObject().(*v1.Pod)
-			published <- p
-			return true, p, nil
+		testKubelet.fakeKubeClient.PrependReactor("*", "pods", func(a core.Action) (bool, runtime.Object, error) {
+			p := statusWritten(t, a, stored)
+			if p != nil {
+				published <- p
+			}
+			return p != nil, p, nil
 		})
 		kl.probeManager.AddPod(pod)
 		kl.statusManager.SetPodStatus(pod, kl.generateAPIPodStatus(pod, podStatus))
@@ -127,6 +132,27 @@ func TestHoldfastReadinessFirstPublish(t *testing.T) {
 		kl.probeManager.RemovePod(pod)
 		testKubelet.Cleanup()
 	}
+}
+
+// statusWritten is the stored pod with the status that a request writes, nil if it writes none. Some
+// releases write one by an update, others by a patch.
+func statusWritten(t *testing.T, a core.Action, stored *v1.Pod) *v1.Pod {
+	written := stored.DeepCopy()
+	switch a := a.(type) {
+	case core.UpdateAction:
+		written.Status = a.GetObject().(*v1.Pod).Status
+	case core.PatchAction:
+		was, err := json.Marshal(stored)
+		require.NoError(t, err)
+		now, err := strategicpatch.StrategicMergePatch(was, a.GetPatch(), v1.Pod{})
+		require.NoError(t, err)
+		patched := &v1.Pod{}
+		require.NoError(t, json.Unmarshal(now, patched))
+		written.Status = patched.Status
+	default:
+		return nil
+	}
+	return written
 }
 
 // TestHoldfastReadinessStarted: NewMainKubelet, which no unit test can call, starts
@@ -198,7 +224,8 @@ func TestHoldfastHeartbeat(t *testing.T) {
 			kl.kubeClient.(*fake.Clientset).PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) {
 				if made {
 					node := nodeHeard(kl, 0)
-					node.Spec.ExternalID = string(kl.nodeName)
+					// The field has not the same name in all releases; 1.12 does not look at it.
+					require.NoError(t, json.Unmarshal([]byte(fmt.Sprintf(`{"spec": {"externalID": %q}}`, kl.nodeName)), node))
 					node.Labels = map[string]string{}
 					return true, node, nil
 				}
@@ -227,10 +254,7 @@ func TestHoldfastHeartbeat(t *testing.T) {
 		utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%v", features.ReadinessAcrossRestart, !tc.gateOff))
 		testKubelet := newTestKubelet(t, false)
 		kl := testKubelet.kubelet
-		testKubelet.fakeCadvisor.On("MachineInfo").Return(&cadvisorapi.MachineInfo{MachineID: "m", NumCores: 2, MemoryCapacity: 1024}, nil)
-		testKubelet.fakeCadvisor.On("VersionInfo").Return(&cadvisorapi.VersionInfo{}, nil)
-		testKubelet.fakeCadvisor.On("ImagesFsInfo").Return(cadvisorapiv2.FsInfo{Capacity: 1000}, nil)
-		testKubelet.fakeCadvisor.On("RootFsInfo").Return(cadvisorapiv2.FsInfo{Capacity: 1000}, nil)
+		kl.cadvisor = fakeCadvisor{}
 		// What this kubelet writes is a heartbeat of now.
 		kl.setNodeStatusFuncs = []func(*v1.Node) error{func(node *v1.Node) error {
 			node.Status.Conditions = nodeHeard(kl, 0).Status.Conditions
@@ -261,6 +285,22 @@ func TestHoldfastHeartbeat(t *testing.T) {
 		testKubelet.Cleanup()
 	}
 	utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=true", features.ReadinessAcrossRestart))
+}
+
+// fakeCadvisor is a machine, as far as a Node is made of it.
+type fakeCadvisor struct{ cadvisor.Interface }
+
+func (fakeCadvisor) MachineInfo() (*cadvisorapi.MachineInfo, error) {
+	return &cadvisorapi.MachineInfo{MachineID: "m", NumCores: 2, MemoryCapacity: 1024}, nil
+}
+func (fakeCadvisor) VersionInfo() (*cadvisorapi.VersionInfo, error) {
+	return &cadvisorapi.VersionInfo{}, nil
+}
+func (fakeCadvisor) ImagesFsInfo() (cadvisorapiv2.FsInfo, error) {
+	return cadvisorapiv2.FsInfo{Capacity: 1000}, nil
+}
+func (fakeCadvisor) RootFsInfo() (cadvisorapiv2.FsInfo, error) {
+	return cadvisorapiv2.FsInfo{Capacity: 1000}, nil
 }
 
 // TestHoldfastReadinessAcrossRestartStatus: a kubelet that has just started makes,

@@ -78,8 +78,8 @@ func newReplacing(t *testing.T, annotations map[string]string) *replacing {
 		if r.away != nil {
 			return true, nil, r.away
 		}
-		if u, ok := a.(core.UpdateAction); ok {
-			r.stored.Status = u.GetObject().(*v1.Pod).Status
+		if p := statusWritten(t, a, r.stored); p != nil {
+			r.stored = p
 		}
 		return true, r.stored.DeepCopy(), nil
 	})

@@ -9,9 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/api/core/v1"
-	runtimeapi "k8s.io/kubernetes/pkg/kubelet/apis/cri/v1alpha1/runtime"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
+
+// sandboxNotReady is PodSandboxState_SANDBOX_NOTREADY of the CRI, whose package is not the same in
+// all releases.
+const sandboxNotReady = 1
 
 // TestHoldfastContainersToStop: the answer is what the next SyncPod does.
 func TestHoldfastContainersToStop(t *testing.T) {
@@ -26,7 +29,7 @@ func TestHoldfastContainersToStop(t *testing.T) {
 			p.Spec.Containers[1].Image = "other"
 		}, []int{1}},
 		"the sandbox is dead": {func(_ *v1.Pod, s *kubecontainer.PodStatus) {
-			s.SandboxStatuses[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+			s.SandboxStatuses[0].State = sandboxNotReady
 		}, []int{0, 1, 2}},
 		"the sandbox has no IP": {func(_ *v1.Pod, s *kubecontainer.PodStatus) {
 			s.SandboxStatuses[0].Network.Ip = ""

@@ -86,7 +86,7 @@ func (m *kubeGenericRuntimeManager) replacedContainers(preparer ReplacementPrepa
 		if liveness, found := m.livenessManager.Get(id); found && liveness == proberesults.Failure {
 			continue // it has to go at once, whatever its spec
 		}
-		if !decideContainerHash(info.container, status).changed {
+		if _, _, changed := containerChanged(info.container, status); !changed {
 			continue
 		}
 		if r := (ReplacedContainer{ID: id, Name: info.name}); !preparer.ReplaceAtOnce(pod, r) {
@@ -106,7 +106,7 @@ func (m *kubeGenericRuntimeManager) ContainersChanged(pod *v1.Pod, podStatus *ku
 		if status == nil || status.State != kubecontainer.ContainerStateRunning {
 			continue
 		}
-		if decideContainerHash(container, status).changed {
+		if _, _, differs := containerChanged(container, status); differs {
 			changed = append(changed, ReplacedContainer{ID: status.ID, Name: container.Name})
 		}
 	}

@@ -14,9 +14,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/kubernetes/pkg/features"
-	runtimeapi "k8s.io/kubernetes/pkg/kubelet/apis/cri/v1alpha1/runtime"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
-	"k8s.io/kubernetes/pkg/kubelet/container/hashcompat"
 	containertest "k8s.io/kubernetes/pkg/kubelet/container/testing"
 	proberesults "k8s.io/kubernetes/pkg/kubelet/prober/results"
 )
@@ -100,18 +98,12 @@ func TestHoldfastPrepareReplacement(t *testing.T) {
 			proceed: true, starts: []string{"foo2"}},
 		"the sandbox is dead": {change: func(s state) {
 			image(s.pod, 1)
-			s.status.SandboxStatuses[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+			s.status.SandboxStatuses[0].State = sandboxNotReady
 		}, proceed: true, starts: []string{"foo1", "foo2", "foo3"}},
 		"an init container's image": {change: func(s state) {
 			s.pod.Spec.InitContainers = []v1.Container{{Name: "init", Image: "other"}}
 			s.status.ContainerStatuses = append(s.status.ContainerStatuses, &kubecontainer.ContainerStatus{
 				ID: kubecontainer.ContainerID{ID: "init"}, Name: "init", State: kubecontainer.ContainerStateExited, Hash: 1})
-		}, proceed: true},
-		"the hash of an older release": {change: func(s state) {
-			_, hash, ok := hashcompat.OldestHash(&s.pod.Spec.Containers[1], hashcompat.Gen17)
-			require.True(t, ok)
-			require.NotEqual(t, s.status.ContainerStatuses[1].Hash, hash)
-			s.status.ContainerStatuses[1].Hash = hash
 		}, proceed: true},
 	} {
 		for _, answer := range []bool{true, false} {
@@ -238,7 +230,7 @@ func TestHoldfastContainersToStopPrepared(t *testing.T) {
 			m.livenessManager.Set(s.ContainerStatuses[2].ID, proberesults.Failure, p)
 		}},
 		"the sandbox is dead": {helper: &fakePreparer{}, stop: []string{"foo1", "foo2", "foo3"}, change: func(_ *kubeGenericRuntimeManager, _ *v1.Pod, s *kubecontainer.PodStatus) {
-			s.SandboxStatuses[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+			s.SandboxStatuses[0].State = sandboxNotReady
 		}},
 	} {
 		_, _, m, err := createTestRuntimeManager()

@@ -131,13 +131,16 @@ func syncOnce(m *manager, stop fakeStopper, podManager kubepod.Manager, pod *v1.
 	return ready
 }
 
-func newPodManager(pods ...*v1.Pod) kubepod.Manager {
-	pm := kubepod.NewBasicPodManager(nil, nil, nil)
-	for _, p := range pods {
-		pm.AddPod(p)
-	}
-	return pm
+// fakePods is a pod manager that knows one mirror pod. Upstream's own takes other arguments in each
+// release.
+type fakePods struct {
+	kubepod.Manager
+	mirror *v1.Pod
 }
+
+func newPodManager() *fakePods { return &fakePods{} }
+
+func (f *fakePods) GetMirrorPodByPod(*v1.Pod) (*v1.Pod, bool) { return f.mirror, f.mirror != nil }
 
 // addWorker is AddPod without the goroutine, so that the test decides when the
 // probe runs.
@@ -370,7 +373,7 @@ func TestHoldfastReadinessOfStaticPod(t *testing.T) {
 			mirror.Status.Conditions[1].Status = v1.ConditionFalse
 		}
 		pod.Status = v1.PodStatus{}
-		pm := newPodManager(pod)
+		pm := newPodManager()
 		podStatus := runtimeStatus()
 
 		w := addWorker(m, pod)
@@ -378,7 +381,7 @@ func TestHoldfastReadinessOfStaticPod(t *testing.T) {
 		assert.Equal(t, []bool{false}, syncOnce(m, stopNone, pm, pod, podStatus), "nothing is known yet")
 		m.prober.exec = fakeExecProber{probe.Failure, nil}
 		require.True(t, w.doProbe())
-		pm.AddPod(mirror)
+		pm.mirror = mirror
 		assert.Equal(t, []bool{published}, syncOnce(m, stopNone, pm, pod, podStatus))
 		require.True(t, w.doProbe())
 		assert.Equal(t, []bool{published}, syncOnce(m, stopNone, pm, pod, podStatus))

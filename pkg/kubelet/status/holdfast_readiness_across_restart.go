@@ -6,7 +6,6 @@ package status
 import (
 	"k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
@@ -111,15 +110,5 @@ func (m *manager) keepSettled(pod *v1.Pod, status *v1.PodStatus) {
 	}
 	if changed {
 		updateReadyCondition(pod, status)
-	}
-}
-
-// updateReadyCondition makes the pod's Ready condition that of its containers.
-func updateReadyCondition(pod *v1.Pod, status *v1.PodStatus) {
-	ready := GeneratePodReadyCondition(&pod.Spec, status.ContainerStatuses, status.Phase)
-	if i, _ := podutil.GetPodCondition(status, v1.PodReady); i >= 0 {
-		status.Conditions[i] = ready
-	} else {
-		status.Conditions = append(status.Conditions, ready)
 	}
 }

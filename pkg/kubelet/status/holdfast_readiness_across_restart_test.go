@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
-	core "k8s.io/client-go/testing"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
@@ -68,20 +67,17 @@ func TestHoldfastResettle(t *testing.T) {
 		{name: "probed well in between", given: true, fresh: false, probed: true, result: true, expectPublished: []bool{true}},
 		{name: "failed in between", given: false, fresh: true, probed: true, result: false, expectPublished: []bool{false}},
 	} {
-		client := fake.NewSimpleClientset(podWithReadiness(tc.fresh))
-		m := newTestManager(client)
+		a := newAPI(podWithReadiness(tc.fresh))
+		m := newTestManager(a)
 		pod := podWithReadiness(tc.given)
 		m.podManager.UpdatePod(pod)
 		m.SetReadinessKeeper(&fakeKeeper{id: kubecontainer.ContainerID{Type: "test", ID: "c"}, probed: tc.probed, ready: tc.result})
 		m.SetPodStatus(pod, pod.Status)
 		m.consumeUpdates()
 		var published []bool
-		for _, a := range client.Actions() {
-			if u, ok := a.(core.UpdateAction); ok {
-				status := u.GetObject().(*v1.Pod).Status
-				published = append(published, podutil.IsPodReadyConditionTrue(status))
-				assert.Equal(t, podutil.IsPodReadyConditionTrue(status), status.ContainerStatuses[0].Ready, tc.name)
-			}
+		for _, status := range a.written {
+			published = append(published, podutil.IsPodReadyConditionTrue(status))
+			assert.Equal(t, podutil.IsPodReadyConditionTrue(status), status.ContainerStatuses[0].Ready, tc.name)
 		}
 		// The last word counts; in between nothing may be published that is neither
 		// what was published before nor a result.
@@ -93,33 +89,34 @@ func TestHoldfastResettle(t *testing.T) {
 
 // TestHoldfastResettleWithoutKeeper: nothing changes without one.
 func TestHoldfastResettleWithoutKeeper(t *testing.T) {
-	client := fake.NewSimpleClientset(podWithReadiness(false))
-	m := newTestManager(client)
+	a := newAPI(podWithReadiness(false))
+	m := newTestManager(a)
 	pod := podWithReadiness(true)
 	m.podManager.UpdatePod(pod)
 	m.SetPodStatus(pod, pod.Status)
-	verifyActions(t, m, []core.Action{getAction(), updateAction()})
+	m.consumeUpdates()
+	assert.Equal(t, 2, a.requests, "a GET and a write")
+	if assert.Len(t, a.written, 1) {
+		assert.True(t, podutil.IsPodReadyConditionTrue(a.written[0]))
+	}
 }
 
 // TestHoldfastResettleOlderStatus: a status that was made before the readiness was settled,
 // and set after, does not take that back. A probe's result does.
 func TestHoldfastResettleOlderStatus(t *testing.T) {
 	for _, settled := range []bool{false, true} {
-		client := fake.NewSimpleClientset(podWithReadiness(settled))
-		m := newTestManager(client)
+		a := newAPI(podWithReadiness(settled))
+		m := newTestManager(a)
 		pod := podWithReadiness(!settled)
 		m.podManager.UpdatePod(pod)
 		keeper := &fakeKeeper{id: kubecontainer.ContainerID{Type: "test", ID: "c"}}
 		m.SetReadinessKeeper(keeper)
 		publish := func() (readiness []bool) {
-			client.ClearActions()
+			before := a.writes()
 			m.consumeUpdates()
-			for _, a := range client.Actions() {
-				if u, ok := a.(core.UpdateAction); ok {
-					status := u.GetObject().(*v1.Pod).Status
-					readiness = append(readiness, podutil.IsPodReadyConditionTrue(status))
-					assert.Equal(t, podutil.IsPodReadyConditionTrue(status), status.ContainerStatuses[0].Ready)
-				}
+			for _, status := range a.written[before:] {
+				readiness = append(readiness, podutil.IsPodReadyConditionTrue(status))
+				assert.Equal(t, podutil.IsPodReadyConditionTrue(status), status.ContainerStatuses[0].Ready)
 			}
 			return readiness
 		}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/util/format"
 )
 
-// The limit of the requests that write marks. A status takes two (GET, PUT). The
+// The limit of the requests that write marks. A status takes two, a GET and a write. The
 // kubelet's own limit is 5 a second with a burst of 10 by default, for everything that
 // it asks: with it the last of 20 pods would be acknowledged after 6 s.
 const (
@@ -115,7 +115,7 @@ func (m *manager) nextUnready(podUID types.UID, marks *podMarks) (status version
 // writer is to go on. A pod that is not there needs no status: nobody can have its address.
 //
 // The status is taken after the GET. One that is newer, and that the manager's own loop
-// writes, is then written after the GET too, so that the PUT of this one is a conflict.
+// writes, is then written after the GET too, so that the write of this one is a conflict.
 func (m *manager) sendUnready(podUID types.UID, marks *podMarks, namespace, name string) (goOn bool, err error) {
 	client := m.unready.podsGetter(m.kubeClient.CoreV1()).Pods(namespace)
 	pod, err := client.Get(name, metav1.GetOptions{})
@@ -142,8 +142,7 @@ func (m *manager) sendUnready(podUID types.UID, marks *podMarks, namespace, name
 	if m.resettle(podUID, &pod.Status, &status.status) {
 		return true, nil // another readiness was put right: there is a newer status
 	}
-	pod.Status = status.status
-	pod, err = client.UpdateStatus(pod)
+	pod, err = m.publishUnready(client, podUID, pod, status)
 	if err != nil {
 		return true, err
 	}
