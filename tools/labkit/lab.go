@@ -355,13 +355,13 @@ func (ls Labs) NamedOrAll(names []string) ([]*Lab, error) {
 	return ls.Named(names)
 }
 
-// OnStock makes the lab that of gives for another base one of stock only, since no fix is in that
-// base: it has the base in its name, and is not in make test.
-func OnStock(of func(base string) Lab, base string) Lab {
+// OnBase makes the lab that of gives for another base: it has the base in its name, and is not in
+// make test.
+func OnBase(of func(base string) Lab, base string) Lab {
 	l := of(base)
 	l.Folder, l.Name = l.Path(), l.Name+"-"+base
 	l.Summary += ", at " + base[1:strings.LastIndex(base, ".")]
-	l.Variants, l.Test = []Variant{Stock}, nil
+	l.Test = nil
 	return l
 }
 

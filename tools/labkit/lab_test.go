@@ -170,16 +170,16 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestOnStock: the lab of another base has its folder, and nothing but stock to run.
-func TestOnStock(t *testing.T) {
+// TestOnBase: the lab of another base has its folder, runs what the lab runs, and is not in make test.
+func TestOnBase(t *testing.T) {
 	of := func(base string) Lab {
 		return Lab{Name: "smoke", Folder: "checks/smoke", Summary: "all works", Test: []Variant{Ours}, Needs: ManagerNeeds(base)}
 	}
-	l := OnStock(of, "v1.12.10")
-	if l.Name != "smoke-v1.12.10" || l.Path() != "checks/smoke" || l.Summary != "all works, at 1.12" || !slices.Equal(l.Runs(), []Variant{Stock}) || len(l.Test) > 0 || l.Needs[0].Base != "v1.12.10" {
+	l := OnBase(of, "v1.12.10")
+	if l.Name != "smoke-v1.12.10" || l.Path() != "checks/smoke" || l.Summary != "all works, at 1.12" || !slices.Equal(l.Runs(), []Variant{Stock, Ours}) || len(l.Test) > 0 || l.Needs[0].Base != "v1.12.10" {
 		t.Errorf("%+v", l)
 	}
-	if l := OnStock(func(string) Lab { return Lab{Name: "a"} }, "v1.12.10"); l.Path() != "a" {
+	if l := OnBase(func(string) Lab { return Lab{Name: "a"} }, "v1.12.10"); l.Path() != "a" {
 		t.Errorf("%+v", l)
 	}
 }

@@ -34,7 +34,7 @@ const (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{of("v1.9.11"), labkit.OnStock(of, "v1.12.10")}
+	return []labkit.Lab{of("v1.9.11"), labkit.OnBase(of, "v1.12.10")}
 }
 
 // of is the lab of a base.
