@@ -26,40 +26,45 @@ import (
 )
 
 const (
-	base = "v1.9.11"
 	pods = webset.Pods
 	flag = "--endpoint-updates-batch-period"
 )
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{{
+	return []labkit.Lab{of("v1.9.11"), labkit.OnBase(of, "v1.12.10")}
+}
+
+// of is the lab of a base.
+func of(base string) labkit.Lab {
+	return labkit.Lab{
 		Name:    "endpoints-batching",
 		Summary: "a batch of pods that changes within two seconds is as many updates of Endpoints as pods",
-		Steps:   steps,
+		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle:  oracle,
 		Test:    []labkit.Variant{labkit.Ours},
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 6*time.Minute, 25*time.Minute)
 		},
 		Needs: labkit.ManagerNeeds(base),
-	}}
+	}
 }
 
 // rounds is how often a batch, or a kill, is repeated.
 func rounds(p labkit.Profile) int { return labkit.Pick(p, 1, 10) }
 
 type lab struct {
-	e   *labkit.Env
-	c   *node.Cluster
-	cm  *kube.ControllerManager
-	web *webset.Set
-	n   int // controller managers started so far
-	has bool
+	e    *labkit.Env
+	base string
+	c    *node.Cluster
+	cm   *kube.ControllerManager
+	web  *webset.Set
+	n    int // controller managers started so far
+	has  bool
 }
 
-func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e}
+func steps(e *labkit.Env, base string) []labkit.Step {
+	l := &lab{e: e, base: base}
 	batches := fmt.Sprintf("%d pods become not ready within about 2 s, in %d round(s)", pods, rounds(e.Profile))
 	return []labkit.Step{
 		{Text: "ask the program under test whether it has " + flag, Do: l.ask},
@@ -78,7 +83,7 @@ func steps(e *labkit.Env) []labkit.Step {
 
 // ask reads the program's own help.
 func (l *lab) ask(ctx context.Context) error {
-	path := l.e.UnderTest(base, "kube-controller-manager").Path
+	path := l.e.UnderTest(l.base, "kube-controller-manager").Path
 	out, err := exec.CommandContext(ctx, path, "--help").CombinedOutput()
 	if !strings.Contains(string(out), "--concurrent-endpoint-syncs") {
 		return fmt.Errorf("%s --help: %w: %.200s", path, err, out)
@@ -91,7 +96,7 @@ func (l *lab) ask(ctx context.Context) error {
 func (l *lab) start(ctx context.Context) error {
 	var err error
 	l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(l.base, "kube-apiserver")},
 	})
 	if err != nil {
 		return err
@@ -116,9 +121,10 @@ func (l *lab) swap(ctx context.Context, period string) error {
 			return err
 		}
 	}
+	program := l.e.UnderTest(l.base, "kube-controller-manager")
 	args := []string{
 		// The pods' node does not exist.
-		"--controllers=*,-podgc,-node",
+		"--controllers=*,-podgc,-" + program.NodeController(),
 		// The client's own limit must not look like batching.
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 		"--leader-elect=false",
@@ -129,7 +135,7 @@ func (l *lab) swap(ctx context.Context, period string) error {
 	l.n++
 	var err error
 	l.cm, err = l.e.StartControllerManager(ctx, l.c.APIServer, kube.ControllerManagerConfig{
-		Name: fmt.Sprintf("kube-controller-manager-%d", l.n), Program: l.e.UnderTest(base, "kube-controller-manager"), ExtraArgs: args})
+		Name: fmt.Sprintf("kube-controller-manager-%d", l.n), Program: program, ExtraArgs: args})
 	return err
 }
 
@@ -322,7 +328,7 @@ func (l *lab) kill(ctx context.Context) error {
 }
 
 func (l *lab) negative(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, l.e.UnderTest(base, "kube-controller-manager").Path, flag+"=-1s").CombinedOutput()
+	out, err := exec.CommandContext(ctx, l.e.UnderTest(l.base, "kube-controller-manager").Path, flag+"=-1s").CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return err
