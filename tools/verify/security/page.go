@@ -26,7 +26,7 @@ const pageHead = `<!-- Written by make security from bases/%s/vulnerabilities.js
 # Known vulnerabilities
 
 This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, whose last release is `%s`" + `, compared with stock %s.
-A row with "after" that release is closed in builds whose version continues with ` + "`.post.g…`" + `. The binaries of 1.2.0 close no vulnerability. For other components this page only says [what you have to do](#other-components-what-you-have-to-do).
+A row that says "after +%s" is fixed only in builds made after that release, whose version continues with ` + "`.post.g…`" + `. The binaries of 1.2.0 close no vulnerability. For other components this page only says [what you have to do](#other-components-what-you-have-to-do).
 Every vulnerability that is open in a stock kube-apiserver is also open in the optional one, unless this page says otherwise.
 
 In a hurry: replace both binaries, turn on the gates below that are off, then read what is still open and "Other components". CVE numbers closed: %d, open: %d.
@@ -38,7 +38,7 @@ In a hurry: replace both binaries, turn on the gates below that are off, then re
 
 const pageTail = `## Going back
 
-If you replace Holdfast's binary by the stock one, all closed vulnerabilities are open again at once. Remove Holdfast's gates from the flags first: a stock binary
+If you replace Holdfast's binary with the stock one, all closed vulnerabilities are open again at once. Remove Holdfast's gates from the flags first: a stock binary
 does not start with them. Of these fixes only [localnet-firewall](../patches/localnet-firewall/README.md) leaves something on a node, a
 firewall rule. A reboot removes the rule; the page of the fix says how to remove it without a reboot. [Install](user/install.md) lists the rest. Passwords
 and answers in old logs and events of a stock binary stay there.
@@ -60,7 +60,7 @@ A vulnerability that this page does not name has not been examined. This applies
 the libraries of 2017 and 2018 that the binaries link. Go's own library is today's.
 `
 
-// Page is docs/security.md. The track record's answers are those of record.
+// Page is docs/security.md. The track record's verdicts are those of record.
 func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	var w strings.Builder
 	count := func(s Status) (n int) {
@@ -71,7 +71,8 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 		}
 		return n
 	}
-	fmt.Fprintf(&w, pageHead, b.Name, b.Release, b.Version, count(Closed), count(OptIn)+count(Affected)+count(Documented))
+	_, last, _ := strings.Cut(b.Release, "+")
+	fmt.Fprintf(&w, pageHead, b.Name, b.Release, b.Version, last, count(Closed), count(OptIn)+count(Affected)+count(Documented))
 
 	section(&w, t, "Closed", "", []Status{Closed}, "| what an attacker can do on stock | number | component | closed by | since | what stays |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
 		return []string{e.What, number(e), components(e), fixLink(b, e.Fix), since(b, e), e.Left}
@@ -94,7 +95,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 			return []string{number(e), components(e), e.What, reason(e)}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. The table has the last answers\n([outcomes.json](../tools/labs/outcomes.json) has their commits); [the track record](evidence/track-record.md) explains them. †: the fix does nothing until you turn its gate on.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records at which commit); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on.\n\n" +
 		"| number | fix | upstream | Holdfast | gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Fix, r.Stock, r.Ours, r.GateOff, r.Lab)
