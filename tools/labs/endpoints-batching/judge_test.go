@@ -34,7 +34,7 @@ func made(p labkit.Profile, change judgetest.Change) *history.History {
 			killed{round, pods, pods / 2})
 	}
 	all = append(all, configz{`{"ConcurrentEndpointSyncs":5}`}, serviceChanged{20 * time.Millisecond}, podDeleted{5050 * time.Millisecond},
-		negative{2, "the period -1s is negative"})
+		negative{2, 2, "the period -1s is negative"})
 	return history.Make(history.Begin{Lab: "endpoints-batching", Variant: string(labkit.Ours), Profile: string(p)}, change.Of(all)...)
 }
 
@@ -56,8 +56,9 @@ func TestJudge(t *testing.T) {
 		"while a pod's change waited":      judgetest.As(serviceChanged{4 * time.Second}),
 		"a deleted pod left after 100ms":   judgetest.As(podDeleted{100 * time.Millisecond}),
 		"a change that waited is lost":     judgetest.As(killed{0, pods, pods}),
-		"ends with status 0":               judgetest.As(negative{0, "the period -1s is negative"}),
-		"ends with status 2: unknown flag": judgetest.As(negative{2, "unknown flag"}),
+		"ends with status 0":               judgetest.As(negative{0, 0, "the period -1s is negative"}),
+		"ends with status 3":               judgetest.As(negative{3, 1, "the period -1s is negative"}),
+		"ends with status 2: unknown flag": judgetest.As(negative{2, 2, "unknown flag"}),
 		"no flag that changes it":          judgetest.As(program{}),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, short, map[string]judgetest.Change{
