@@ -105,7 +105,8 @@ func TestHoldfastUnreadyNotBegun(t *testing.T) {
 // TestHoldfastUnreadyThirdImage: another image during the drain ends the sync, and the drain
 // goes on in the next one where it was: it does not begin anew.
 func TestHoldfastUnreadyThirdImage(t *testing.T) {
-	r := newReplacing(t, map[string]string{drainAnnotation: "2"})
+	// The machine may stand still for seconds: the bounds are far apart.
+	r := newReplacing(t, map[string]string{drainAnnotation: "6"})
 	defer r.stop()
 	r.publish()
 	r.runtime.changed = replacedC
@@ -113,16 +114,16 @@ func TestHoldfastUnreadyThirdImage(t *testing.T) {
 	result := make(chan bool)
 	third := r.pod.DeepCopy() // before the status manager normalises its start time in place
 	go func() { result <- r.prepare(true) }()
-	time.Sleep(time.Second)
+	time.Sleep(4 * time.Second)
 	third.Spec.Containers[0].Image = "third"
 	r.workers.UpdatePod(&UpdatePodOptions{Pod: third, UpdateType: kubetypes.SyncPodUpdate})
 	select {
 	case killable := <-result:
 		require.False(t, killable, "the second image is not started any more")
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("still waiting")
 	}
-	assert.True(t, time.Since(begin) < 2*time.Second, "the news ended the sync")
+	assert.True(t, time.Since(begin) < 6*time.Second, "the news ended the sync")
 
 	// The worker takes the update.
 	r.workers.podLock.Lock()
@@ -135,7 +136,7 @@ func TestHoldfastUnreadyThirdImage(t *testing.T) {
 	assert.False(t, r.cachedReady(), "between the syncs")
 	assert.True(t, r.prepare(true))
 	took := time.Since(begin)
-	assert.True(t, took >= 2*time.Second && took < 2900*time.Millisecond, "%v", took)
+	assert.True(t, took >= 6*time.Second && took < 10*time.Second, "%v", took)
 	assert.False(t, r.storedReady())
 	assert.Equal(t, map[string]int{unreadyEvent: 1}, r.said())
 }
