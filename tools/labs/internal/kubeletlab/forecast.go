@@ -12,9 +12,11 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/wait"
 )
 
 // Told is a container as forecast -o json of kubectl-holdfast has it. Pod is namespace/name, Answer
@@ -53,7 +55,8 @@ func ParseAnswer(out string) Answer {
 }
 
 // Forecast asks kubectl-holdfast what becomes of a node's containers when its kubelet is replaced
-// by p. Without a fix, and with its gate off, p is to keep no more than upstream's kubelet.
+// by p. It asks again for a minute until the node has answered everything. Without a fix, and with
+// its gate off, p is to keep no more than upstream's kubelet.
 func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Program) (Answer, error) {
 	to := strings.TrimPrefix(p.Base, "v")
 	if p.Variant == labkit.Ours && len(p.Gates) == 0 {
@@ -71,17 +74,24 @@ func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Pr
 	if err != nil {
 		return Answer{}, err
 	}
-	out, err := exec.CommandContext(ctx, program, "forecast", "--kubeconfig", kubeconfig, "--node", node, "--to", to, "-o", "json").Output()
-	e.Logf("kubectl-holdfast forecast --to %s: %v\n%s", to, err, out)
-	var status *exec.ExitError
-	if errors.As(err, &status) && status.ExitCode() == 3 { // it has found something
-		err = nil
-	}
-	if err != nil {
-		return Answer{}, fmt.Errorf("kubectl-holdfast forecast: %w", err)
-	}
-	return ParseAnswer(string(out)), nil
+	var a Answer
+	err = wait.Until(ctx, "kubectl-holdfast forecast has all answers of "+node, time.Minute, func(ctx context.Context) (bool, error) {
+		out, err := exec.CommandContext(ctx, program, "forecast", "--kubeconfig", kubeconfig, "--node", node, "--to", to, "-o", "json").Output()
+		e.Logf("kubectl-holdfast forecast --to %s: %v\n%s", to, err, out)
+		var status *exec.ExitError
+		if err != nil && !(errors.As(err, &status) && status.ExitCode() == 3) { // 3: it has found something
+			return false, err
+		}
+		if a = ParseAnswer(string(out)); slices.Contains(a.Codes, notAsked) {
+			return false, errors.New(notAsked + ": the node was not asked for everything")
+		}
+		return true, nil
+	})
+	return a, err
 }
+
+// notAsked is the code of what a busy node or API server did not answer in time.
+const notAsked = "HF002"
 
 // NotAsTold says in what a swap was not as the forecast had told: each container of before that is
 // no sandbox must be told, and be kept or another as told. What becomes of those that are left open
