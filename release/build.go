@@ -249,8 +249,8 @@ func sha256File(file string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// expected is release/expected.json for one base: the files of a release by name, and their
-// sizes in bytes, 0 for one that was not measured yet. VERSION in a name is the version as packages
+// expected is release/expected.json for one base: the files of a release by name, and their sizes in
+// bytes in a signed one with the kube-apiserver, 0 for one that was not measured yet. VERSION in a name is the version as packages
 // have it.
 type expected []struct {
 	Name     string `json:"name"`
