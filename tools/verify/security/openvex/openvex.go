@@ -10,6 +10,8 @@ package openvex
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/openvex/go-vex/pkg/vex"
 
@@ -100,7 +102,11 @@ func statement(e *security.Entry) vex.Statement {
 		if e.Line != nil {
 			impact += " (" + e.Line.String() + ")"
 		}
-		return vex.Statement{Status: vex.StatusNotAffected, Justification: vex.VulnerableCodeNotPresent, ImpactStatement: impact}
+		why := vex.VulnerableCodeNotPresent
+		if slices.ContainsFunc(e.NotLinked, func(n string) bool { return e.Module != "" && strings.HasSuffix(e.Module, n) }) {
+			why = vex.ComponentNotPresent // nothing of the module is linked
+		}
+		return vex.Statement{Status: vex.StatusNotAffected, Justification: why, ImpactStatement: impact}
 	}
 	return vex.Statement{Status: vex.StatusUnderInvestigation}
 }

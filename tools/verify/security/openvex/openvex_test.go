@@ -27,6 +27,12 @@ func TestWrite(t *testing.T) {
 			e.Because, e.Line = "none", &security.Line{File: "f.go", Line: 7, Text: "text"}
 		}, c),
 		entry("CVE-1-0004", security.Unjudged, func(e *security.Entry) {}, k),
+		entry("CVE-1-0006", security.NotAffected, func(e *security.Entry) {
+			e.Because, e.Module, e.NotLinked = "not there", "m/n/o", []string{"n/o"}
+		}, k),
+		entry("CVE-1-0007", security.NotAffected, func(e *security.Entry) {
+			e.Because, e.Module, e.NotLinked = "not used", "m/n/o", []string{"m/n/o/html"}
+		}, k),
 		entry("CVE-1-0003", security.NotOurs, func(e *security.Entry) {}, "kube-proxy"),
 		entry("CVE-1-0005", security.OptIn, func(e *security.Entry) { e.Fix, e.Since, e.Do = "b", 2, "ask" }, k),
 		{Name: "no-number", What: "w", Status: security.Affected, Components: []string{k}},
@@ -54,6 +60,8 @@ func TestWrite(t *testing.T) {
 		"CVE-1-0002 " + manager + "pkg:golang/m/n affected ||pray|",
 		"CVE-1-0003 " + manager + kube + "not_affected vulnerable_code_not_present|||none (f.go:7)",
 		"CVE-1-0004 " + kubelet + kube + "under_investigation |||",
+		"CVE-1-0006 " + kubelet + "pkg:golang/m/n/o not_affected component_not_present|||not there",
+		"CVE-1-0007 " + kubelet + "pkg:golang/m/n/o not_affected vulnerable_code_not_present|||not used",
 		"CVE-1-0005 " + kubelet + kube + "affected ||ask|",
 		"CVE-1-0003 " + kubelet + kube + "not_affected vulnerable_code_not_in_execute_path|||a vulnerability of kube-proxy, which this program is not",
 	}
