@@ -250,8 +250,8 @@ func sha256File(file string) (string, error) {
 }
 
 // expected is release/expected.json for one base: the files of a release by name, and their sizes in
-// bytes in a signed one with the kube-apiserver, 0 for one that was not measured yet. VERSION in a name is the version as packages
-// have it.
+// bytes in a signed one with the kube-apiserver, 0 for one that was not measured yet. VERSION in a
+// name is the version as packages have it.
 type expected []struct {
 	Name     string `json:"name"`
 	Size     int64  `json:"size"`

@@ -21,8 +21,8 @@ type row struct {
 	UID       string `json:"uid"` // of the pod
 	Pod       string `json:"pod"` // NAMESPACE/NAME
 	Container string `json:"container"`
-	// Answer is kept, new or ?; new also if the kubelet fails the pod. Why is for new and ?. Back is the same for a later way back to
-	// the kubelet that runs now, where the target is Holdfast.
+	// Answer is kept, new or ?; new also if the kubelet fails the pod. Why is for new and ?. Back is
+	// the same for a later way back to the kubelet that runs now, where the target is Holdfast.
 	Answer string `json:"answer"`
 	Why    string `json:"why,omitempty"`
 	Back   string `json:"back,omitempty"`

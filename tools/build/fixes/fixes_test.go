@@ -21,7 +21,7 @@ var small = map[string]string{
 	"patches/README.md": "policy\n",
 	"patches/a/fix.json": `{"kind": "fix", "components": ["kubelet"], "report": true, "incident": "it breaks",
 		"gates": {"A": {"default": true, "about": "makes it work. Off: as stock."}}, "overlay": ["pkg/a/**", "pkg/*/holdfast_a*.go"],
-		"labs": {"one": ["A"], "both": ["A"]}, 
+		"labs": {"one": ["A"], "both": ["A"]},
 		"bases": {"v1.0.2": {"labs": {"two": ["A"]}, "overlay": []}, "v1.0.3": {"incident": "it breaks there", "gates": {}, "labs": {"three": []}}}}`,
 	"patches/a/README.md":                   "page\n",
 	"patches/a/v1.0.1/0210.patch":           "x\n",

@@ -224,11 +224,9 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	if s.variant == labkit.UnderTest {
 		program = l.e.UnderTest(base, "kubelet")
 	}
-	told, err := kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program)
-	if err != nil {
+	if o.Forecast, err = kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program); err != nil {
 		return err
 	}
-	o.Forecast = told.Told
 	l.e.Step("%s: %d containers run", name, len(before))
 	if err := l.node.StopKubelet(); err != nil {
 		return err

@@ -80,11 +80,11 @@ func judge(h *history.History) labkit.Outcome {
 		}
 		facts = append(facts, fmt.Sprintf("%-42s %8d %6d %8d %9d %5d", fmt.Sprintf("%d. %s %s", r.Step, r.What, r.Node), r.Requests, r.Failed, r.Removed, recreated, len(d.Kept)))
 		requests, failed, removed, again = requests+r.Requests, failed+r.Failed, removed+r.Removed, again+recreated
-		seen := len(r.After) > 0 && recreated+len(d.Kept) > 0
-		for _, w := range r.notAsTold() {
-			if !seen {
-				break
-			}
+		var notTold []string
+		if len(r.After) > 0 && recreated+len(d.Kept) > 0 {
+			notTold = r.notAsTold()
+		}
+		for _, w := range notTold {
 			if h.Variant != string(labkit.Ours) {
 				cannotTell("step %d: %s", r.Step, w)
 			}

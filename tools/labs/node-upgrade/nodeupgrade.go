@@ -242,11 +242,9 @@ func (l *lab) do(ctx context.Context, i int, s step) error {
 	if s.to == underTest {
 		program = l.e.UnderTest(base, "kubelet")
 	}
-	told, err := kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, n.Name, program)
-	if err != nil {
+	if r.Forecast, err = kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, n.Name, program); err != nil {
 		return err
 	}
-	r.Forecast = told.Told
 	requests, failed := counts(l.loads)
 	since := time.Now()
 	if s.kill {

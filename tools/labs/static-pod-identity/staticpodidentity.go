@@ -173,11 +173,9 @@ func (l *lab) swap(ctx context.Context, i int, w swap) error {
 	if w.to != underTest {
 		program = l.e.Stock(w.to, "kubelet")
 	}
-	told, err := kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program)
-	if err != nil {
+	if o.Forecast, err = kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program); err != nil {
 		return err
 	}
-	o.Forecast = told.Told
 	besides := ""
 	if w.edit {
 		besides = edited

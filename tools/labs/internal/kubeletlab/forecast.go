@@ -57,22 +57,22 @@ func ParseAnswer(out string) Answer {
 // Forecast asks kubectl-holdfast what becomes of a node's containers when its kubelet is replaced
 // by p. It asks again for a minute until the node has answered everything. Without a fix, and with
 // its gate off, p is to keep no more than upstream's kubelet.
-func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Program) (Answer, error) {
+func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Program) ([]Told, error) {
 	to := strings.TrimPrefix(p.Base, "v")
 	if p.Variant == labkit.Ours && len(p.Gates) == 0 {
 		to = "holdfast"
 	}
 	pki, err := e.GetPKI()
 	if err != nil {
-		return Answer{}, err
+		return nil, err
 	}
 	kubeconfig, err := pki.Kubeconfig("forecast", server, "admin", "system:masters")
 	if err != nil {
-		return Answer{}, err
+		return nil, err
 	}
 	program, err := e.Holdfast()
 	if err != nil {
-		return Answer{}, err
+		return nil, err
 	}
 	var a Answer
 	err = wait.Until(ctx, "kubectl-holdfast forecast has all answers of "+node, time.Minute, func(ctx context.Context) (bool, error) {
@@ -87,7 +87,7 @@ func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Pr
 		}
 		return true, nil
 	})
-	return a, err
+	return a.Told, err
 }
 
 // notAsked is the code of what a busy node or API server did not answer in time.

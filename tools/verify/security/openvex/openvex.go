@@ -103,7 +103,7 @@ func statement(e *security.Entry) vex.Statement {
 			impact += " (" + e.Line.String() + ")"
 		}
 		why := vex.VulnerableCodeNotPresent
-		if slices.ContainsFunc(e.NotLinked, func(n string) bool { return e.Module != "" && strings.HasSuffix(e.Module, n) }) {
+		if slices.ContainsFunc(e.NotLinked, func(n string) bool { return strings.HasSuffix(e.Module, n) }) {
 			why = vex.ComponentNotPresent // nothing of the module is linked
 		}
 		return vex.Statement{Status: vex.StatusNotAffected, Justification: why, ImpactStatement: impact}
