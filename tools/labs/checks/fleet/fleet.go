@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"holdfast/tools/labkit"
@@ -31,6 +32,8 @@ const (
 	// keepIn and program are below a folder that each node has for itself.
 	keepIn  = "/var/lib/holdfast"
 	program = "/var/lib/lab/kubelet"
+	// original is the target of the kubelet that was there first.
+	original = "original"
 	// goodImage has Holdfast's kubelet, endingImage one that ends at once.
 	goodImage, endingImage = "holdfast.test/fleet:good", "holdfast.test/fleet:ends"
 	// podsANode is how many pods of the load a node has.
@@ -57,10 +60,10 @@ func Labs() []labkit.Lab {
 		Steps: steps,
 		Oracle: labkit.Oracle{Text: []string{
 			"never are two nodes in a swap at once, also when all pods are made at once and things are killed; the control, a lock that everybody gets, shows two",
-			"a kubelet that ends at once and a refused flag stop the rollout; every node always ends with a kubelet that answers",
+			"a kubelet that ends at once, a refused flag and a Node that stays not Ready stop the rollout; every node always ends with a kubelet that answers",
 			"no container of a pod is recreated, and no request fails",
 		}, Judge: judge},
-		Timeout: func(labkit.Profile) time.Duration { return 45 * time.Minute },
+		Timeout: func(labkit.Profile) time.Duration { return time.Hour },
 	}}
 }
 
@@ -74,7 +77,10 @@ type lab struct {
 	target string
 	before []kubeletlab.Snapshot // by node, at the begin of a stage
 	begun  time.Time
+	mu     sync.Mutex // of killed
 	killed []string
+	// repeated is how many attempts of the stage failed and were repeated.
+	repeated int
 }
 
 func steps(e *labkit.Env) []labkit.Step {
@@ -86,7 +92,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: fmt.Sprintf("start the control plane, with PodSecurityPolicies, and %d nodes whose kubelet v1.7.0 is a unit of systemd", nodes), Do: l.start},
 		{Text: fmt.Sprintf("create %d pods on each node, and load on all", podsANode), Do: l.create},
 		do(first, "kubectl apply of fleet manifests: the target is original, nothing may change", func(ctx context.Context) error {
-			return l.applyAndWait(ctx, goodImage, "original", 1)
+			return l.applyAndWait(ctx, goodImage, original, 1)
 		}),
 		do(ends, "a new target, and an image whose kubelet ends at once: the first node must stop the rollout", func(ctx context.Context) error {
 			if err := l.apply(ctx, endingImage, l.target, 1); err != nil {
@@ -95,24 +101,27 @@ func steps(e *labkit.Env) []labkit.Step {
 			return l.stopped(ctx, 1)
 		}),
 		do(undone, "kubectl rollout undo", func(ctx context.Context) error { return l.undo(ctx) }),
+		do(unready, "flags with which a Node is not Ready in the unit of "+illNode+", and the good image: that node must stop the rollout", l.unready),
+		do(readied, "remove the flags, and kubectl rollout undo", l.readied),
 		do(refused, "a flag that Holdfast refuses in the unit of "+badNode+", then the good image: that node must stop the rollout", func(ctx context.Context) error {
 			if err := l.units[1].Write(ctx, kubeletlab.ExtraFile, "KUBELET_EXTRA_ARGS=--api-servers="+l.c.APIServer.URL+"\n"); err != nil {
 				return err
 			}
-			if err := l.apply(ctx, goodImage, l.target, 2); err != nil {
+			if err := l.apply(ctx, goodImage, l.target, 3); err != nil {
 				return err
 			}
-			return l.stopped(ctx, 2)
+			return l.stopped(ctx, 3)
 		}),
 		do(again, "take the flag out and apply a new attempt: all nodes get Holdfast", func(ctx context.Context) error {
 			if err := l.units[1].Node.Run(ctx, "rm", kubeletlab.ExtraFile); err != nil {
 				return err
 			}
-			return l.applyAndWait(ctx, goodImage, l.target, 3)
+			return l.applyAndWait(ctx, goodImage, l.target, 4)
 		}),
-		do(back, "kubectl rollout undo --to-revision of the target original: all nodes go back", func(ctx context.Context) error { return l.undo(ctx, "--to-revision=3") }),
+		do(back, "kubectl rollout undo --to-revision of the target original: all nodes go back", func(ctx context.Context) error { return l.undo(ctx, "--to-revision=5") }),
 		do(atOnce, "delete the DaemonSet and apply Holdfast: all pods are made at once; kill -9 of a unit, an agent, and both", l.kills),
-		do(control, "control: delete it and apply original, while the lab takes the lock from every holder", l.control),
+		do(crashes, "delete it and apply original; kill -9 of a kubelet, of a dockerd, and of both, which return; a failed attempt is repeated", l.crashes),
+		do(control, "control: delete it and apply Holdfast, while the lab takes the lock from every holder", l.control),
 		{Text: "stop the load", Do: func(context.Context) error {
 			l.e.Record(loaded{l.load.Stop()})
 			return nil

@@ -29,8 +29,8 @@ type onNode struct {
 	Kubelet string
 	PID     int
 	Healthy bool
-	// Ready is the agent's pod.
-	Ready bool
+	// Ready is the agent's pod, NodeReady the Node.
+	Ready, NodeReady bool
 	// Target and Phase are of the job on the node.
 	Target, Phase string
 }
@@ -46,8 +46,10 @@ type stage struct {
 	// Kept containers of the node's pods, and those that were recreated or are gone.
 	Kept int
 	Lost []string
-	// Killed says what was killed, for the stage that kills.
+	// Killed says what was killed, for the stages that kill.
 	Killed []string
+	// Repeated attempts had failed.
+	Repeated int
 }
 
 // loaded is the load over all stages.
@@ -58,18 +60,24 @@ const (
 	first    = "target original"
 	ends     = "a kubelet that ends at once"
 	undone   = "rollout undo"
+	unready  = "a Node that stays not Ready"
+	readied  = "rollout undo after that"
 	refused  = "a flag that Holdfast refuses"
 	again    = "another attempt"
 	back     = "rollout undo to the first"
 	atOnce   = "all pods at once, with kills"
+	crashes  = "back, with kills of kubelets and dockerds"
 	control  = "control: all pods at once, and a lock that everybody gets"
 	nodes    = 3
 	badNode  = "node2" // has the flag
+	illNode  = "node3" // has the flags with which its Node is not Ready
 	restored = "restored"
 	done     = "done"
+	running  = "running"
+	failed   = "failed"
 )
 
-var stages = []string{first, ends, undone, refused, again, back, atOnce, control}
+var stages = []string{first, ends, undone, unready, readied, refused, again, back, atOnce, crashes, control}
 
 // overlap are two nodes that swapped at the same time, "" if none did.
 func overlap(swaps []swap) string {
@@ -144,14 +152,21 @@ func (s *stage) wrong() (wrong []string) {
 		if on := s.on(restored); len(on) != 1 || on[0] != s.Holder || len(s.Swaps) != 1 || holdfast != 0 || allReady == nodes {
 			bad("%d swaps, put back on %q, %q has the lock, %d nodes have Holdfast, %d pods are ready", len(s.Swaps), on, s.Holder, holdfast, allReady)
 		}
+	case unready:
+		ill := s.Nodes[slices.IndexFunc(s.Nodes, func(n onNode) bool { return n.Name == illNode })]
+		if s.Holder != illNode || ill.NodeReady || ill.Ready || !strings.Contains(ill.Kubelet, "+holdfast") || !slices.Contains(s.on(done), illNode) {
+			bad("%q has the lock; %s has kubelet %s, its Node is ready: %t, its pod: %t", s.Holder, illNode, ill.Kubelet, ill.NodeReady, ill.Ready)
+		}
+	case readied:
+		want(nodes, 0)
 	case refused:
 		if s.Holder != badNode || slices.ContainsFunc(s.Swaps, func(w swap) bool { return w.Node == badNode }) || allReady == nodes || holdfast == nodes {
 			bad("%q has the lock, %d nodes have Holdfast, %d pods are ready", s.Holder, holdfast, allReady)
 		}
 	case again:
 		want(nodes, nodes)
-	case back, atOnce:
-		want(nodes, map[string]int{back: 0, atOnce: nodes}[s.Name])
+	case back, atOnce, crashes:
+		want(nodes, map[string]int{atOnce: nodes}[s.Name])
 		if on := s.on(done); len(on) != nodes {
 			bad("swapped to the end: %q", on)
 		}
@@ -166,11 +181,11 @@ func judge(h *history.History) labkit.Outcome {
 		if i >= len(stages) || s.Name != stages[i] || len(s.Nodes) != nodes || s.Kept+len(s.Lost) == 0 {
 			return labkit.InconclusiveBecause("stage %d is %q, with %d nodes and %d containers", i+1, s.Name, len(s.Nodes), s.Kept+len(s.Lost))
 		}
-		if s.Name == atOnce && len(s.Killed) < 3 {
+		if (s.Name == atOnce || s.Name == crashes) && len(s.Killed) < 3 {
 			return labkit.InconclusiveBecause("%s: only %q were killed", s.Name, s.Killed)
 		}
 		wrong = append(wrong, s.wrong()...)
-		facts = append(facts, fmt.Sprintf("%s: %.0f s, %d swaps, %d containers kept", s.Name, s.Seconds, len(s.Swaps), s.Kept))
+		facts = append(facts, fmt.Sprintf("%s: %.0f s, %d swaps, %d attempts repeated, %d containers kept", s.Name, s.Seconds, len(s.Swaps), s.Repeated, s.Kept))
 	}
 	loads := history.Of[loaded](h)
 	var res labkit.Outcome

@@ -37,10 +37,15 @@ func at(name, kubelet string, notReady int, holder string, swaps ...swap) stage 
 func made(c judgetest.Change) *history.History {
 	all := at(atOnce, holdfast, 0, "", swapAt(1, 0, restored), swapAt(1, 10, done), swapAt(2, 20, done), swapAt(3, 30, done))
 	all.Killed = []string{"a", "b", "c"}
+	ill := at(unready, old, 1, illNode, swapAt(1, 0, done), swapAt(3, 20, done))
+	ill.Nodes[0], ill.Nodes[2] = onNode{Name: "node1", Kubelet: holdfast, PID: 7, Healthy: true, Ready: true, NodeReady: true}, onNode{Name: illNode, Kubelet: holdfast, PID: 8, Healthy: true}
+	crashed := at(crashes, old, 0, "", swapAt(1, 0, restored), swapAt(1, 40, done), swapAt(2, 60, done), swapAt(3, 80, done))
+	crashed.Killed, crashed.Repeated = []string{"a", "b", "c", "d"}, 1
 	return history.Make(history.Begin{Lab: "fleet", Variant: "ours", Profile: "short"}, c.Of([]any{
-		at(first, old, 0, ""), at(ends, old, 1, "node3", swapAt(3, 0, restored)), at(undone, old, 0, ""), at(refused, old, 1, badNode, swapAt(1, 0, done)),
+		at(first, old, 0, ""), at(ends, old, 1, "node3", swapAt(3, 0, restored)), at(undone, old, 0, ""),
+		ill, at(readied, old, 0, "", swapAt(1, 0, done), swapAt(3, 20, done)), at(refused, old, 1, badNode, swapAt(1, 0, done)),
 		at(again, holdfast, 0, "", swapAt(2, 0, done), swapAt(3, 20, done)), at(back, old, 0, "", swapAt(1, 0, done), swapAt(2, 20, done), swapAt(3, 40, done)),
-		all, at(control, old, 0, "", swapAt(1, 0, done), swapAt(2, 5, done), swapAt(3, 5, done)),
+		all, crashed, at(control, holdfast, 0, "", swapAt(1, 0, done), swapAt(2, 5, done), swapAt(3, 5, done)),
 		loaded{load.Report{OK: 1000}},
 	})...)
 }
@@ -72,10 +77,19 @@ func TestJudge(t *testing.T) {
 		refused + `: "node2" has the lock`:            in(refused, func(s *stage) { s.Swaps = []swap{swapAt(2, 0, done)} }),
 		again + ": 3 pods are ready and 2 nodes have": in(again, func(s *stage) { s.Nodes[1].Kubelet = old }),
 		back + `: swapped to the end: ["node1"]`:      in(back, func(s *stage) { s.Swaps = s.Swaps[:1] }),
+		unready + `: "" has the lock`:                 in(unready, func(s *stage) { s.Holder = "" }),
+		"its Node is ready: true":                     in(unready, func(s *stage) { s.Nodes[2].NodeReady = true }),
+		"its pod: true":                               in(unready, func(s *stage) { s.Nodes[2].Ready = true }),
+		"node3 has kubelet v1.7.0":                    in(unready, func(s *stage) { s.Nodes[2].Kubelet = old }),
+		readied + ": 3 pods are ready and 1 nodes":    in(readied, func(s *stage) { s.Nodes[2].Kubelet = holdfast }),
+		crashes + ": 3 pods are ready and 1 nodes":    in(crashes, func(s *stage) { s.Nodes[0].Kubelet = holdfast }),
+		crashes + ": node2 has no kubelet":            in(crashes, func(s *stage) { s.Nodes[1].Healthy = false }),
+		crashes + ": 1 containers are not":            in(crashes, func(s *stage) { s.Lost = []string{"default/web/web"} }),
 		"1001 requests, 1 failed":                     judgetest.As(loaded{load.Report{OK: 1000, Failed: 1}}),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
 		"only [] were killed": in(atOnce, func(s *stage) { s.Killed = []string{} }),
+		crashes + ": only":    in(crashes, func(s *stage) { s.Killed = s.Killed[:1] }),
 		"0 containers":        in(first, func(s *stage) { s.Kept = 0 }),
 		"with 2 nodes":        in(again, func(s *stage) { s.Nodes = s.Nodes[:2] }),
 		"1 loads":             judgetest.As(loaded{load.Report{OK: 5}}),

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (l *lab) stopped(ctx context.Context, attempt int) error {
 		for _, n := range l.c.Nodes {
 			if n.Name == holder {
 				j, err := l.job(ctx, n)
-				return j.Phase == "failed" && j.Attempt == attempt, err
+				return j.Phase == failed && j.Attempt == attempt, err
 			}
 		}
 		return false, fmt.Errorf("the lock is %q's", holder)
@@ -57,6 +58,40 @@ func (l *lab) stopped(ctx context.Context, attempt int) error {
 		return err
 	}
 	return sleep(ctx, 30*time.Second)
+}
+
+// unready gives the unit of a node flags that both kubelets accept, and with which the Node is not
+// Ready: no network is configured where they look for it.
+func (l *lab) unready(ctx context.Context) error {
+	u := l.units[slices.IndexFunc(l.units, func(u *kubeletlab.Unit) bool { return u.Node.Name == illNode })]
+	if err := u.Write(ctx, kubeletlab.ExtraFile, "KUBELET_EXTRA_ARGS=--network-plugin=cni --cni-conf-dir=/var/lib/lab/none\n"); err != nil {
+		return err
+	}
+	if err := l.apply(ctx, goodImage, l.target, 2); err != nil {
+		return err
+	}
+	if err := wait.Every(ctx, illNode+" is swapped and not Ready", time.Second, bound, func(ctx context.Context) (bool, error) {
+		j, err := l.job(ctx, u.Node)
+		if err != nil || j.Attempt != 2 || j.Phase != done {
+			return false, err
+		}
+		status, err := l.c.Client.Get(ctx, kube.Nodes, "", illNode)
+		return err == nil && kube.Condition(status, "Ready") != "True", err
+	}); err != nil {
+		return err
+	}
+	// For what the next node would take to begin. After 5 minutes the node's pods would be deleted.
+	return sleep(ctx, 40*time.Second)
+}
+
+// readied takes the flags out and goes back.
+func (l *lab) readied(ctx context.Context) error {
+	for _, u := range l.units {
+		if err := u.Node.Run(ctx, "rm", "-f", kubeletlab.ExtraFile); err != nil {
+			return err
+		}
+	}
+	return l.undo(ctx)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -70,7 +105,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // stage does a step and records what is then.
 func (l *lab) stage(ctx context.Context, name string, f func(ctx context.Context) error) error {
-	l.begun, l.before, l.killed = time.Now(), nil, nil
+	l.begun, l.before, l.killed, l.repeated = time.Now(), nil, nil, 0
 	for _, n := range l.c.Nodes {
 		s, err := kubeletlab.Take(ctx, n)
 		if err != nil {
@@ -81,7 +116,7 @@ func (l *lab) stage(ctx context.Context, name string, f func(ctx context.Context
 	if err := f(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	o := stage{Name: name, Seconds: time.Since(l.begun).Seconds(), Killed: l.killed}
+	o := stage{Name: name, Seconds: time.Since(l.begun).Seconds(), Killed: l.killed, Repeated: l.repeated}
 	var err error
 	if o.Holder, err = l.holder(ctx); err != nil {
 		return err
@@ -125,6 +160,11 @@ func (l *lab) onNode(ctx context.Context, u *kubeletlab.Unit) (onNode, error) {
 		return o, err
 	}
 	o.Target, o.Phase = j.Target, j.Phase
+	status, err := l.c.Client.Get(ctx, kube.Nodes, "", u.Node.Name)
+	if err != nil {
+		return o, err
+	}
+	o.NodeReady = kube.Condition(status, "Ready") == "True"
 	pods, err := l.c.Client.List(ctx, kube.Pods, fleetNS, "app="+fleetName)
 	for _, p := range pods {
 		if kube.String(&p, "spec", "nodeName") == u.Node.Name {
