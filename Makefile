@@ -179,6 +179,7 @@ release-tool: tool ## build the command that makes and verifies releases, _outpu
 release-check: tools ## build a snapshot of the real programs in two folders, compare, verify; install, refuse, kill, go back; the lab package-upgrade; needs what make builds (long, root)
 	@hack/install-test-packages.sh release-check
 	@$(MAKE) --no-print-directory release-tool security
+	@$(MAKE) --no-print-directory BASE=v1.2.0
 	@cd release && HOLDFAST_RELEASE=long CGO_ENABLED=0 go test -trimpath -count=1 -v -timeout=2h .
 
 clean: ## remove everything generated but the vendor folders

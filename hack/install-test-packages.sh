@@ -28,7 +28,7 @@ case "${*-}" in
       rpm:rpm
     )
     if [[ $1 == release-check ]]; then
-      needs+=(lintian:lintian)
+      needs+=(dnf:dnf docker:docker.io dockerd:docker.io lintian:lintian)
     fi
     ;;
   *)

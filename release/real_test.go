@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,20 @@ func TestReal(t *testing.T) {
 	t.Logf("lintian:\n%s", out)
 	must(t, err)
 	offline(t, signed)
+	s, err := readSource(options{snapshot: true})
+	must(t, err)
+	loads(t, signed, s.version)
+	plugin(t, signed, s.version)
+	old := filepath.Join(work, "v1.2.0")
+	must(t, build(options{snapshot: true, keys: keys, base: "v1.2.0"}, old))
+	must(t, verify(options{snapshot: true, keys: keys, base: "v1.2.0", rebuild: true}, old, os.Stdout))
+	for _, dir := range []string{signed, old} {
+		have, err := sizes(dir)
+		must(t, err)
+		for _, name := range slices.Sorted(maps.Keys(have)) {
+			t.Logf("%s: %9d %s", filepath.Base(dir), have[name], name)
+		}
+	}
 }
 
 // offline: the two archives of the source, unpacked in one place, build without a network and
