@@ -44,7 +44,7 @@ const (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{{
+	fleet := labkit.Lab{
 		Name:     "fleet",
 		Folder:   "checks/fleet",
 		Summary:  "kubectl-holdfast fleet swaps the kubelets 1.7.0 of three nodes as a DaemonSet's rollout, is stopped by bad ones, and goes back",
@@ -64,7 +64,8 @@ func Labs() []labkit.Lab {
 			"no container of a pod is recreated, and no request fails",
 		}, Judge: judge},
 		Timeout: func(labkit.Profile) time.Duration { return time.Hour },
-	}}
+	}
+	return []labkit.Lab{fleet, playbookLab(fleet)}
 }
 
 type lab struct {
@@ -77,6 +78,8 @@ type lab struct {
 	target string
 	before []kubeletlab.Snapshot // by node, at the begin of a stage
 	begun  time.Time
+	// status is the exit status of the last playbook.
+	status int
 	mu     sync.Mutex // of killed
 	killed []string
 	// repeated is how many attempts of the stage failed and were repeated.
@@ -89,7 +92,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		return labkit.Step{Text: text, Do: func(ctx context.Context) error { return l.stage(ctx, name, f) }}
 	}
 	return []labkit.Step{
-		{Text: fmt.Sprintf("start the control plane, with PodSecurityPolicies, and %d nodes whose kubelet v1.7.0 is a unit of systemd", nodes), Do: l.start},
+		{Text: fmt.Sprintf("start the control plane, with PodSecurityPolicies, and %d nodes whose kubelet v1.7.0 is a unit of systemd", nodes), Do: func(ctx context.Context) error { return l.start(ctx, nodes) }},
 		{Text: fmt.Sprintf("create %d pods on each node, and load on all", podsANode), Do: l.create},
 		do(first, "kubectl apply of fleet manifests: the target is original, nothing may change", func(ctx context.Context) error {
 			return l.applyAndWait(ctx, goodImage, original, 1)
@@ -104,7 +107,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		do(unready, "flags with which a Node is not Ready in the unit of "+illNode+", and the good image: that node must stop the rollout", l.unready),
 		do(readied, "remove the flags, and kubectl rollout undo", l.readied),
 		do(refused, "a flag that Holdfast refuses in the unit of "+badNode+", then the good image: that node must stop the rollout", func(ctx context.Context) error {
-			if err := l.units[1].Write(ctx, kubeletlab.ExtraFile, "KUBELET_EXTRA_ARGS=--api-servers="+l.c.APIServer.URL+"\n"); err != nil {
+			if err := l.refuse(ctx); err != nil {
 				return err
 			}
 			if err := l.apply(ctx, goodImage, l.target, 3); err != nil {
@@ -113,7 +116,7 @@ func steps(e *labkit.Env) []labkit.Step {
 			return l.stopped(ctx, 3)
 		}),
 		do(again, "take the flag out and apply a new attempt: all nodes get Holdfast", func(ctx context.Context) error {
-			if err := l.units[1].Node.Run(ctx, "rm", kubeletlab.ExtraFile); err != nil {
+			if err := l.unit(badNode).Node.Run(ctx, "rm", kubeletlab.ExtraFile); err != nil {
 				return err
 			}
 			return l.applyAndWait(ctx, goodImage, l.target, 4)
@@ -130,7 +133,8 @@ func steps(e *labkit.Env) []labkit.Step {
 	}
 }
 
-func (l *lab) start(ctx context.Context) error {
+// start starts the control plane and some nodes.
+func (l *lab) start(ctx context.Context, count int) error {
 	var err error
 	if l.holdfast, err = l.e.Holdfast(); err != nil {
 		return err
@@ -159,7 +163,7 @@ func (l *lab) start(ctx context.Context) error {
 			"DefaultStorageClass", "DefaultTolerationSeconds", "NodeRestriction", "PodSecurityPolicy", "ResourceQuota"}},
 		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.UnderTest(base, "kube-controller-manager")},
 	}
-	for i := range nodes {
+	for i := range count {
 		cc.Nodes = append(cc.Nodes, node.Config{Name: fmt.Sprintf("node%d", i+1), Kubelet: l.e.Stock(old, "kubelet"), CgroupDriver: node.Systemd, Unit: kubeletlab.UnitFlags, Images: images})
 	}
 	if l.c, err = l.e.StartCluster(ctx, cc); err != nil {
@@ -222,7 +226,7 @@ func (l *lab) create(ctx context.Context) error {
 		return kube.ReadyAddresses(ep)
 	}
 	if err := wait.Until(ctx, "all pods of the load ready", 3*time.Minute, func(context.Context) (bool, error) {
-		return wait.AtLeast(len(targets()), nodes*podsANode)
+		return wait.AtLeast(len(targets()), len(l.c.Nodes)*podsANode)
 	}); err != nil {
 		return err
 	}

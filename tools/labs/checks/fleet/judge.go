@@ -50,6 +50,8 @@ type stage struct {
 	Killed []string
 	// Repeated attempts had failed.
 	Repeated int
+	// Status is the exit status of the stage's playbook.
+	Status int
 }
 
 // loaded is the load over all stages.

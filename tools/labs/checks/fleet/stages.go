@@ -7,9 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
@@ -32,8 +33,12 @@ func (l *lab) job(ctx context.Context, n *node.Node) (job, error) {
 	return j, json.Unmarshal([]byte(out), &j)
 }
 
+// holder is who has the lock, "" if there is no lock.
 func (l *lab) holder(ctx context.Context) (string, error) {
 	o, err := l.c.Client.Get(ctx, kube.ConfigMaps, fleetNS, lockName)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +68,7 @@ func (l *lab) stopped(ctx context.Context, attempt int) error {
 // unready gives the unit of a node flags that both kubelets accept, and with which the Node is not
 // Ready: no network is configured where they look for it.
 func (l *lab) unready(ctx context.Context) error {
-	u := l.units[slices.IndexFunc(l.units, func(u *kubeletlab.Unit) bool { return u.Node.Name == illNode })]
+	u := l.unit(illNode)
 	if err := u.Write(ctx, kubeletlab.ExtraFile, "KUBELET_EXTRA_ARGS=--network-plugin=cni --cni-conf-dir=/var/lib/lab/none\n"); err != nil {
 		return err
 	}
@@ -105,7 +110,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // stage does a step and records what is then.
 func (l *lab) stage(ctx context.Context, name string, f func(ctx context.Context) error) error {
-	l.begun, l.before, l.killed, l.repeated = time.Now(), nil, nil, 0
+	l.begun, l.before, l.killed, l.repeated, l.status = time.Now(), nil, nil, 0, 0
 	for _, n := range l.c.Nodes {
 		s, err := kubeletlab.Take(ctx, n)
 		if err != nil {
@@ -116,7 +121,7 @@ func (l *lab) stage(ctx context.Context, name string, f func(ctx context.Context
 	if err := f(ctx); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	o := stage{Name: name, Seconds: time.Since(l.begun).Seconds(), Killed: l.killed, Repeated: l.repeated}
+	o := stage{Name: name, Seconds: time.Since(l.begun).Seconds(), Killed: l.killed, Repeated: l.repeated, Status: l.status}
 	var err error
 	if o.Holder, err = l.holder(ctx); err != nil {
 		return err
