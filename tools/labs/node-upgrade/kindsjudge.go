@@ -5,6 +5,7 @@ package nodeupgrade
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"holdfast/tools/labkit"
@@ -18,6 +19,8 @@ type kindsSwapped struct {
 	// Pods were ready before it.
 	Pods          int
 	Before, After kubeletlab.Snapshot
+	// Forecast is what kubectl-holdfast told before it.
+	Forecast []kubeletlab.Told
 	// PodSeconds is for how long they were not Ready in the API, in sum; NodeSeconds the same of
 	// the Node.
 	PodSeconds, NodeSeconds float64
@@ -43,6 +46,19 @@ func (o kindsSwapped) killed() map[string]bool {
 	return pods
 }
 
+// notAsTold says in what the swap was not as forecast. A container of a pod that fails is told to be
+// new, and is gone for good if nothing makes the pod again.
+func (o kindsSwapped) notAsTold() []string {
+	after := maps.Clone(o.After)
+	for _, t := range o.Forecast {
+		key := t.Pod + "/" + t.Container
+		if _, runs := after[key]; t.Answer == "new" && !runs {
+			after[key] = kubeletlab.Container{ID: "failed"}
+		}
+	}
+	return kubeletlab.NotAsTold(o.Forecast, o.Before, after, nil)
+}
+
 const nodeNotReady = "node not Ready"
 
 var kindsOracle = labkit.Oracle{
@@ -50,6 +66,7 @@ var kindsOracle = labkit.Oracle{
 		"of the swap to the kubelet under test: pods killed, seconds in which a pod or the Node was not Ready, addresses that left Endpoints, requests failed",
 		"reproduced: one of these is not 0; absent: all are 0",
 		"the swap back starts a stock kubelet of 1.7.0: the same is counted and not judged",
+		"every container is kept or not as kubectl-holdfast forecast told before the swap, both ways",
 	},
 	Judge: judgeKinds,
 }
@@ -60,7 +77,7 @@ func judgeKinds(h *history.History) labkit.Outcome {
 		swaps[o.To] = o
 	}
 	facts := []string{"| swap | pods killed | pods not Ready, s | node not Ready, s | addresses left | requests failed |", "|---|---|---|---|---|---|"}
-	var wrong []string
+	var wrong, notTold []string
 	var missing string
 	slow := false
 	var res labkit.Outcome
@@ -83,6 +100,11 @@ func judgeKinds(h *history.History) labkit.Outcome {
 			missing = fmt.Sprintf("swap to the kubelet %s: the Node's label %s is %q", to, zoneLabel, o.Zone)
 		}
 		facts = append(facts, fmt.Sprintf("| %s | %d of %d | %.1f | %.1f | %d | %d of %d |", to, killed, o.Pods, o.PodSeconds, o.NodeSeconds, o.Removed, o.Failed, o.Requests))
+		if missing == "" {
+			for _, w := range o.notAsTold() {
+				notTold = append(notTold, fmt.Sprintf("swap to the kubelet %s: %s", to, w))
+			}
+		}
 		if to == old {
 			continue
 		}
@@ -102,6 +124,10 @@ func judgeKinds(h *history.History) labkit.Outcome {
 	switch {
 	case missing != "":
 		res.Verdict, res.Why = labkit.Inconclusive, missing
+	case len(notTold) > 0 && h.Variant != string(labkit.Ours):
+		res.Verdict, res.Why = labkit.Inconclusive, strings.Join(notTold, "; ")
+	case len(notTold) > 0:
+		res.Verdict, res.Why = labkit.Reproduced, strings.Join(append(wrong, notTold...), "; ")
 	case slow && len(wrong) == 1 && strings.HasPrefix(wrong[0], nodeNotReady):
 		res.Verdict, res.Why = labkit.Inconclusive, "the container runtime did not answer for 10 s: the computer is too busy to tell why the node was not Ready"
 	case len(wrong) > 0:

@@ -20,9 +20,11 @@ func TestKindsJudge(t *testing.T) {
 	made := func(c judgetest.Change) *history.History {
 		var all []any
 		for _, to := range []string{underTest, old} {
-			o := kindsSwapped{To: to, Pods: podsOfKinds(), Before: run, After: run, Requests: 100, Free: free, Zone: "b"}
+			o := kindsSwapped{To: to, Pods: podsOfKinds(), Before: run, After: run, Requests: 100, Free: free, Zone: "b",
+				Forecast: []kubeletlab.Told{{Pod: "default/a", Container: "web", ID: "1", Answer: "kept"}, {Pod: "default/b", Container: "web", ID: "3", Answer: "kept"}}}
 			if to == old { // what 1.7.0 does is not judged
-				o.PodSeconds, o.NodeSeconds, o.Removed, o.Failed, o.After = 9, 9, 9, 9, kubeletlab.Snapshot{"default/c/web": {ID: "4", Pod: "c"}}
+				o.PodSeconds, o.NodeSeconds, o.Removed, o.Failed, o.After = 9, 9, 9, 9, kubeletlab.Snapshot{"default/b/web": {ID: "4", Pod: "b"}}
+				o.Forecast[0].Answer, o.Forecast[1].Answer = "new", "new" // a has failed, b runs anew
 			}
 			all = append(all, o)
 		}
@@ -37,11 +39,14 @@ func TestKindsJudge(t *testing.T) {
 		"pods killed: 1": to(underTest, func(o *kindsSwapped) {
 			o.After = kubeletlab.Snapshot{"default/a/web": {ID: "5", Pod: "a"}, "default/b/web": run["default/b/web"]}
 		}),
-		"pods not Ready: 2.5 s":               to(underTest, func(o *kindsSwapped) { o.PodSeconds = 2.5 }),
-		"node not Ready: 10 s":                to(underTest, func(o *kindsSwapped) { o.NodeSeconds = 10 }),
-		"addresses removed from Endpoints: 3": to(underTest, func(o *kindsSwapped) { o.Removed = 3 }),
-		"requests failed: 5":                  to(underTest, func(o *kindsSwapped) { o.Failed, o.NodeSeconds, o.Slow = 5, 10, true }),
-		"requests failed: 4":                  to(underTest, func(o *kindsSwapped) { o.Failed = 4 }),
+		"default/b/web was told to be new and is kept":  to(underTest, func(o *kindsSwapped) { o.Forecast[1].Answer = "new" }),
+		"default/a/web was told to be kept and is gone": to(old, func(o *kindsSwapped) { o.Forecast[0].Answer = "kept" }),
+		"the forecast does not name default/b/web":      to(old, func(o *kindsSwapped) { o.Forecast = o.Forecast[:1] }),
+		"pods not Ready: 2.5 s":                         to(underTest, func(o *kindsSwapped) { o.PodSeconds = 2.5 }),
+		"node not Ready: 10 s":                          to(underTest, func(o *kindsSwapped) { o.NodeSeconds = 10 }),
+		"addresses removed from Endpoints: 3":           to(underTest, func(o *kindsSwapped) { o.Removed = 3 }),
+		"requests failed: 5":                            to(underTest, func(o *kindsSwapped) { o.Failed, o.NodeSeconds, o.Slow = 5, 10, true }),
+		"requests failed: 4":                            to(underTest, func(o *kindsSwapped) { o.Failed = 4 }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
 		"no swap to the kubelet v1.7.0":        judgetest.Without(func(o kindsSwapped) bool { return o.To == old }),

@@ -61,6 +61,13 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 		}
 	}
 	o.Pods = len(pods)
+	program := l.e.Stock(old, "kubelet")
+	if to == underTest {
+		program = l.e.UnderTest(base, "kubelet")
+	}
+	if o.Forecast, err = kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.n.Name, program); err != nil {
+		return err
+	}
 	requests, failed := counts(l.loads)
 	since := time.Now()
 	if kill {
@@ -70,10 +77,6 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 	}
 	if err != nil {
 		return err
-	}
-	program := l.e.Stock(old, "kubelet")
-	if to == underTest {
-		program = l.e.UnderTest(base, "kubelet")
 	}
 	if err := l.n.StartKubelet(ctx, program, eviction(to)); err != nil {
 		return err
