@@ -312,6 +312,8 @@ func TestExpected(t *testing.T) {
 		"x is missing":              {deb: 1},
 		"z is not expected":         {deb: 1, "x": 1, "z": 1},
 		"has 1050001 bytes, and 10": {deb: 1050001, "x": 1},
+		// Two packages of one name in a repository: apt takes the newer one, whatever was meant.
+		"apt/kubelet_1.9.11+holdfast.8-1_amd64.deb is not expected": {deb: 1, "x": 1, "apt/kubelet_1.9.11+holdfast.8-1_amd64.deb": 1},
 	} {
 		err := e.compare(have, "v1.9.11+holdfast.9")
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -109,8 +109,8 @@ func stockRPM(t *testing.T, b *builder, program, unit, file string) {
 	must(t, exec.Command("mv", written[0], file).Run())
 }
 
-// defects writes packages of the kubelet into DIR/defects, each without one thing that the real one has. A test
-// must find each.
+// defects writes packages of the kubelet into folders of DIR, each without one thing that the real one has,
+// and one for another architecture. A test must find each.
 func defects(t *testing.T, b *builder, dir string) {
 	t.Helper()
 	program := standIn(t, b.version, "")
@@ -121,6 +121,11 @@ func defects(t *testing.T, b *builder, dir string) {
 	must(t, of.write(debFormat, info))
 	must(t, of.apt())
 	must(t, of.publicKeys())
+
+	of.out = filepath.Join(dir, "arm64")
+	info = of.kubeletPackage(debFormat, program)
+	info.Arch = "arm64"
+	must(t, of.write(debFormat, info))
 
 	of.out = filepath.Join(dir, "link-in-var")
 	info = of.kubeletPackage(debFormat, program)

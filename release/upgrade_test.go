@@ -203,8 +203,12 @@ func refused(t *testing.T, m *machine) {
 		})
 	}
 	m.t = t
+	out, err := m.try("dpkg -i /release/arm64/apt/kubelet_*.deb 2>&1")
+	if err == nil || !strings.Contains(out, "package architecture (arm64) does not match system (amd64)") {
+		t.Errorf("another architecture: %v\n%s", err, out)
+	}
 	// Where systemd does not answer, nobody can tell how the kubelet is started.
-	out, err := m.try("unshare --mount bash -c 'mount -t tmpfs none /run/systemd; dpkg -i /release/r9/apt/kubelet_*.deb' 2>&1")
+	out, err = m.try("unshare --mount bash -c 'mount -t tmpfs none /run/systemd; dpkg -i /release/r9/apt/kubelet_*.deb' 2>&1")
 	if err == nil || !strings.Contains(out, "HF503") {
 		t.Errorf("no systemd: %v\n%s", err, out)
 	}
