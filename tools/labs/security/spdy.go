@@ -37,7 +37,7 @@ const (
 
 var spdy = row{
 	fix:     "spdy-frame-limits",
-	summary: "whoever may exec into a pod fills the node's memory with a frame of 30 bytes",
+	summary: "whoever may exec into a pod fills the node's memory with a frame of 34 bytes",
 	needs:   []labkit.Binary{labkit.StockBinary(base, "kubectl")},
 	starts:  "create a pod",
 	does:    fmt.Sprintf("send data through kubectl exec and compare what comes back, before and after an exec through the API server with one SYN_STREAM that announces %d headers", announced),
