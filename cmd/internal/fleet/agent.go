@@ -20,6 +20,7 @@ type cluster interface {
 	take(ctx context.Context, t target) (mine bool, holder string, err error)
 	release(ctx context.Context) error
 	ready(ctx context.Context, started int64) (why string, err error)
+	tooOld(ctx context.Context, kubelet string) (why string, err error)
 }
 
 // agent brings one node to its target and says whether it is there. It does one thing at a time.
@@ -114,6 +115,14 @@ func (a *agent) check(ctx context.Context) (is answer, why string) {
 	case !a.target.back() && !a.target.is(c.New):
 		return no, fmt.Sprintf("the image's /%s is %s, and the target is %s", kubelet, c.New.Release, a.target.name)
 	case !a.target.back():
+		// A kubelet may not be newer than the API server, and the node cannot tell.
+		why, err := a.cluster.tooOld(ctx, c.New.Release)
+		if err != nil {
+			return asBefore, "the API server could not be asked for its version: " + err.Error()
+		}
+		if why != "" {
+			return no, why
+		}
 		a.want = c.New.Sum
 	case c.Kept != "":
 		a.want = c.Kept

@@ -33,12 +33,13 @@ type apiServer struct {
 	// notReady are nodes whose condition is so, down makes each request fail.
 	notReady map[string]string
 	down     bool
+	release  string // what /version says
 	// before is called before each request is answered.
 	before func(method, path string)
 }
 
 func newAPI(t testing.TB) *apiServer {
-	s := &apiServer{notReady: map[string]string{}}
+	s := &apiServer{notReady: map[string]string{}, release: "v1.9.11"}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -52,6 +53,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	if s.down {
 		http.Error(w, "no etcd", http.StatusInternalServerError)
+		return
+	}
+	if r.URL.Path == "/version" {
+		fmt.Fprintf(w, `{"major":"1","gitVersion":%q}`, s.release)
 		return
 	}
 	if n, ok := strings.CutPrefix(r.URL.Path, "/api/v1/nodes/"); ok {

@@ -114,6 +114,30 @@ func (a *api) release(ctx context.Context) error {
 	return err
 }
 
+// tooOld tells why the API server is too old for a kubelet of a release, "v1.9.11+holdfast.2". "": it
+// is not.
+func (a *api) tooOld(ctx context.Context, kubelet string) (why string, err error) {
+	b, err := a.client.Ask(ctx, http.MethodGet, "/version", "", maxAnswer, askTimeout)
+	if err != nil {
+		return "", err
+	}
+	var v struct{ GitVersion string }
+	if err := json.Unmarshal(b, &v); err != nil {
+		return "", fmt.Errorf("/version: %w", err)
+	}
+	var server, node int
+	if _, err := fmt.Sscanf(v.GitVersion, "v1.%d.", &server); err != nil {
+		return "", fmt.Errorf("/version names no release of Kubernetes: %q", finding.Clean(v.GitVersion))
+	}
+	if _, err := fmt.Sscanf(kubelet, "v1.%d.", &node); err != nil {
+		return "", fmt.Errorf("%q is no release of Kubernetes", finding.Clean(kubelet))
+	}
+	if node > server {
+		return fmt.Sprintf("a kubelet of 1.%d is newer than the API server, 1.%d: upgrade the control plane first", node, server), nil
+	}
+	return "", nil
+}
+
 // ready tells why the node is not Ready by a heartbeat that is younger than the kubelet's start, in
 // seconds since 1970. "": it is. Both times are of the node's own clock.
 func (a *api) ready(ctx context.Context, started int64) (why string, err error) {

@@ -159,6 +159,8 @@ rules:
 - apiGroups: [""]
   resources: [nodes]
   verbs: [get]
+- nonResourceURLs: [/version]
+  verbs: [get]
 - apiGroups: [extensions, policy]
   resources: [podsecuritypolicies]
   resourceNames: [{{.Namespace}}-{{.Name}}]
