@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
@@ -41,6 +42,9 @@ func (b *builder) modules(file string) (*buildinfo.BuildInfo, []module, error) {
 	}
 	if info.Main.Path == "" { // built as a GOPATH: upstream's own copies of all libraries
 		info.Main.Path = b.base.Module
+		if info.Deps, err = b.godeps(file); err != nil {
+			return nil, nil, err
+		}
 	}
 	var list []module
 	for _, d := range append([]*debug.Module{&info.Main}, info.Deps...) {
@@ -68,6 +72,44 @@ func (b *builder) modules(file string) (*buildinfo.BuildInfo, []module, error) {
 		list = append(list, m)
 	}
 	return info, list, nil
+}
+
+// godeps are the libraries of upstream's tree that a program links, which it does not name itself.
+func (b *builder) godeps(file string) ([]*debug.Module, error) {
+	cache, err := output(b.root, "go", "env", "GOMODCACHE")
+	if err != nil {
+		return nil, err
+	}
+	raw, err := os.ReadFile(filepath.Join(cache, escape(b.base.Module)+"@"+b.base.Version, "Godeps/Godeps.json"))
+	if err != nil {
+		return nil, err
+	}
+	program, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return linkedGodeps(raw, program)
+}
+
+// linkedGodeps are the entries of a Godeps.json from which a program has a function: its table of
+// functions names their files by import path.
+func linkedGodeps(raw, program []byte) ([]*debug.Module, error) {
+	var list struct {
+		Deps []struct{ ImportPath, Rev string }
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("Godeps.json: %w", err)
+	}
+	var out []*debug.Module
+	for _, d := range list.Deps {
+		if bytes.Contains(program, []byte(d.ImportPath+"/")) {
+			out = append(out, &debug.Module{Path: d.ImportPath, Version: strings.Trim(d.Rev, "'")})
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("Godeps.json: the program links none of its libraries")
+	}
+	return out, nil
 }
 
 // boms writes the SBOM of each program.
@@ -286,7 +328,8 @@ func licenceIn(dir string) (string, error) {
 	return strings.Join(out, "\n"), nil
 }
 
-// upstreamLicence is the text that upstream's list has for a module whose own release has none.
+// upstreamLicence is the text that upstream's list has for a module whose own release has none, or
+// for a library of which upstream's tree has a copy.
 func (b *builder) upstreamLicence(cache, path string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join(cache, escape(b.base.Module)+"@"+b.base.Version, "Godeps/LICENSES"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -295,10 +338,12 @@ func (b *builder) upstreamLicence(cache, path string) (string, error) {
 	rule := strings.Repeat("=", 80)
 	for _, part := range strings.Split(string(raw), rule) {
 		first, _, _ := strings.Cut(strings.TrimSpace(part), "\n")
-		if rest, ok := strings.CutPrefix(first, "= vendor/"); ok {
-			name, _, _ := strings.Cut(rest, " ")
-			if name == path || strings.HasPrefix(name, path+"/") {
-				return part, err
+		for _, folder := range []string{"= vendor/", "= Godeps/_workspace/src/"} {
+			if rest, ok := strings.CutPrefix(first, folder); ok {
+				name, _, _ := strings.Cut(rest, " ")
+				if name == path || strings.HasPrefix(name, path+"/") {
+					return part, err
+				}
 			}
 		}
 	}

@@ -304,6 +304,37 @@ func TestOldBase(t *testing.T) {
 	}
 }
 
+// TestGodeps: of a program that was built as a GOPATH, the libraries are those of upstream's list that
+// it has files of; each of them has a licence there.
+func TestGodeps(t *testing.T) {
+	raw := []byte(`{"Deps":[{"ImportPath":"github.com/golang/glog","Rev":"44145f"},{"ImportPath":"github.com/golang/glo","Rev":"1"},{"ImportPath":"bitbucket.org/ww/goautoneg","Rev":"'75cd'"},{"ImportPath":"x.org/none","Rev":"2"}]}`)
+	list, err := linkedGodeps(raw, []byte("\x00github.com/golang/glog/glog.go\x00bitbucket.org/ww/goautoneg/autoneg.go\x00"))
+	must(t, err)
+	got := ""
+	for _, m := range list {
+		got += m.Path + "@" + m.Version + " "
+	}
+	if got != "github.com/golang/glog@44145f bitbucket.org/ww/goautoneg@75cd " {
+		t.Error(got)
+	}
+	for _, bad := range []string{"{", `{"Deps":[{"ImportPath":"x.org/none"}]}`} {
+		if _, err := linkedGodeps([]byte(bad), []byte("a program")); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
+	cache := t.TempDir()
+	b := &builder{source: &source{base: baseFile{Module: "k8s.io/kubernetes", Version: "v1.2.0"}}}
+	dir := filepath.Join(cache, "k8s.io/kubernetes@v1.2.0/Godeps")
+	must(t, os.MkdirAll(dir, 0o755))
+	rule := strings.Repeat("=", 80) + "\n"
+	must(t, os.WriteFile(filepath.Join(dir, "LICENSES"), []byte(rule+"= Godeps/_workspace/src/github.com/golang/glog licensed under: =\n\nthe text\n"+rule+rule+"= vendor/x.org/y licensed under: =\n\nanother\n"+rule), 0o644))
+	for path, want := range map[string]string{"github.com/golang/glog": "the text", "x.org/y": "another", "github.com/golang": "the text", "x.org/z": ""} {
+		if text, err := b.upstreamLicence(cache, path); err != nil || !strings.Contains(text, want) || want == "" && text != "" {
+			t.Errorf("%s: %q %v", path, text, err)
+		}
+	}
+}
+
 func TestExpected(t *testing.T) {
 	e := expected{{Name: "apt/kubelet_VERSION-1_amd64.deb", Size: 1000000}, {Name: "x", Size: 10}, {Name: "y", Size: 10, Optional: true}}
 	const deb = "apt/kubelet_1.9.11+holdfast.9-1_amd64.deb"
