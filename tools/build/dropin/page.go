@@ -14,13 +14,15 @@ import (
 )
 
 const introduction = "# Differences from stock\n\n" +
-	"What `make dropin` sees of Holdfast's binaries that is not as in stock v1.9.11, by the fix that\n" +
-	"makes it. `make differences` writes this page from the `fix.json` of the [fixes](../../patches). Do\n" +
-	"not edit it. Metrics are not listed: each is named after its fix, `holdfast_<fix>_…`.\n\n" +
-	"`make dropin` compares the builds ([how](dropin.md)). It fails on a difference that is of no fix,\n" +
-	"and on one that it does not see any more. *Gates off* is Holdfast with all its feature gates at\n" +
-	"false but `" + StaysOn + "`: on is what stock does. A difference that is still there then\n" +
-	"has no gate; the fix's page says why.\n"
+	"This page lists what differs between Holdfast's binaries and stock v1.9.11, seen from the outside,\n" +
+	"for each fix that causes a difference. `make differences` writes this page from the `fix.json` of\n" +
+	"the [fixes](../../patches); do not edit it. Metrics are not listed: each is named after its fix,\n" +
+	"`holdfast_<fix>_…`.\n\n" +
+	"`make dropin` and the lab dropin-cluster compare the builds ([how](dropin.md)). They fail if a\n" +
+	"difference belongs to no fix, or if a listed difference no longer exists. \"With gates off\" means\n" +
+	"Holdfast with all its feature gates set to false, except `" + StaysOn + "`, because stock\n" +
+	"behaves as if this gate were true. *Remains* in this column: the difference has no gate, and the\n" +
+	"fix's page says why.\n"
 
 // Markdown is the page.
 func Markdown(t *Table, s *fixes.Table) []byte {
@@ -40,7 +42,7 @@ func Markdown(t *Table, s *fixes.Table) []byte {
 		if page := fix.Form(Base).Page; page != "" {
 			fmt.Fprintf(&b, "[%s](../../%s)\n\n", fix.Name, page)
 		}
-		b.WriteString("| component | seen as | what | how | with gates off | why |\n|---|---|---|---|---|---|\n")
+		b.WriteString("| component | kind | what | change | with gates off | explanation |\n|---|---|---|---|---|---|\n")
 		for _, r := range rows {
 			b.WriteString(r)
 		}
@@ -56,9 +58,9 @@ func row(e Entry) string {
 	off := "as stock"
 	switch {
 	case !slices.Contains(e.Builds, Ours):
-		off = "only then"
+		off = "only with gates off"
 	case slices.Contains(e.Builds, GatesOff):
-		off = "too"
+		off = "remains"
 	}
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", strings.Join(e.Components, ", "), strings.Join(e.Kinds, ", "),
 		strings.Join(names, ", "), e.How, off, strings.ReplaceAll(e.Says, "|", `\|`))

@@ -81,15 +81,15 @@ func New(t *fixes.Table) (*Table, error) {
 	out := &Table{}
 	for _, s := range t.Of(Base) {
 		if names := gatesOf(s); len(names) > 0 {
-			says := "a gate of its own"
+			says := "the gate of this fix"
 			if len(names) > 1 {
-				says = "gates of its own"
+				says = "the gates of this fix"
 			}
 			out.Differences = append(out.Differences, Entry{Fix: s.Name, Kinds: []string{"gate"}, Components: Components, Names: names, How: Added, Builds: Builds, Says: says})
 		}
 		if s.Kind != fixes.Toolchain {
 			out.Differences = append(out.Differences, Entry{Fix: s.Name, Kinds: []string{"metric"}, Components: Components, Optional: true,
-				Names: []string{"holdfast_" + strings.ReplaceAll(s.Name, "-", "_") + "_*"}, How: Added, Builds: Builds, Says: "metrics of its own"})
+				Names: []string{"holdfast_" + strings.ReplaceAll(s.Name, "-", "_") + "_*"}, How: Added, Builds: Builds, Says: "the metrics of this fix"})
 		}
 		for i, raw := range s.Differences {
 			e := Entry{}

@@ -36,11 +36,11 @@ func Markdown(rows []Row, record *outcomes.Record) string {
 	var legend strings.Builder
 	for i, m := range slices.Sorted(maps.Keys(made)) {
 		letters[m] = letter(i)
-		fmt.Fprintf(&legend, "* %s is %s\n", letters[m], m)
+		fmt.Fprintf(&legend, "* %s: %s\n", letters[m], m)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The proof matrix\n\n`%s` writes this page from [outcomes.json](../../%s);\n[labs](labs.md#the-record) explains the columns.\n\n", outcomes.Command, outcomes.File)
-	fmt.Fprintf(&b, "Of %d runs %d are recorded. A letter is the day and the commit of a run:\n\n%s", len(total), ran, legend.String())
+	fmt.Fprintf(&b, "%d of %d runs are recorded. The letter after a verdict stands for the run's day and commit:\n\n%s", ran, len(total), legend.String())
 	var bases []string
 	for _, r := range rows {
 		if !slices.Contains(bases, r.Base) {

@@ -89,7 +89,7 @@ func TestMarkdown(t *testing.T) {
 	}
 	record.Put(outcome.Outcome{Lab: "both", Variant: labkit.Stock, Verdict: "reproduced", Commit: strings.Repeat("d", 40), Date: "2026-11-19"})
 	page := Markdown(Rows(table(t)), record)
-	for _, want := range []string{"Of 10 runs 3 are recorded.", "* a is 2026-11-19, dddddddddddd\n* b is 2026-11-20, cccccccccccc\n",
+	for _, want := range []string{"3 of 10 runs are recorded.", "* a: 2026-11-19, dddddddddddd\n* b: 2026-11-20, cccccccccccc\n",
 		"| alpha | alpha | reproduced b | absent b | not yet | not yet |\n", "| beta | both | reproduced a | not yet | not yet |  |\n", "| bare |  |  |  |  |  |\n", "## Base v1.2.0\n"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
