@@ -40,7 +40,7 @@ const (
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "admission-across-restart",
-		Summary: "a kubelet that starts rejects pods that run: labels, reserved resources, disk pressure",
+		Summary: "a kubelet that starts rejects pods that already run on its node: labels, reserved resources, disk pressure",
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
@@ -96,7 +96,7 @@ func (l *lab) start(ctx context.Context) error {
 		return err
 	}
 	if l.cpu = allocatable(n); l.cpu < 100 {
-		return fmt.Errorf("the Node has %dm of cpu for pods: too little to tell", l.cpu)
+		return fmt.Errorf("the Node has %dm of cpu for pods: too little for this trial", l.cpu)
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (l *lab) startUntil(ctx context.Context, t trial) (met string, err error) {
 
 // lookedAt waits until the new kubelet has rejected each pod or begun to sync it.
 func (l *lab) lookedAt(ctx context.Context, pods []string) error {
-	return wait.Until(ctx, "the new kubelet has looked at each pod", patience, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, "the new kubelet has synced or rejected each pod", patience, func(ctx context.Context) (bool, error) {
 		synced, err := kubeletlab.Metric(ctx, l.node, "kubelet_pod_start_latency_microseconds_count")
 		if err != nil {
 			return false, err
@@ -240,7 +240,7 @@ func (l *lab) ended(ctx context.Context, o *tried, pods []string, backOff string
 		})
 		o.Kept += len(d.Kept)
 		if lost := append(d.Recreated, d.Gone...); len(lost) > 0 && o.Pods[name] == "" {
-			o.Pods[name] = "does not run any more: " + strings.Join(lost, ", ")
+			o.Pods[name] = "no longer runs: " + strings.Join(lost, ", ")
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ const admitted = "admitted"
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"a pod that ran before the kubelet started is Failed, or a container of it does not run any more",
+		"a pod that ran before the kubelet started is Failed, or one of its containers no longer runs",
 		"a new pod that does not fit is rejected; one that fits as soon as the Node is known runs",
 	},
 	Judge: judge,
@@ -50,7 +50,7 @@ func judge(h *history.History) labkit.Outcome {
 	for _, name := range names {
 		o, ok := seen[name]
 		if !ok || o.Met == "" || o.New == "" || len(o.Pods) <= webs {
-			missing = fmt.Sprintf("%s: too little was seen", name)
+			missing = fmt.Sprintf("%s: not all observations were recorded", name)
 			continue
 		}
 		n := 0
@@ -78,7 +78,7 @@ func judge(h *history.History) labkit.Outcome {
 			wrong = append(wrong, fmt.Sprintf("%s: the new pod was %s", name, o.New))
 		}
 	}
-	res := labkit.AbsentBecause("%d trials, %d pods: none is rejected, and no container ends", len(names), pods)
+	res := labkit.AbsentBecause("%d trials, %d pods: no pod was rejected, and no container ended", len(names), pods)
 	switch {
 	case ours && len(lost)+len(wrong) > 0:
 		res = labkit.ReproducedBecause("%s", strings.Join(append(lost, wrong...), "; "))
@@ -87,7 +87,7 @@ func judge(h *history.History) labkit.Outcome {
 	case len(wrong) > 0:
 		res = labkit.InconclusiveBecause("%s: a pod that does not fit must be rejected", strings.Join(wrong, "; "))
 	case len(lost) > 0 && len(whole) > 0:
-		res = labkit.InconclusiveBecause("no pod was lost in: %s; elsewhere %d of %d were", strings.Join(whole, ", "), gone, pods)
+		res = labkit.InconclusiveBecause("no pod was lost in: %s; in the other trials %d of %d were lost", strings.Join(whole, ", "), gone, pods)
 	case len(lost) > 0:
 		res = labkit.ReproducedBecause("%s", strings.Join(lost, "; "))
 	}

@@ -57,11 +57,11 @@ func (l *lab) trials() []trial {
 		}
 	}
 	return []trial{{
-		name: names[0], text: "start the kubelet under test, to which the API server lists the pods well before the Node",
+		name: names[0], text: "start the kubelet under test; the proxy lets it list its pods well before its Node",
 		demand: func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{diskLabel: "ssd"} },
 		before: label(diskLabel, "ssd"), args: none, fails: nodesPath, met: l.unknown, fits: true,
 	}, {
-		name: names[1], text: "change the label that the pods ask for, and start the kubelet",
+		name: names[1], text: "change the label that the pods require, and start the kubelet",
 		demand: func(p *corev1.Pod) { // by both ways to ask
 			if strings.HasSuffix(p.Name, "0") {
 				p.Spec.NodeSelector = map[string]string{rackLabel: "r1"}
@@ -81,7 +81,7 @@ func (l *lab) trials() []trial {
 			})
 		},
 	}, {
-		name: names[2], text: "start the kubelet with a --system-reserved that leaves less than one pod asks for",
+		name: names[2], text: "start the kubelet with a --system-reserved that leaves less cpu than one pod requests",
 		demand: func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(l.cpu/5, resource.DecimalSI)}
 		},
@@ -90,13 +90,13 @@ func (l *lab) trials() []trial {
 		met: func(ctx context.Context) (string, error) {
 			return l.ofNode(ctx, func(n *kube.Object) string {
 				if cpu := allocatable(n); cpu < l.cpu/5 {
-					return fmt.Sprintf("%dm of %dm can be had, a pod asks for %dm", cpu, l.cpu, l.cpu/5)
+					return fmt.Sprintf("%dm of %dm are available, a pod requests %dm", cpu, l.cpu, l.cpu/5)
 				}
 				return ""
 			})
 		},
 	}, {
-		name: names[3], text: "start the kubelet with a soft threshold that the disk is beyond, at which it would evict by rank after an hour",
+		name: names[3], text: "start the kubelet with a soft threshold that the disk exceeds, and a grace period of an hour before it evicts pods by rank",
 		demand: func(*corev1.Pod) {},
 		args: func() []string {
 			return []string{"--eviction-soft=nodefs.available<99%", "--eviction-soft-grace-period=nodefs.available=1h"}
@@ -105,7 +105,7 @@ func (l *lab) trials() []trial {
 		met: func(ctx context.Context) (string, error) {
 			return l.ofNode(ctx, func(n *kube.Object) string {
 				if kube.Condition(n, "DiskPressure") == "True" {
-					return "the Node says DiskPressure"
+					return "the Node reports DiskPressure"
 				}
 				return ""
 			})
@@ -123,7 +123,7 @@ func allocatable(n *kube.Object) int64 {
 
 // ofNode waits until is says something of the Node.
 func (l *lab) ofNode(ctx context.Context, is func(*kube.Object) string) (said string, err error) {
-	_, err = l.c.Client.WaitFor(ctx, kube.Nodes, "", l.node.Name, patience, "is as the trial wants it", func(n *kube.Object) (bool, error) {
+	_, err = l.c.Client.WaitFor(ctx, kube.Nodes, "", l.node.Name, patience, "is in the state that the trial needs", func(n *kube.Object) (bool, error) {
 		said = is(n)
 		return said != "", nil
 	})

@@ -39,7 +39,7 @@ const (
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:     "checkpoint-compat",
-		Summary:  "host ports of pods that a 1.7 kubelet started are not given back by a 1.9 kubelet",
+		Summary:  "a 1.9 kubelet does not release the host ports of pods that a 1.7 kubelet started",
 		Test:     []labkit.Variant{labkit.Ours},
 		Steps:    steps,
 		Oracle:   oracle,
@@ -59,11 +59,11 @@ func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e, ips: map[string]string{}}
 	return []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0 and kubenet", Do: l.startCluster},
-		{Text: "create pods first and gone with host ports; each port answers", Do: l.createPods},
+		{Text: "create pod first and pod gone with host ports; each port answers", Do: l.createPods},
 		{Text: "start the kubelet under test in place of v1.7.0", Do: l.replace},
-		{Text: "delete pod first; put pod second on its host port, and create pod third", Do: l.useAgain},
-		{Text: "remove the containers of pod gone behind the kubelet's back", Do: l.loseContainers},
-		{Text: "go back to kubelet v1.7.0, delete pods second and third, which the kubelet under test started", Do: l.goBack},
+		{Text: "delete pod first; create pod second with the same host port, and pod third", Do: l.useAgain},
+		{Text: "stop the kubelet with SIGSTOP, remove the containers of pod gone, and continue the kubelet", Do: l.loseContainers},
+		{Text: "go back to kubelet v1.7.0, delete pod second and pod third, which the kubelet under test started", Do: l.goBack},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }

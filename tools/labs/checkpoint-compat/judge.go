@@ -68,8 +68,8 @@ type wentBack struct{ Refused int }
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"no rule of the node's NAT table leads to the address that pod first had, or that pod gone had before; the host ports answer; no checkpoint was refused",
-		"for ours: v1.7.0 refuses no checkpoint",
+		"no rule of the node's NAT table leads to the address of the deleted pod first, or to the earlier address of the pod gone; the host ports answer; no checkpoint was refused",
+		"ours: v1.7.0 refuses no checkpoint either",
 	},
 	Judge: judge,
 }
@@ -112,17 +112,17 @@ func judge(h *history.History) labkit.Outcome {
 		}
 	}
 	if early != "" && len(wrong) == 0 {
-		return labkit.InconclusiveBecause("%s, but the kubelet did not know its PodCIDR when it stopped the sandbox, which no checkpoint helps", early)
+		return labkit.InconclusiveBecause("%s, but the kubelet did not know its PodCIDR when it stopped the sandbox, and then no checkpoint helps", early)
 	}
 	for _, what := range []string{base + " first", base + " gone", old + " second", old + " third", "port of second", "port of gone"} {
 		if !seen[what] && !(ours && len(wrong) > 0) {
-			return labkit.InconclusiveBecause("nothing was seen of %s", what)
+			return labkit.InconclusiveBecause("no observation of %s was recorded", what)
 		}
 	}
 	if ours && !log.Accepted && len(wrong) == 0 {
-		return labkit.InconclusiveBecause("the kubelet under test did not say that it accepted checkpoints")
+		return labkit.InconclusiveBecause("the log of the kubelet under test does not say that it accepted checkpoints")
 	}
-	res := labkit.AbsentBecause("host ports are given back at once, and %s takes over what ours wrote", old)
+	res := labkit.AbsentBecause("host ports are released at once, and %s accepts the checkpoints that Holdfast wrote", old)
 	if len(wrong) > 0 {
 		res = labkit.ReproducedBecause("%s", strings.Join(wrong, "; "))
 	}

@@ -35,7 +35,7 @@ func of(base string) labkit.Lab {
 		Summary: "a Deployment with a Service is created, updated, rolled back and deleted, with real containers",
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
-		Oracle: labkit.Oracle{Text: []string{"every version was served by 3 ready addresses of 3 pods, within its bound, and nothing else was; no request of the load failed; no container was recreated by a restart; after a restart of the API server the same controller manager and kubelet went on; in the end nothing is left"},
+		Oracle: labkit.Oracle{Text: []string{"each version was served by exactly 3 ready addresses of 3 pods, within its time limit; no request of the load failed; no restart recreated a container; the same controller manager and kubelet continued after a restart of the API server; at the end nothing is left"},
 			Judge: judge},
 		Needs: labkit.ManagerNeeds(base, labkit.StockBinary(base, "kube-scheduler"), labkit.BinaryUnderTest(base, "kubelet")),
 	}
@@ -49,10 +49,10 @@ func steps(e *labkit.Env, base string) []labkit.Step {
 	}
 	return []labkit.Step{
 		{Text: "start etcd, kube-apiserver (TLS, RBAC), kube-scheduler, and the kube-controller-manager and kubelet under test with docker", Do: s.start},
-		{Text: "create a Deployment of 3 replicas with a readiness probe, image web:v1, and a Service; look at its pods and Endpoints and ask each address", Do: s.create},
-		{Text: "read the names of the controller manager's reflectors, which upstream's build gives them, from its " + where, Do: names},
+		{Text: "create a Deployment of 3 replicas with a readiness probe, image web:v1, and a Service; check its pods and Endpoints, and send a request to each address", Do: s.create},
+		{Text: "read the names of the controller manager's reflectors, which must be those of upstream's build, from its " + where, Do: names},
 		{Text: "roll out web:v2 by a strategic merge patch, under HTTP load on the Endpoints' addresses", Do: s.update},
-		{Text: "kill the API server and start it again beneath the controller manager and the kubelet, which run on", Do: s.reconnect},
+		{Text: "kill the API server and start it again; the controller manager and the kubelet must keep running", Do: s.reconnect},
 		{Text: "roll back through the rollback subresource", Do: s.rollback},
 		{Text: fmt.Sprintf("restart the controller manager and the kubelet, %d time(s)", restarts(e.Profile)), Do: s.restart},
 		{Text: "delete Deployment and Service and wait until nothing of them is left", Do: s.delete},

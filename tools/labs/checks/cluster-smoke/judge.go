@@ -104,7 +104,7 @@ func judge(h *history.History) labkit.Outcome {
 	for _, o := range history.Of[served](h) {
 		versions = append(versions, o.Version)
 		if f := o.fault(); f != "" {
-			bad("%s, within its bound: %s", o.Version, f)
+			bad("%s, within its time limit: %s", o.Version, f)
 			continue
 		}
 		facts = append(facts, fmt.Sprintf("%s served by 3 pods after %.1f s", o.Version, o.Seconds))
@@ -155,7 +155,7 @@ func judge(h *history.History) labkit.Outcome {
 		}
 		for _, id := range before {
 			if !slices.Contains(after, id) {
-				bad("%s: container %.12s did not live through it", restart, id)
+				bad("%s: container %.12s did not survive it", restart, id)
 			}
 		}
 	}
@@ -184,14 +184,14 @@ func judge(h *history.History) labkit.Outcome {
 	var res labkit.Outcome
 	switch n := restarts(labkit.Profile(h.Profile)); {
 	case len(wrong) > 0:
-		res = labkit.FailedBecause("the cluster misbehaved: %s", strings.Join(wrong, "; "))
+		res = labkit.FailedBecause("the cluster did not work correctly: %s", strings.Join(wrong, "; "))
 	case !slices.Equal(versions, slices.Concat([]string{"v1", "v2", "v1"}, slices.Repeat([]string{"v1"}, n))),
 		len(history.Of[reflectors](h)) != 1, len(history.Of[updated](h)) != 1,
 		len(history.Of[reconnected](h)) != 1, len(history.Of[rolledBack](h)) != 1,
 		len(history.Of[restarted](h)) != n, len(history.Of[deleted](h)) != 1:
-		res = labkit.InconclusiveBecause("not everything was seen: versions served %v", versions)
+		res = labkit.InconclusiveBecause("not all observations were recorded: versions served %v", versions)
 	default:
-		res = labkit.PassedBecause("created, updated, rolled back, restarted and deleted as it should be")
+		res = labkit.PassedBecause("the Deployment was created, updated, rolled back and deleted correctly, and survived the restarts")
 	}
 	res.Facts = facts
 	return res

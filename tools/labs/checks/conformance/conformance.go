@@ -33,11 +33,11 @@ func conformanceLabs() []labkit.Lab {
 		needs = append(needs, labkit.StockBinary(base, p.binary))
 	}
 	bound := func(p labkit.Profile) time.Duration { return labkit.Pick(p, 20*time.Minute, 150*time.Minute) }
-	oracle := []string{"each spec that the suite plans has run and has passed, at the latest when run again alone; one that skips itself has its reason in specs.json; " +
-		"all specs together are the ones that specs.json counts"}
+	oracle := []string{"each spec that the suite plans has run and passed, in the first run or when run again alone; each spec that skips itself has its reason in specs.json; " +
+		"the planned specs have the number and the sum in specs.json"}
 	return []labkit.Lab{{
 		Name: "conformance", Folder: "checks/conformance",
-		Summary: "upstream's own conformance specs pass on two nodes (PROFILE=short: those next to what we patch)",
+		Summary: "upstream's own conformance specs pass on two nodes (PROFILE=short: the specs closest to the patches)",
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, false) },
 		Oracle:  labkit.Oracle{Text: oracle, Judge: clusterSuite.judge},
 		Needs:   needs, Packages: packages, Timeout: bound, OnRequest: true,
@@ -45,7 +45,7 @@ func conformanceLabs() []labkit.Lab {
 		Name: "conformance-swap", Folder: "checks/conformance",
 		Summary: "the same while controller manager and kubelets are swapped: stock, ours, stock",
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, true) },
-		Oracle: labkit.Oracle{Text: append(oracle, "controller manager and both kubelets went from stock to ours and back while specs ran"),
+		Oracle: labkit.Oracle{Text: append(oracle, "controller manager and both kubelets were swapped from stock to Holdfast and back while specs ran"),
 			Judge: judgeSwap},
 		Needs: append([]labkit.Binary{labkit.StockBinary(base, "kube-controller-manager"), labkit.StockBinary(base, "kubelet")}, needs...),
 		// Ours is the binary in the middle.
@@ -104,27 +104,27 @@ type alive struct{ Nodes int }
 
 func steps(e *labkit.Env, swap bool) []labkit.Step {
 	s := &lab{e: e, images: registry.New(), suite: clusterSuite, swap: swap}
-	which := labkit.Pick(e.Profile, "those next to what we patch (specs.json)", "all")
+	which := labkit.Pick(e.Profile, "the specs closest to the patches (specs.json)", "all")
 	first := labkit.Step{Text: fmt.Sprintf("run them, %d at a time", parallel), Do: s.parallel}
 	if swap {
-		first.Text += "; after a third of them the controller manager and the kubelets become ours, after two thirds stock again"
+		first.Text += "; after a third of them swap the controller manager and the kubelets to Holdfast, after two thirds back to stock"
 	}
 	all := []labkit.Step{
-		{Text: "make the images that the specs run, of upstream's test programs and Debian's, and serve them by a registry", Do: s.registry},
+		{Text: "build the images that the specs run, from upstream's test programs and Debian's programs, and serve them from a registry", Do: s.registry},
 		{Text: "start etcd, kube-apiserver, kube-scheduler, the controller manager and two nodes with the kubelet", Do: s.start},
 		{Text: "start kube-proxy on each node, and DNS", Do: s.network},
-		{Text: "ask the suite for its conformance specs: " + which, Do: s.plan},
+		{Text: "list the suite's conformance specs in a dry run: " + which, Do: s.plan},
 		first,
 	}
 	if len(s.suite.passes(e.Profile)) > 1 {
-		all = append(all, labkit.Step{Text: "run the serial ones", Do: s.serial})
+		all = append(all, labkit.Step{Text: "run the serial specs", Do: s.serial})
 	}
 	return append(all, s.lastSteps()...)
 }
 
 func (s *lab) lastSteps() []labkit.Step {
 	return []labkit.Step{
-		{Text: fmt.Sprintf("run what failed again, alone, if it is %d at most", again), Do: s.again},
+		{Text: fmt.Sprintf("run the failed specs again, alone, if at most %d failed", again), Do: s.again},
 		labkit.AllRun(s.alive),
 	}
 }

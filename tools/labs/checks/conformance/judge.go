@@ -153,11 +153,11 @@ func (u *suite) verdict(h *history.History) (labkit.Outcome, bool) {
 		case !ok:
 			return labkit.InconclusiveBecause("the pass %s is not recorded", pass), false
 		case slices.ContainsFunc(r.Specs, spec.setUp):
-			return labkit.InconclusiveBecause("the pass %s: the suite could not set itself up, or clean up after itself", pass), false
+			return labkit.InconclusiveBecause("the pass %s: the suite's set-up or clean-up failed", pass), false
 		case n[passed]+n[failed] == 0:
 			return labkit.InconclusiveBecause("the pass %s ran nothing (%s)", pass, r.Exit), false
 		case r.Exit != "" && n[failed] == 0:
-			return labkit.InconclusiveBecause("the pass %s ended with %s, and no spec of it has failed", pass, r.Exit), false
+			return labkit.InconclusiveBecause("the pass %s ended with %s, but none of its specs failed", pass, r.Exit), false
 		}
 		res.Measure(pass+" pass", r.Seconds, "s")
 		for _, x := range r.Specs {
@@ -214,9 +214,9 @@ func (u *suite) planFaults(p labkit.Profile, specs []string) []string {
 	n, sum := u.table.want(p)
 	switch {
 	case len(specs) != n:
-		return []string{fmt.Sprintf("the suite plans %d specs, %s has %d", len(specs), u.file, n)}
+		return []string{fmt.Sprintf("the suite plans %d specs, but %s has %d", len(specs), u.file, n)}
 	case sum != "" && sumOf(specs) != sum:
-		return []string{fmt.Sprintf("the suite plans other specs than %s has: their sum is %s", u.file, sumOf(specs))}
+		return []string{fmt.Sprintf("the planned specs are not those of %s: the sum of their names is %s", u.file, sumOf(specs))}
 	}
 	return nil
 }
@@ -227,15 +227,15 @@ func (u *suite) fault(name string, t *tally) (fault string, flaky bool) {
 	reason := u.table.reason(name)
 	switch n := t.passed + t.failed; {
 	case t.planned == 0:
-		return name + ": ran, and the suite had not planned it", false
+		return name + ": ran, but the suite had not planned it", false
 	case n == 0 && t.skipped == 0:
-		return name + ": planned, and it did not run", false
+		return name + ": planned, but it did not run", false
 	case n == 0 && reason == "":
 		return name + ": skipped itself, and " + u.file + " has no reason", false
 	case n == 0:
 		return "", false
 	case reason != "":
-		return name + ": ran, and " + u.file + " says that it is left out", false
+		return name + ": ran, and " + u.file + " says that it skips itself", false
 	case n != t.planned:
 		return fmt.Sprintf("%s: planned %d times, ran %d times", name, t.planned, n), false
 	case t.failed == 0:
@@ -261,7 +261,7 @@ func judgeSwap(h *history.History) labkit.Outcome {
 	var way []string
 	for _, o := range history.Of[swapped](h) {
 		if o.Begun == 0 || o.Begun >= o.Of || !o.During {
-			return labkit.InconclusiveBecause("the swap to %s was not in the middle of the pass: %d of %d specs had begun, the pass ran on: %t", o.To, o.Begun, o.Of, o.During)
+			return labkit.InconclusiveBecause("the swap to %s was not in the middle of the pass: %d of %d specs had begun, the pass was still running: %t", o.To, o.Begun, o.Of, o.During)
 		}
 		way = append(way, o.To)
 	}
@@ -270,7 +270,7 @@ func judgeSwap(h *history.History) labkit.Outcome {
 	}
 	res, whole := clusterSuite.verdict(h)
 	if whole {
-		res.Why += "; controller manager and kubelets became ours and stock again while specs ran"
+		res.Why += "; controller manager and kubelets were swapped to Holdfast and back to stock while specs ran"
 	}
 	return res
 }

@@ -27,10 +27,10 @@ func nodeLab() labkit.Lab {
 	}
 	return labkit.Lab{
 		Name: "conformance-node", Folder: "checks/conformance",
-		Summary: "the conformance specs of upstream's node suite pass on one kubelet (PROFILE=short: those that the node suite alone has)",
+		Summary: "the conformance specs of upstream's node suite pass on one kubelet (PROFILE=short: the specs that only the node suite has)",
 		Steps:   nodeSteps,
-		Oracle: labkit.Oracle{Text: []string{"each spec that the suite plans has run and has passed, at the latest when run again alone; one that skips itself has its reason in node-specs.json; " +
-			"all specs together are the ones that node-specs.json counts"}, Judge: nodeSuite.judge},
+		Oracle: labkit.Oracle{Text: []string{"each spec that the suite plans has run and passed, in the first run or when run again alone; each spec that skips itself has its reason in node-specs.json; " +
+			"the planned specs have the number and the sum in node-specs.json"}, Judge: nodeSuite.judge},
 		Needs: needs, Packages: packages, OnRequest: true,
 		Timeout: func(p labkit.Profile) time.Duration { return labkit.Pick(p, 45*time.Minute, 90*time.Minute) },
 	}
@@ -50,12 +50,12 @@ const (
 
 func nodeSteps(e *labkit.Env) []labkit.Step {
 	s := &lab{e: e, images: registry.New(), suite: nodeSuite}
-	which := labkit.Pick(e.Profile, "those that it alone has (node-specs.json)", "all")
+	which := labkit.Pick(e.Profile, "the specs that only the node suite has (node-specs.json)", "all")
 	return append([]labkit.Step{
-		{Text: "make the images that the specs run, of upstream's test programs and Debian's, and serve them by a registry with a private repository", Do: s.nodeRegistry},
+		{Text: "build the images that the specs run, from upstream's test programs and Debian's programs, and serve them from a registry with a private repository", Do: s.nodeRegistry},
 		{Text: "start etcd, kube-apiserver with its port without TLS, the controller manager and one node with the kubelet", Do: s.startNode},
-		{Text: "lead port " + apiPort + " of the node's loopback to that port, and names that do not exist here to where nothing listens", Do: s.nodeNetwork},
-		{Text: "ask the suite, on the node, for its conformance specs: " + which, Do: s.plan},
+		{Text: "lead port " + apiPort + " of the node's loopback to that port, and let names that do not exist here resolve to addresses where nothing listens", Do: s.nodeNetwork},
+		{Text: "list the suite's conformance specs in a dry run on the node: " + which, Do: s.plan},
 		{Text: fmt.Sprintf("run them on the node, %d at a time", parallel), Do: s.parallel},
 	}, s.lastSteps()...)
 }

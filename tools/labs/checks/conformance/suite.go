@@ -206,7 +206,7 @@ func (s *lab) swapDuring(ctx context.Context, p *process.Proc) error {
 		name  string
 		which func(base, name string) kube.Program
 	}{{"ours", s.e.Ours}, {"stock", s.e.Stock}} {
-		err := wait.Until(ctx, "the pass has begun enough specs", time.Hour, func(context.Context) (bool, error) {
+		err := wait.Until(ctx, "enough specs of the pass have begun", time.Hour, func(context.Context) (bool, error) {
 			return begun() >= all*(i+1)/3 || !p.Alive(), nil
 		})
 		if err != nil {

@@ -40,7 +40,7 @@ func Labs() []labkit.Lab {
 		Name:      "cost-at-rest",
 		Folder:    "checks/cost-at-rest",
 		OnRequest: true,
-		Summary:   "memory, CPU, start, goroutines, open files and requests of a kubelet with many pods and a controller manager with many Deployments, stock against ours",
+		Summary:   "memory, CPU, start, goroutines, open files and requests of a kubelet with many pods and a controller manager with many Deployments, stock compared with Holdfast",
 		Steps:     steps,
 		Oracle:    oracle,
 		Needs: []labkit.Binary{

@@ -12,7 +12,7 @@ import (
 var quantities = []costlab.Quantity{costlab.Start, costlab.StartCPU, costlab.CPU, costlab.RSS, costlab.Heap, costlab.Goroutines, costlab.Files, costlab.Requests}
 
 var oracle = labkit.Oracle{
-	Text:  costlab.Oracle("of each quantity the ratio ours/stock of each pair, their median and its interval"),
+	Text:  costlab.Oracle("for each quantity: the ratio ours/stock of each pair, the median of these ratios and its interval"),
 	Judge: judge,
 }
 

@@ -36,7 +36,7 @@ func Labs() []labkit.Lab {
 		Name:      "cost-at-scale",
 		Folder:    "checks/cost-at-scale",
 		OnRequest: true,
-		Summary:   "requests, CPU, memory and time of a controller manager that rolls out 50 Deployments of 3,000 pods on 100 hollow nodes, stock against ours",
+		Summary:   "requests, CPU, memory and time of a controller manager that rolls out 50 Deployments with 3,000 pods on 100 hollow nodes, stock compared with Holdfast",
 		Steps:     steps,
 		Oracle:    oracle,
 		Needs: []labkit.Binary{
@@ -88,7 +88,7 @@ func steps(e *labkit.Env) []labkit.Step {
 	}
 	for i, who := range costlab.Turns(e.Rand, l.pairs) {
 		s = append(s, labkit.Step{
-			Text: fmt.Sprintf("pair %d: start the controller manager (%s), wait until it is at rest, change the image of all Deployments, and measure until all is rolled out", i/2+1, who),
+			Text: fmt.Sprintf("pair %d: start the controller manager (%s), wait until it sends almost no requests, change the image of all Deployments, and measure until all are rolled out", i/2+1, who),
 			Do:   func(ctx context.Context) error { return l.turn(ctx, i/2, who) }})
 	}
 	return append(s, labkit.AllRun(func(ctx context.Context) error {
@@ -216,7 +216,7 @@ func (l *lab) waitQuiet(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the controller manager makes more than %d requests in %v after 5 minutes", few, window)
+	return fmt.Errorf("after 5 minutes the controller manager still sends more than %d requests in %v", few, window)
 }
 
 // nodesWereReady is an error if a node has ever been taken for lost: then the controller
@@ -228,7 +228,7 @@ func (l *lab) nodesWereReady(ctx context.Context) error {
 	}
 	for i := range events {
 		if kube.String(&events[i], "reason") == "NodeNotReady" {
-			return fmt.Errorf("node %s was taken for lost: the computer is too slow for %d hollow nodes", kube.String(&events[i], "involvedObject", "name"), l.nodes)
+			return fmt.Errorf("the controller manager considered node %s lost: the computer is too slow for %d hollow nodes", kube.String(&events[i], "involvedObject", "name"), l.nodes)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ var compared = []costlab.Component{{Name: manager, Quantities: []costlab.Quantit
 	costlab.Rollout, costlab.Settled, costlab.Goroutines, costlab.Files, costlab.Start, costlab.StartCPU}}}
 
 var oracle = labkit.Oracle{
-	Text:  costlab.Oracle("of each quantity the ratio ours/stock of each pair of rollouts, their median and its interval"),
+	Text:  costlab.Oracle("for each quantity: the ratio ours/stock of each pair of rollouts, the median of these ratios and its interval"),
 	Judge: judge,
 }
 

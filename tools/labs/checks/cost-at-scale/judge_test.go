@@ -54,10 +54,10 @@ func TestJudge(t *testing.T) {
 func TestRolledOut(t *testing.T) {
 	for want, change := range map[string]func(o *kube.Object){
 		"<nil>": func(*kube.Object) {},
-		"Deployment web-00 has generation 3, its controller has seen 2": func(o *kube.Object) { o.SetGeneration(3) },
-		"Deployment web-00 has 59 updatedReplicas of 60":                func(o *kube.Object) { o.Object["status"].(map[string]any)["updatedReplicas"] = int64(59) },
-		"Deployment web-00 has 61 replicas of 60":                       func(o *kube.Object) { o.Object["status"].(map[string]any)["replicas"] = int64(61) },
-		"Deployment web-00 has 0 availableReplicas of 60":               func(o *kube.Object) { delete(o.Object["status"].(map[string]any), "availableReplicas") },
+		"Deployment web-00 has generation 3, its controller has observed 2": func(o *kube.Object) { o.SetGeneration(3) },
+		"Deployment web-00 has 59 updatedReplicas of 60":                    func(o *kube.Object) { o.Object["status"].(map[string]any)["updatedReplicas"] = int64(59) },
+		"Deployment web-00 has 61 replicas of 60":                           func(o *kube.Object) { o.Object["status"].(map[string]any)["replicas"] = int64(61) },
+		"Deployment web-00 has 0 availableReplicas of 60":                   func(o *kube.Object) { delete(o.Object["status"].(map[string]any), "availableReplicas") },
 	} {
 		o := &kube.Object{Object: map[string]any{"metadata": map[string]any{"name": deploymentName(0), "generation": int64(2)}, "spec": map[string]any{"replicas": int64(60)},
 			"status": map[string]any{"observedGeneration": int64(2), "replicas": int64(60), "updatedReplicas": int64(60), "availableReplicas": int64(60)}}}

@@ -53,7 +53,7 @@ func deployment(name string, replicas int32, image string) *appsv1.Deployment {
 func rolledOut(d *kube.Object) error {
 	want, seen := d.GetGeneration(), kube.Int(d, "status", "observedGeneration")
 	if seen < want {
-		return fmt.Errorf("Deployment %s has generation %d, its controller has seen %d", d.GetName(), want, seen)
+		return fmt.Errorf("Deployment %s has generation %d, its controller has observed %d", d.GetName(), want, seen)
 	}
 	replicas := kube.Int(d, "spec", "replicas")
 	for _, field := range []string{"replicas", "updatedReplicas", "availableReplicas"} {

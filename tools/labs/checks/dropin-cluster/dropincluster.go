@@ -35,7 +35,7 @@ func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:     "dropin-cluster",
 		Folder:   "checks/dropin-cluster",
-		Summary:  "stock and ours side by side in a cluster: what each shows of itself",
+		Summary:  "compares what a cluster with stock and a cluster with Holdfast show from the outside",
 		Steps:    steps,
 		Oracle:   oracle,
 		Variants: []labkit.Variant{labkit.Ours}, // the builds take turns within one run
@@ -86,10 +86,10 @@ func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e, proxies: map[string]*kube.Proxy{}}
 	l.wire = newWire(l.normal)
 	all := []labkit.Step{
-		{Text: "start etcd, kube-apiserver and kube-scheduler, stock; a recording proxy before the API server for the kubelet, one for the controller manager, and one before dockerd; a node", Do: l.start},
+		{Text: "start etcd, kube-apiserver and kube-scheduler, stock; start a recording proxy before the API server for the kubelet, one for the controller manager, and one before dockerd; start a node", Do: l.start},
 	}
 	for i, build := range turns(e.Profile) {
-		all = append(all, labkit.Step{Text: fmt.Sprintf("turn %d, %s: swap both; a Deployment with a rollout, a DaemonSet, a StatefulSet, a Job, a pod that does not start, a Service that is deleted; look; delete the namespace", i+1, build),
+		all = append(all, labkit.Step{Text: fmt.Sprintf("turn %d, %s: swap both; create a Deployment and roll it out again, a DaemonSet, a StatefulSet, a Job, a pod that does not start, and a Service that is deleted; record the facts; delete the namespace", i+1, build),
 			Do: func(ctx context.Context) error { return l.turn(ctx, i+1, build) }})
 	}
 	return append(all, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
@@ -98,7 +98,7 @@ func steps(e *labkit.Env) []labkit.Step {
 func (l *lab) start(ctx context.Context) error {
 	if slices.Contains(turns(l.e.Profile), mutant) {
 		if _, err := os.Stat(mutantFile(l.e)); err != nil {
-			return exit.Preconditionf("the kubelet with changes that must be seen: %v: run _output/tools/lab, which builds it", err)
+			return exit.Preconditionf("the kubelet with changes that must be detected: %v: run _output/tools/lab, which builds it", err)
 		}
 	}
 	table, err := fixes.Load(l.e.Root)
@@ -362,7 +362,7 @@ func (l *lab) scenario(ctx context.Context) error {
 // ready waits until two pods of the Deployment with that image are the ready addresses, the
 // other pods are ready, and the Job's is done.
 func (l *lab) ready(ctx context.Context, image string) error {
-	_, err := l.c.Client.WaitList(ctx, kube.Pods, l.ns, "", 3*time.Minute, "all are there", func(list []kube.Object) (bool, error) {
+	_, err := l.c.Client.WaitList(ctx, kube.Pods, l.ns, "", 3*time.Minute, "all objects exist", func(list []kube.Object) (bool, error) {
 		got := map[string]int{}
 		for i := range list {
 			p := &list[i]

@@ -35,10 +35,10 @@ type allowed struct{ Table dropin.Table }
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"what each turn of ours shows and none of stock's, or the other way round, is of a fix, and all that stands there of these kinds is seen",
-		"counts of requests are within stock's own spread, and by two beyond it",
-		"the same for ours with its gates off",
-		"long: each change of a kubelet that has changes (tools/build/dropin/mutant.go) is seen, but the one of the command line",
+		"each fact that every turn of Holdfast shows and no turn of stock, or the reverse, belongs to a fix, and every listed difference of these kinds was found",
+		"counts of requests differ by no more than stock's own spread, and two more",
+		"the same for Holdfast with its gates off",
+		"long: each change of the changed kubelet (tools/build/dropin/mutant.go) is detected, except the change of the command line",
 	},
 	Judge: judge,
 }
@@ -70,20 +70,20 @@ func judge(h *history.History) labkit.Outcome {
 			known += len(l)
 		}
 		if !v.OK() {
-			bad = append(bad, fmt.Sprintf("%s: %d differences that no fix has, %d that are not seen", build, len(v.Unknown), len(v.Gone)))
+			bad = append(bad, fmt.Sprintf("%s: %d differences that belong to no fix, %d listed differences that were not found", build, len(v.Unknown), len(v.Gone)))
 		}
 	}
 	if got := runs[mutant]; len(got) > 0 {
 		for _, m := range dropin.Uncaught(dropin.Mutants, kinds, dropin.Compare(runs[stock], got)) {
-			bad = append(bad, "not seen of a kubelet that "+m)
+			bad = append(bad, "not detected: a kubelet that "+m)
 		}
-		res.Facts = append(res.Facts, fmt.Sprintf("a kubelet with %d changes took turns too", len(dropin.Mutants)))
+		res.Facts = append(res.Facts, fmt.Sprintf("a kubelet with %d changes also took turns", len(dropin.Mutants)))
 	}
 	facts := res.Facts
 	if len(bad) > 0 {
 		res = labkit.FailedBecause("%s", strings.Join(bad, "; "))
 	} else {
-		res = labkit.PassedBecause("%d turns; %d differences, all of fixes", len(history.Of[turn](h)), known)
+		res = labkit.PassedBecause("%d turns; %d differences, each belongs to a fix", len(history.Of[turn](h)), known)
 	}
 	res.Facts = facts
 	return res

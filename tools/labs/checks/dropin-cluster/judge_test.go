@@ -97,9 +97,9 @@ func TestJudge(t *testing.T) {
 		return func(o *turn) { o.Facts = append(slices.Clone(o.Facts), f) }
 	}
 	judgetest.Judged(t, l, labkit.Failed, good, map[string]judgetest.Change{
-		"ours: 1 differences that no fix has":           judgetest.Where(of(dropin.Ours), more(dropin.Fact{Kind: "file", Component: dropin.Kubelet, Name: "kubelet/new", Value: "-rw"})),
-		"ours-gates-off: 1 differences that no fix has": judgetest.Where(of(dropin.GatesOff), more(dropin.Fact{Kind: "metric", Component: dropin.Kubelet, Name: "holdfast_one_total"})),
-		"0 differences that no fix has, 1 that are not": judgetest.Where(of(dropin.Ours), func(o *turn) { o.Facts = seen() }),
+		"ours: 1 differences that belong to no fix":                               judgetest.Where(of(dropin.Ours), more(dropin.Fact{Kind: "file", Component: dropin.Kubelet, Name: "kubelet/new", Value: "-rw"})),
+		"ours-gates-off: 1 differences that belong to no fix":                     judgetest.Where(of(dropin.GatesOff), more(dropin.Fact{Kind: "metric", Component: dropin.Kubelet, Name: "holdfast_one_total"})),
+		"0 differences that belong to no fix, 1 listed differences that were not": judgetest.Where(of(dropin.Ours), func(o *turn) { o.Facts = seen() }),
 		// One more GET with each status of the node.
 		"ours: 1 differences": judgetest.Where(of(dropin.Ours), func(o *turn) {
 			o.Facts = slices.Clone(o.Facts)

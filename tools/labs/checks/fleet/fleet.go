@@ -47,7 +47,7 @@ func Labs() []labkit.Lab {
 	fleet := labkit.Lab{
 		Name:     "fleet",
 		Folder:   "checks/fleet",
-		Summary:  "kubectl-holdfast fleet swaps the kubelets 1.7.0 of three nodes as a DaemonSet's rollout, is stopped by bad ones, and goes back",
+		Summary:  "kubectl-holdfast fleet swaps the kubelets 1.7.0 of three nodes by the rollout of a DaemonSet, stops at a bad kubelet, and goes back",
 		Packages: []string{node.SystemdPackage},
 		Variants: []labkit.Variant{labkit.Ours, labkit.Stock},
 		Needs: []labkit.Binary{
@@ -59,8 +59,8 @@ func Labs() []labkit.Lab {
 		},
 		Steps: steps,
 		Oracle: labkit.Oracle{Text: []string{
-			"never are two nodes in a swap at once, also when all pods are made at once and things are killed; the control, a lock that everybody gets, shows two",
-			"a kubelet that ends at once, a refused flag and a Node that stays not Ready stop the rollout; every node always ends with a kubelet that answers",
+			"two nodes are never in a swap at once, even if all pods are created at once and processes are killed; in the control, where every agent gets the lock, two nodes are",
+			"a kubelet that exits at once, a refused flag and a Node that stays not Ready stop the rollout; after each stage every node has a kubelet that answers",
 			"no container of a pod is recreated, and no request fails",
 		}, Judge: judge},
 		Timeout: func(labkit.Profile) time.Duration { return time.Hour },
@@ -92,21 +92,21 @@ func steps(e *labkit.Env) []labkit.Step {
 		return labkit.Step{Text: text, Do: func(ctx context.Context) error { return l.stage(ctx, name, f) }}
 	}
 	return []labkit.Step{
-		{Text: fmt.Sprintf("start the control plane, with PodSecurityPolicies, and %d nodes whose kubelet v1.7.0 is a unit of systemd", nodes), Do: func(ctx context.Context) error { return l.start(ctx, nodes) }},
-		{Text: fmt.Sprintf("create %d pods on each node, and load on all", podsANode), Do: l.create},
-		do(first, "kubectl apply of fleet manifests: the target is original, nothing may change", func(ctx context.Context) error {
+		{Text: fmt.Sprintf("start the control plane, with PodSecurityPolicies, and %d nodes whose kubelet v1.7.0 is a systemd unit", nodes), Do: func(ctx context.Context) error { return l.start(ctx, nodes) }},
+		{Text: fmt.Sprintf("create %d pods on each node, and send requests to all of them", podsANode), Do: l.create},
+		do(first, "kubectl apply of the output of fleet manifests: the target is original, nothing may change", func(ctx context.Context) error {
 			return l.applyAndWait(ctx, goodImage, original, 1)
 		}),
-		do(ends, "a new target, and an image whose kubelet ends at once: the first node must stop the rollout", func(ctx context.Context) error {
+		do(ends, "set a new target, and an image whose kubelet exits at once: the first node must stop the rollout", func(ctx context.Context) error {
 			if err := l.apply(ctx, endingImage, l.target, 1); err != nil {
 				return err
 			}
 			return l.stopped(ctx, 1)
 		}),
 		do(undone, "kubectl rollout undo", func(ctx context.Context) error { return l.undo(ctx) }),
-		do(unready, "flags with which a Node is not Ready in the unit of "+illNode+", and the good image: that node must stop the rollout", l.unready),
+		do(unready, "put flags with which a Node stays not Ready into the unit of "+illNode+", and set the good image: that node must stop the rollout", l.unready),
 		do(readied, "remove the flags, and kubectl rollout undo", l.readied),
-		do(refused, "a flag that Holdfast refuses in the unit of "+badNode+", then the good image: that node must stop the rollout", func(ctx context.Context) error {
+		do(refused, "put a flag that Holdfast refuses into the unit of "+badNode+", then set the good image: that node must stop the rollout", func(ctx context.Context) error {
 			if err := l.refuse(ctx); err != nil {
 				return err
 			}
@@ -115,16 +115,16 @@ func steps(e *labkit.Env) []labkit.Step {
 			}
 			return l.stopped(ctx, 3)
 		}),
-		do(again, "take the flag out and apply a new attempt: all nodes get Holdfast", func(ctx context.Context) error {
+		do(again, "remove the flag and apply a new attempt: all nodes get Holdfast", func(ctx context.Context) error {
 			if err := l.unit(badNode).Node.Run(ctx, "rm", kubeletlab.ExtraFile); err != nil {
 				return err
 			}
 			return l.applyAndWait(ctx, goodImage, l.target, 4)
 		}),
 		do(back, "kubectl rollout undo --to-revision of the target original: all nodes go back", func(ctx context.Context) error { return l.undo(ctx, "--to-revision=5") }),
-		do(atOnce, "delete the DaemonSet and apply Holdfast: all pods are made at once; kill -9 of a unit, an agent, and both", l.kills),
-		do(crashes, "delete it and apply original; kill -9 of a kubelet, of a dockerd, and of both, which return; a failed attempt is repeated", l.crashes),
-		do(control, "control: delete it and apply Holdfast, while the lab takes the lock from every holder", l.control),
+		do(atOnce, "delete the DaemonSet and apply it with the target Holdfast: all pods are created at once; kill -9 of a unit, of an agent, and of both", l.kills),
+		do(crashes, "delete the DaemonSet and apply it with the target original; kill -9 of a kubelet, of a dockerd, and of both, which start again; repeat a failed attempt", l.crashes),
+		do(control, "control: delete the DaemonSet and apply it with the target Holdfast, while the lab takes the lock from every holder", l.control),
 		{Text: "stop the load", Do: func(context.Context) error {
 			l.e.Record(loaded{l.load.Stop()})
 			return nil
@@ -146,7 +146,7 @@ func (l *lab) start(ctx context.Context, count int) error {
 	}
 	_, build, ok := strings.Cut(strings.TrimSpace(string(version)), "+holdfast.")
 	if !ok {
-		return fmt.Errorf("%s is %s, no Holdfast", kubelet, version)
+		return fmt.Errorf("%s is %s, which is not Holdfast", kubelet, version)
 	}
 	l.target = "holdfast-" + build
 	script := l.e.Path("kubelet-that-ends")
@@ -279,7 +279,7 @@ func (l *lab) undo(ctx context.Context, args ...string) error {
 // status.numberAvailable is not asked: the controller of 1.9 forgets to count a pod that became
 // ready within minReadySeconds of another, until something else happens.
 func (l *lab) rolled(ctx context.Context) error {
-	if err := wait.Every(ctx, "a ready pod of the newest template on each node", time.Second, bound, func(ctx context.Context) (bool, error) {
+	if err := wait.Every(ctx, "each node has a ready pod of the newest template", time.Second, bound, func(ctx context.Context) (bool, error) {
 		ds, err := l.c.Client.Get(ctx, kube.DaemonSets, fleetNS, fleetName)
 		if err != nil {
 			return false, err

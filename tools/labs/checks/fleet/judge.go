@@ -127,12 +127,12 @@ func (s *stage) wrong() (wrong []string) {
 		}
 	}
 	if len(s.Lost) > 0 {
-		bad("%d containers are not those from before: %s", len(s.Lost), strings.Join(s.Lost, ", "))
+		bad("%d containers were replaced: %s", len(s.Lost), strings.Join(s.Lost, ", "))
 	}
 	two := overlap(s.Swaps)
 	if s.Name == control {
 		if two == "" {
-			bad("no two nodes were seen in a swap at once")
+			bad("two nodes were never in a swap at once")
 		}
 		return wrong
 	}
@@ -152,7 +152,7 @@ func (s *stage) wrong() (wrong []string) {
 		}
 	case ends:
 		if on := s.on(restored); len(on) != 1 || on[0] != s.Holder || len(s.Swaps) != 1 || holdfast != 0 || allReady == nodes {
-			bad("%d swaps, put back on %q, %q has the lock, %d nodes have Holdfast, %d pods are ready", len(s.Swaps), on, s.Holder, holdfast, allReady)
+			bad("%d swaps, %q restored their kubelet, %q has the lock, %d nodes have Holdfast, %d pods are ready", len(s.Swaps), on, s.Holder, holdfast, allReady)
 		}
 	case unready:
 		ill := s.Nodes[slices.IndexFunc(s.Nodes, func(n onNode) bool { return n.Name == illNode })]
@@ -198,9 +198,9 @@ func judge(h *history.History) labkit.Outcome {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))
 	case len(seen) != len(stages) || len(loads) != 1 || loads[0].Report.OK < 100:
-		res = labkit.InconclusiveBecause("%d stages of %d were seen, %d loads", len(seen), len(stages), len(loads))
+		res = labkit.InconclusiveBecause("%d stages of %d and %d loads were recorded", len(seen), len(stages), len(loads))
 	default:
-		res = labkit.PassedBecause("%d nodes went to Holdfast and back, never two at once, bad ones stopped the rest, no container was recreated; %s", nodes, loads[0].Report.String())
+		res = labkit.PassedBecause("%d nodes were swapped to Holdfast and back, never two at once; a bad kubelet stopped the rollout; no container was recreated; %s", nodes, loads[0].Report.String())
 	}
 	res.Facts = facts
 	return res

@@ -39,8 +39,8 @@ func playbookLab(of labkit.Lab) labkit.Lab {
 	of.Variants = []labkit.Variant{labkit.Ours}
 	of.Steps = playbookSteps
 	of.Oracle = labkit.Oracle{Text: []string{
-		"a refused flag on the second host ends the playbook with a status that is not 0; the first host has Holdfast, the second is not touched",
-		"without the flag the second host gets Holdfast, and the kubelet of the first is the same process; then both go back; never two hosts at once",
+		"a refused flag on the second host ends the playbook with a status that is not 0; the first host has Holdfast, the second host has not changed",
+		"without the flag the second host gets Holdfast, and the first host still runs the same kubelet process; then both go back; two hosts are never in a swap at once",
 		"no container of a pod is recreated, and no request fails",
 	}, Judge: judgePlaybook}
 	of.Timeout = func(labkit.Profile) time.Duration { return 25 * time.Minute }
@@ -53,8 +53,8 @@ func playbookSteps(e *labkit.Env) []labkit.Step {
 		return labkit.Step{Text: text, Do: func(ctx context.Context) error { return l.stage(ctx, name, f) }}
 	}
 	return []labkit.Step{
-		{Text: fmt.Sprintf("start the control plane and %d nodes whose kubelet v1.7.0 is a unit of systemd", hosts), Do: func(ctx context.Context) error { return l.start(ctx, hosts) }},
-		{Text: fmt.Sprintf("create %d pods on each node, and load on all", podsANode), Do: l.create},
+		{Text: fmt.Sprintf("start the control plane and %d nodes whose kubelet v1.7.0 is a systemd unit", hosts), Do: func(ctx context.Context) error { return l.start(ctx, hosts) }},
+		{Text: fmt.Sprintf("create %d pods on each node, and send requests to all of them", podsANode), Do: l.create},
 		do(halted, "run the playbook while the unit of "+badNode+" has a flag that Holdfast refuses", func(ctx context.Context) error {
 			return errors.Join(l.refuse(ctx), l.play(ctx))
 		}),
@@ -196,7 +196,7 @@ func judgePlaybook(h *history.History) labkit.Outcome {
 	case len(seen) != 3 || len(loads) != 1 || loads[0].Report.OK < 100:
 		res = labkit.InconclusiveBecause("%d stages of 3 were seen, %d loads", len(seen), len(loads))
 	default:
-		res = labkit.PassedBecause("the playbook stopped at a refused flag, went on without it, and back; no container was recreated; %s", loads[0].Report.String())
+		res = labkit.PassedBecause("the playbook stopped at a refused flag, continued without the flag, and swapped back; no container was recreated; %s", loads[0].Report.String())
 	}
 	res.Facts = facts
 	return res

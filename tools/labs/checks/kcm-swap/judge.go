@@ -50,7 +50,7 @@ func (a answered) wrong() string {
 	case a.Status != status || a.Stage == refused && !slices.Contains(a.Codes, "HF523") || a.Stage != refused && len(a.Codes) > 0:
 		return fmt.Sprintf("%s, %s: %s ended with %d and %v", a.Shape, a.Stage, a.What, a.Status, a.Codes)
 	case a.Changed != changed:
-		return fmt.Sprintf("%s, %s: after %s the manifest is another: %t", a.Shape, a.Stage, a.What, a.Changed)
+		return fmt.Sprintf("%s, %s: after %s the manifest has changed: %t", a.Shape, a.Stage, a.What, a.Changed)
 	}
 	return ""
 }
@@ -66,7 +66,7 @@ func judge(h *history.History) labkit.Outcome {
 	}
 	all := history.Of[ran](h)
 	if len(all) != len(shapes)*len(stages) {
-		return labkit.InconclusiveBecause("%d of %d stages were seen", len(all), len(shapes)*len(stages))
+		return labkit.InconclusiveBecause("%d of %d stages were recorded", len(all), len(shapes)*len(stages))
 	}
 	for i, o := range all {
 		shape, stage := shapes[i/len(stages)].name, stages[i%len(stages)]
@@ -74,7 +74,7 @@ func judge(h *history.History) labkit.Outcome {
 			return labkit.InconclusiveBecause("stage %d is %s, %s", i+1, o.Shape, o.Stage)
 		}
 		if o.Version == "" || o.Started == 0 || len(o.Kept) == 0 || said[shape+stage] != map[string]int{refused: 2, swapped: 3, back: 3}[stage] {
-			return labkit.InconclusiveBecause("%s, %s: too little was seen", shape, stage)
+			return labkit.InconclusiveBecause("%s, %s: not all observations were recorded", shape, stage)
 		}
 		bad := func(format string, a ...any) {
 			wrong = append(wrong, fmt.Sprintf("%s, %s: ", shape, stage)+fmt.Sprintf(format, a...))
@@ -83,10 +83,10 @@ func judge(h *history.History) labkit.Outcome {
 			bad("%s leads", o.Version)
 		}
 		if o.Made != made {
-			bad("it made %d of %d pods", o.Made, made)
+			bad("it created %d of %d pods", o.Made, made)
 		}
 		if stage != started && (o.Started == all[i-1].Started) != (stage == refused) {
-			bad("the process of the stage before runs: %t", stage != refused)
+			bad("the process of the previous stage still runs: %t", stage != refused)
 		}
 		if !slices.Equal(slices.Sorted(slices.Values(o.Kept)), slices.Sorted(slices.Values(all[0].Kept))) {
 			bad("pods or ReplicaSets were replaced: %v before, %v now", all[0].Kept, o.Kept)
@@ -95,5 +95,5 @@ func judge(h *history.History) labkit.Outcome {
 	if len(wrong) > 0 {
 		return labkit.FailedBecause("%s", strings.Join(wrong, "; "))
 	}
-	return labkit.PassedBecause("%d shapes of a manifest: each controller manager led when kcm wait had ended, made its pods, and replaced none", len(shapes))
+	return labkit.PassedBecause("%d forms of a manifest: each controller manager led when kcm wait had ended, created its pods, and replaced none", len(shapes))
 }

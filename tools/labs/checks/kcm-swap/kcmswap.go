@@ -54,7 +54,7 @@ func Labs() []labkit.Lab {
 		Needs:    labkit.ManagerNeeds(base, labkit.StockBinary(base, "kube-controller-manager"), labkit.StockBinary(base, "kubelet")),
 		Steps:    steps,
 		Oracle: labkit.Oracle{Text: []string{
-			"after each command the controller manager of the release that it promises leads, and makes pods; at a STOP the same process runs on",
+			"after each command the expected controller manager leads and creates pods; after a STOP the same process still runs",
 			"a Deployment and a StatefulSet from before the swap get no new pod and no new ReplicaSet",
 		}, Judge: judge},
 		Timeout: func(labkit.Profile) time.Duration { return 15 * time.Minute },
@@ -86,7 +86,7 @@ func steps(e *labkit.Env) []labkit.Step {
 			does(refused, "put a flag that no release has into the manifest: kcm check and kcm manifest must stop", l.refuse),
 			does(swapped, "kcm check, kcm manifest, kcm wait --another", func(ctx context.Context, shape string) error { return l.swap(ctx, shape, swapped) }),
 			does(back, "the same with --back", func(ctx context.Context, shape string) error { return l.swap(ctx, shape, back, "--back") }),
-			labkit.Step{Text: shape.name + ": take the manifest out", Do: l.end})
+			labkit.Step{Text: shape.name + ": remove the manifest", Do: l.end})
 	}
 	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }

@@ -41,7 +41,7 @@ type stopped struct {
 // The swaps that must leave the old kubelet, and the code that says why.
 const (
 	refusedFlag = "a flag that Holdfast refuses"
-	endsAtOnce  = "a kubelet that ends at once"
+	endsAtOnce  = "a kubelet that exits at once"
 )
 
 var stops = map[string]string{refusedFlag: "HF101", endsAtOnce: "HF511"}
@@ -72,7 +72,7 @@ func (s swapped) wrong(version string) (wrong []string) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Before)) {
 		if c := s.Before[key]; c.Sandbox && s.After[key].ID != c.ID {
-			bad("the sandbox of %s is another", c.Pod)
+			bad("the sandbox of %s was replaced", c.Pod)
 		}
 	}
 	return wrong
@@ -92,7 +92,7 @@ func (s stopped) wrong() (wrong []string) {
 	}
 	d := kubeletlab.Compare(s.Before, s.After, func(string, kubeletlab.Container) bool { return true })
 	if n := len(d.Recreated) + len(d.Gone); n > 0 {
-		bad("%d containers are not those from before: %v", n, append(d.Recreated, d.Gone...))
+		bad("%d containers were replaced: %v", n, append(d.Recreated, d.Gone...))
 	}
 	return wrong
 }
@@ -103,7 +103,7 @@ func judge(h *history.History) labkit.Outcome {
 	recreated := 0
 	for i, s := range swaps {
 		if i >= len(directions) || s.To != directions[i].to || len(s.Before) == 0 || len(s.Forecast) == 0 {
-			return labkit.InconclusiveBecause("swap %d is to %q, with %d containers told of %d", i+1, s.To, len(s.Forecast), len(s.Before))
+			return labkit.InconclusiveBecause("swap %d is to %q, with a forecast for %d of %d containers", i+1, s.To, len(s.Forecast), len(s.Before))
 		}
 		wrong = append(wrong, s.wrong(directions[i].version)...)
 		n := 0
@@ -113,10 +113,10 @@ func judge(h *history.History) labkit.Outcome {
 			}
 		}
 		if n == 0 || n == len(s.Forecast) {
-			wrong = append(wrong, fmt.Sprintf("%s: all containers are told alike", s.To))
+			wrong = append(wrong, fmt.Sprintf("%s: the forecast is the same for all containers", s.To))
 		}
 		recreated += n
-		facts = append(facts, fmt.Sprintf("%s: %d containers told to be kept, %d to be recreated", s.To, len(s.Forecast)-n, n))
+		facts = append(facts, fmt.Sprintf("%s: forecast kept for %d containers, recreated for %d", s.To, len(s.Forecast)-n, n))
 	}
 	for _, s := range history.Of[stopped](h) {
 		if len(s.Before) == 0 || s.PID[0] == 0 {
@@ -130,9 +130,9 @@ func judge(h *history.History) labkit.Outcome {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))
 	case len(swaps) != len(directions) || len(kept) != len(stops):
-		res = labkit.InconclusiveBecause("%d swaps of %d were seen, %d stopped ones of %d", len(swaps), len(directions), len(kept), len(stops))
+		res = labkit.InconclusiveBecause("%d swaps of %d were recorded, %d stopped swaps of %d", len(swaps), len(directions), len(kept), len(stops))
 	default:
-		res = labkit.PassedBecause("both swaps did what forecast had told, %d containers recreated; the other two left the old kubelet and all containers", recreated)
+		res = labkit.PassedBecause("both swaps did what forecast had said, %d containers recreated; the two stopped swaps left the old kubelet and all containers", recreated)
 	}
 	res.Facts = facts
 	return res

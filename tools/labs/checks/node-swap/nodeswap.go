@@ -32,15 +32,15 @@ func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:     "node-swap",
 		Folder:   "checks/node-swap",
-		Summary:  "kubectl-holdfast forecasts, checks, swaps and verifies a kubelet 1.7.0 that systemd runs, and goes back",
+		Summary:  "kubectl-holdfast forecasts, checks, makes and verifies the swap of a kubelet 1.7.0 under systemd, and goes back",
 		Packages: []string{node.SystemdPackage},
 		Test:     []labkit.Variant{labkit.Ours},
 		Variants: []labkit.Variant{labkit.Ours},
 		Needs:    labkit.KubeletNeeds(base, labkit.StockBinary(old, "kubelet")),
 		Steps:    steps,
 		Oracle: labkit.Oracle{Text: []string{
-			"each container is kept or recreated as forecast had told, by docker's ID, both ways; verify says the same",
-			"a flag that Holdfast refuses stops the swap with the same kubelet process; a kubelet that ends at once is undone, and no container changes",
+			"in both directions each container is kept or recreated (docker's ID) as forecast had said; verify agrees",
+			"a flag that Holdfast refuses stops the swap, and the same kubelet process still runs; a swap to a kubelet that exits at once is undone, and no container changes",
 		}, Judge: judge},
 		Timeout: func(labkit.Profile) time.Duration { return 12 * time.Minute },
 	}}
@@ -54,10 +54,10 @@ type lab struct {
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
-		{Text: "start the control plane v1.9.11 and a node whose kubelet v1.7.0 is a unit of systemd", Do: l.start},
+		{Text: "start the control plane v1.9.11 and a node whose kubelet v1.7.0 is a systemd unit", Do: l.start},
 		{Text: fmt.Sprintf("create %d pods", len(kinds)), Do: l.create},
-		{Text: "put a flag that Holdfast refuses into the unit; node swap must stop with nothing touched", Do: l.refuse},
-		{Text: "node swap to a kubelet that ends at once; the old one must run again, with all containers", Do: l.ends},
+		{Text: "put a flag that Holdfast refuses into the unit; node swap must stop and change nothing", Do: l.refuse},
+		{Text: "node swap to a kubelet that exits at once; the old kubelet must run again, with all containers", Do: l.ends},
 		{Text: "forecast --to holdfast, node check, node swap, verify", Do: func(ctx context.Context) error {
 			return l.swap(ctx, "holdfast", [][]string{{"check", "--new", l.new()}, {"swap", "--new", l.new(), "--settle", settle}})
 		}},

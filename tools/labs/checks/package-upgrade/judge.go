@@ -81,16 +81,16 @@ func (o observed) wrong(s leg) (wrong []string) {
 	}
 	d := kubeletlab.Compare(o.Before, o.After, func(string, kubeletlab.Container) bool { return true })
 	if len(d.Recreated)+len(d.Gone) > 0 {
-		bad("%d containers are not those from before: %v", len(d.Recreated)+len(d.Gone), append(d.Recreated, d.Gone...))
+		bad("%d containers were replaced: %v", len(d.Recreated)+len(d.Gone), append(d.Recreated, d.Gone...))
 	}
 	if s.alone && (len(o.Published.NotReady) > 0 || o.Published.Removed > 0) {
 		bad("%s", o.Published)
 	}
 	if len(o.Files) > 0 {
-		bad("files of the administrator: %v", o.Files)
+		bad("changed files of the administrator: %v", o.Files)
 	}
 	if !slices.Equal(o.Kept, s.kept) || o.KeptAll != len(s.kept) {
-		bad("kept are %v, %d in all, want %v", o.Kept, o.KeptAll, s.kept)
+		bad("the kept kubelets are %v, %d in all, want %v", o.Kept, o.KeptAll, s.kept)
 	}
 	return wrong
 }
@@ -118,9 +118,9 @@ func judge(h *history.History) labkit.Outcome {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))
 	case n != len(legs)-1:
-		res = labkit.InconclusiveBecause("%d steps of %d were seen", n, len(legs)-1)
+		res = labkit.InconclusiveBecause("%d steps of %d were recorded", n, len(legs)-1)
 	default:
-		res = labkit.PassedBecause("%d steps: all containers are those from before, and what must be kept is", n)
+		res = labkit.PassedBecause("%d steps: no container was replaced, and all earlier kubelets that must be kept are kept", n)
 	}
 	res.Facts = facts
 	return res

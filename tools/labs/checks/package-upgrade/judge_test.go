@@ -40,19 +40,19 @@ func TestJudge(t *testing.T) {
 	judgetest.Cut(t, l, made(nil))
 	const first, next, five, back = "1.7.0 to Holdfast", "to the next", "1.9.11 to Holdfast, one of five", "back to 1.9.11"
 	judgetest.Judged(t, l, labkit.Failed, made, map[string]judgetest.Change{
-		"it failed: dpkg":                                    at(first, func(o *observed) { o.Failed = "dpkg" }),
-		"the unit is inactive":                               at(next, func(o *observed) { o.Active = "inactive" }),
-		"with kubelet v1.7.0":                                at(first, func(o *observed) { o.Kubelet = old }),
-		"with kubelet v1.9.11+holdfast.3, want":              at(back, func(o *observed) { o.Kubelet = "v1.9.11+holdfast.3" }),
-		"was down for 10.1 s":                                at(next, func(o *observed) { o.Down = 10.1 }),
-		"was down for -1.0 s":                                at(five, func(o *observed) { o.Down = -1 }),
-		"1 containers are not those from before":             at(five, func(o *observed) { o.After = snapshot("2") }),
-		"2 containers are not those from before":             at(back, func(o *observed) { o.After = kubeletlab.Snapshot{} }),
-		"1 pods published as not ready":                      at(first, func(o *observed) { o.Published.NotReady = map[string]int{"web-0": 1} }),
-		"1 addresses removed":                                at(next, func(o *observed) { o.Published.Removed = 1 }),
-		"files of the administrator":                         at(first, func(o *observed) { o.Files = map[string]string{"/etc/default/kubelet": "changed"} }),
-		"kept are [v1.7.0], 1 in all, want [v1.7.0 v1.9.11]": at(five, func(o *observed) { o.Kept, o.KeptAll = []string{old}, 1 }),
-		"kept are [v1.7.0], 2 in all, want [v1.7.0]":         at(next, func(o *observed) { o.KeptAll = 2 }),
+		"it failed: dpkg":                       at(first, func(o *observed) { o.Failed = "dpkg" }),
+		"the unit is inactive":                  at(next, func(o *observed) { o.Active = "inactive" }),
+		"with kubelet v1.7.0":                   at(first, func(o *observed) { o.Kubelet = old }),
+		"with kubelet v1.9.11+holdfast.3, want": at(back, func(o *observed) { o.Kubelet = "v1.9.11+holdfast.3" }),
+		"was down for 10.1 s":                   at(next, func(o *observed) { o.Down = 10.1 }),
+		"was down for -1.0 s":                   at(five, func(o *observed) { o.Down = -1 }),
+		"1 containers were replaced":            at(five, func(o *observed) { o.After = snapshot("2") }),
+		"2 containers were replaced":            at(back, func(o *observed) { o.After = kubeletlab.Snapshot{} }),
+		"1 pods published as not ready":         at(first, func(o *observed) { o.Published.NotReady = map[string]int{"web-0": 1} }),
+		"1 addresses removed":                   at(next, func(o *observed) { o.Published.Removed = 1 }),
+		"files of the administrator":            at(first, func(o *observed) { o.Files = map[string]string{"/etc/default/kubelet": "changed"} }),
+		"the kept kubelets are [v1.7.0], 1 in all, want [v1.7.0 v1.9.11]": at(five, func(o *observed) { o.Kept, o.KeptAll = []string{old}, 1 }),
+		"the kept kubelets are [v1.7.0], 2 in all, want [v1.7.0]":         at(next, func(o *observed) { o.KeptAll = 2 }),
 	})
 	judgetest.Judge(t, l, made(at(five, func(o *observed) { o.Down, o.Published.Removed = 30, 4 })), labkit.Passed)
 	judgetest.Judge(t, l, made(at(first, func(o *observed) { o.Before = nil })), labkit.Inconclusive)

@@ -40,7 +40,7 @@ func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:      "package-upgrade",
 		Folder:    "checks/package-upgrade",
-		Summary:   "apt replaces packages of kubelet 1.7.0 and 1.9.11 in upstream's form by Holdfast's, by the next one, and node back",
+		Summary:   "apt replaces packages of kubelet 1.7.0 and 1.9.11 in upstream's form with Holdfast's packages and their next release, and node back restores the old kubelet",
 		Packages:  []string{node.SystemdPackage, "init-system-helpers", "apt-utils", "ebtables", "ethtool", "socat"},
 		Variants:  []labkit.Variant{labkit.Ours},
 		OnRequest: true,
@@ -48,9 +48,9 @@ func Labs() []labkit.Lab {
 			labkit.StockBinary(base, "kubelet"), labkit.StockBinary(old, "kubelet")},
 		Steps: steps,
 		Oracle: labkit.Oracle{Text: []string{
-			"after each step the unit is active, the kubelet of that step runs, and it was down 10 s at most; docker's container IDs and start times are those from before",
-			"where Holdfast's kubelet is started alone, no pod is published as not ready and no address leaves the Endpoints",
-			"the administrator's files are byte-equal; the kubelet from before is kept with its unit",
+			"after each step the unit is active, the kubelet of that step runs, and it was down for at most 10 s; docker's container IDs and start times have not changed",
+			"in steps that start only Holdfast's kubelet, no pod is published as not ready and no address leaves the Endpoints",
+			"the administrator's files have not changed; the earlier kubelet is kept with its unit",
 		}, Judge: judge},
 		Timeout: func(labkit.Profile) time.Duration { return 30 * time.Minute },
 	}}
@@ -189,7 +189,7 @@ func (l *lab) ready(ctx context.Context) error {
 	}
 	_, err := l.cluster.Client.WaitFor(ctx, kube.Endpoints, ns, "web", time.Minute, "has all pods", func(o *kube.Object) (bool, error) {
 		if n := len(kubeletlab.ReadyPods(o)); n != pods {
-			return false, fmt.Errorf("%d of %d are in it", n, pods)
+			return false, fmt.Errorf("%d of %d pods are in it", n, pods)
 		}
 		return true, nil
 	})

@@ -38,11 +38,11 @@ func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "rbd-contract",
 		Folder:  "checks/rbd-contract",
-		Summary: "rbd map and unmap of the labs' nodes answer as those of a kernel with rbd",
+		Summary: "rbd map and rbd unmap on the labs' nodes give the same answers as on a kernel with rbd",
 		Steps:   steps,
 		Oracle: labkit.Oracle{Text: []string{
-			"each command ends with the same status and the same text on both sides, but for device numbers and what rbd's libraries log",
-			fmt.Sprintf("the watcher of a dead client goes within %v on both sides, and its lock stays", deathBound),
+			"each command ends with the same status and the same text on both sides, except for device numbers and log lines of rbd's libraries",
+			fmt.Sprintf("the watcher of a dead client disappears within %v on both sides, and its lock stays", deathBound),
 		}, Judge: judge},
 		Needs:    rbdlab.Needs(),
 		Packages: append(append([]string{}, rbdlab.Packages...), vm.Packages...),
@@ -61,13 +61,13 @@ type lab struct {
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	s := []labkit.Step{
-		{Text: "start Ceph, and a node whose rbd is the imitation", Do: l.start},
+		{Text: "start Ceph, and a node whose rbd command is the imitation", Do: l.start},
 		{Text: "boot a virtual machine whose kernel has rbd", Do: l.boot},
 	}
 	for _, c := range cases {
 		s = append(s, labkit.Step{Text: c.What, Do: func(ctx context.Context) error { return l.compare(ctx, c) }})
 	}
-	return append(s, labkit.Step{Text: "cut the power of either while it has an image mapped, and wait for its watcher to go", Do: l.death})
+	return append(s, labkit.Step{Text: "cut the power of each while it has an image mapped, and wait until its watcher disappears", Do: l.death})
 }
 
 func (l *lab) start(ctx context.Context) (err error) {

@@ -43,7 +43,7 @@ func judge(h *history.History) labkit.Outcome {
 		s, ok := seen[shim][c.What]
 		k, ok2 := seen[kernel][c.What]
 		if !ok || !ok2 {
-			open = append(open, c.What+": it was not tried on both sides")
+			open = append(open, c.What+": it did not run on both sides")
 			continue
 		}
 		facts = append(facts, fmt.Sprintf("%s: kernel: status %d, %d watchers, %.1f s: %q", c.What, k.Code, k.Watchers, k.Seconds, same(k.Output)))
@@ -64,14 +64,14 @@ func judge(h *history.History) labkit.Outcome {
 		d, ok := ends[side]
 		switch {
 		case !ok:
-			open = append(open, side+": its death was not looked at")
+			open = append(open, side+": no observation after its death was recorded")
 		case d.Seconds == 0:
 			differ = append(differ, fmt.Sprintf("%s: the watcher of the dead client stays for %v", side, deathBound))
 		case !d.Locked:
-			differ = append(differ, side+": the lock of the dead client went with its watcher")
+			differ = append(differ, side+": the lock of the dead client disappeared with its watcher")
 		default:
 			res.Measure("watcher gone after the death of "+side, d.Seconds, "s")
-			facts = append(facts, fmt.Sprintf("%s: the watcher is gone %.1f s after the power was cut, the lock stays", side, d.Seconds))
+			facts = append(facts, fmt.Sprintf("%s: the watcher was gone %.1f s after the power was cut, the lock stayed", side, d.Seconds))
 		}
 	}
 	switch {
@@ -80,7 +80,7 @@ func judge(h *history.History) labkit.Outcome {
 	case len(open) > 0:
 		res.Verdict, res.Why = labkit.Inconclusive, strings.Join(open, "; ")
 	default:
-		res.Verdict, res.Why = labkit.Passed, fmt.Sprintf("%d cases: no difference; both watchers go after a power cut, and both locks stay", len(cases))
+		res.Verdict, res.Why = labkit.Passed, fmt.Sprintf("%d cases: no difference; after a power cut both watchers disappear and both locks stay", len(cases))
 	}
 	res.Facts = facts
 	return res

@@ -57,7 +57,7 @@ func TestJudge(t *testing.T) {
 	all := good()
 	for i, o := range all {
 		if s, ok := o.(struck); ok {
-			s.Hit = "nothing: no question ran"
+			s.Hit = "nothing: no read-only rbd command ran"
 			all[i] = s
 		}
 	}

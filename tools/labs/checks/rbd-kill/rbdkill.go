@@ -98,7 +98,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		s = append(s, labkit.Step{Text: b.String(), Do: func(ctx context.Context) error { return l.strike(ctx, b) }})
 	}
 	return append(s,
-		labkit.Step{Text: "look what the image holds", Do: l.look},
+		labkit.Step{Text: "read the contents of the image", Do: l.look},
 		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }))
 }
 
@@ -169,7 +169,7 @@ func (l *lab) hit(ctx context.Context, b blow) (string, error) {
 		}
 	}
 	if b.RBD {
-		return "nothing: no question ran", nil
+		return "nothing: no read-only rbd command ran", nil
 	}
 	if err := l.n.KillKubelet(); err != nil {
 		return "", err
@@ -223,7 +223,7 @@ func judge(h *history.History) labkit.Outcome {
 		_, there := s.Pods[pod]
 		switch {
 		case !ok || i != 2*(x.Round-1)+map[bool]int{true: 1}[x.Detach]:
-			return labkit.InconclusiveBecause("%s: it was not looked at", b.when())
+			return labkit.InconclusiveBecause("%s: no observation was recorded", b.when())
 		case !x.Detach && !s.Runs(pod):
 			return labkit.FailedBecause("%s, after %s was killed: the pod does not run after %.0f s", b.when(), x.Hit, s.Seconds)
 		case x.Detach && (there || s.Held() || len(s.InUse["node1"]) > 0):
@@ -236,7 +236,7 @@ func judge(h *history.History) labkit.Outcome {
 	}
 	end, ok := contents[rbdlab.At{Image: img, When: "at the end"}]
 	if len(hits) != 2*rounds || !ok || killed < rounds {
-		return labkit.InconclusiveBecause("%d of %d kills were made, %d hit something, and the image was looked at: %t", len(hits), 2*rounds, killed, ok)
+		return labkit.InconclusiveBecause("%d of %d kills were made, %d ended a process, and the image's contents were read: %t", len(hits), 2*rounds, killed, ok)
 	}
 	written := map[string]string{}
 	for round := 1; round <= rounds; round++ {
@@ -245,7 +245,7 @@ func judge(h *history.History) labkit.Outcome {
 	if lost := end.Lost(written); lost != "" {
 		return labkit.FailedBecause("%s", lost)
 	}
-	res.Verdict, res.Why = labkit.Passed, fmt.Sprintf("%d kills in %d rounds, at most %.1f s until all was as wanted; the image is clean and has %d files", killed, rounds, slowest, rounds)
+	res.Verdict, res.Why = labkit.Passed, fmt.Sprintf("%d kills in %d rounds, recovery took at most %.1f s; the image is clean and has %d files", killed, rounds, slowest, rounds)
 	res.Measure("until all was as wanted, at most", slowest, "s")
 	res.Measure("kills", float64(killed), "")
 	return res

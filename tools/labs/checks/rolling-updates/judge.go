@@ -120,8 +120,8 @@ func newest(out string) string {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"each command ends as it must and prints it, each PATCH answers 200, the rollback 201 with a Status of success and code 200",
-		"after each, 3 pods serve the version; one ReplicationController is left; a killed update had replicas on both sides",
+		"each command ends with the expected status and message; each PATCH answers 200, the rollback 201 with a Status of success and code 200",
+		"after each rollout 3 pods serve the version; one ReplicationController is left; when the update was killed, both ReplicationControllers had replicas",
 		"no request of the load fails",
 	},
 	Judge: judge,
@@ -193,7 +193,7 @@ func judge(h *history.History) labkit.Outcome {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))
 	case !whole:
-		res = labkit.InconclusiveBecause("not everything was seen: served %q", seen)
+		res = labkit.InconclusiveBecause("not all observations were recorded: served %q", seen)
 	default:
 		res = labkit.PassedBecause("%d rollouts, %d requests, none failed", len(versions)-2, requests)
 	}

@@ -81,16 +81,16 @@ type rbdLab struct {
 
 func rbdSteps(e *labkit.Env) []labkit.Step {
 	l := &rbdLab{lab: lab{e: e}}
-	s := []labkit.Step{{Text: "start Ceph, etcd, kube-apiserver, kube-scheduler, kube-controller-manager and two nodes with the kubelet; make a StorageClass that provisions RBD images", Do: l.start}}
+	s := []labkit.Step{{Text: "start Ceph, etcd, kube-apiserver, kube-scheduler, kube-controller-manager and two nodes with the kubelet; create a StorageClass that provisions RBD images", Do: l.start}}
 	for _, x := range rollouts {
-		text := fmt.Sprintf("%s: %s, and rollout status; look at pods, volumes and lines", x.by, x.version)
+		text := fmt.Sprintf("%s: %s, and rollout status; check pods, volumes and lines", x.by, x.version)
 		if x.node != "" {
-			text = fmt.Sprintf("cordon the other node than %s; %s", x.node, text)
+			text = fmt.Sprintf("cordon every node except %s; %s", x.node, text)
 		}
 		s = append(s, labkit.Step{Text: text, Do: func(ctx context.Context) error { return l.roll(ctx, x) }})
 	}
 	return append(s,
-		labkit.Step{Text: "scale to 0, and look what the images hold", Do: l.end},
+		labkit.Step{Text: "scale to 0, and read the contents of the images", Do: l.end},
 		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }))
 }
 

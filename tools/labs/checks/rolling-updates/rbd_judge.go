@@ -129,9 +129,9 @@ func rbdCommands() []want {
 
 var rbdOracle = labkit.Oracle{
 	Text: []string{
-		fmt.Sprintf("each command ends with 0 and says so, each PATCH answers 200, each rollout ends within %v with 3 Ready pods of its version on the node that is not cordoned", rolloutBound),
-		"after each rollout each pod serves all lines that its pods have written before, and one of its own; each image is mapped and mounted on the pod's node alone, with one watcher and no lock",
-		fmt.Sprintf("no look sees an image mapped or mounted on two nodes; no event says for more than %v that an image is locked or still being used", waitBound),
+		fmt.Sprintf("each command ends with status 0 and the expected message, each PATCH answers 200, each rollout ends within %v with 3 Ready pods of its version on the node that is not cordoned", rolloutBound),
+		"after each rollout each pod serves all lines that its predecessors have written, and one line of its own; each image is mapped and mounted only on the pod's node, with one watcher and no lock",
+		fmt.Sprintf("no reading shows an image mapped or mounted on two nodes; no event reports for more than %v that an image is locked or still being used", waitBound),
 		fmt.Sprintf("at the end each image is free within %v, clean for e2fsck -fn, and has all lines", freeBound),
 	},
 	Judge: judgeRBD,
@@ -167,7 +167,7 @@ func judgeRBD(h *history.History) labkit.Outcome {
 	case len(j.wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(j.wrong, "; "))
 	case len(j.missing) > 0:
-		res = labkit.InconclusiveBecause("not everything was seen: %s", strings.Join(j.missing, "; "))
+		res = labkit.InconclusiveBecause("not all observations were recorded: %s", strings.Join(j.missing, "; "))
 	default:
 		res = labkit.PassedBecause("%d rollouts, %d moves of a pod to the other node; all volumes have all lines", len(rollouts)-1, moves)
 	}
@@ -217,7 +217,7 @@ func (j *rbdJudge) rollouts(h *history.History, images map[string]string) (map[s
 	for _, x := range rollouts {
 		o, ok := seen[x.by]
 		if !ok || o.Version != x.version || o.Node != x.node {
-			j.lacks("what came of %s", x.by)
+			j.lacks("the outcome of %s", x.by)
 			return nil, moves, longest // what comes after it has a line more
 		}
 		if f := o.fault(); f != "" {
@@ -258,9 +258,9 @@ func (j *rbdJudge) watched(h *history.History, images map[string]string) {
 	how := history.Of[watched](h)
 	switch {
 	case len(how) != 1:
-		j.lacks("the look at the mounts")
+		j.lacks("the reading of the mounts")
 	case how[0].Failed != "" || how[0].Longest > gapBound:
-		j.lacks("the mounts all the time: %+v", how[0])
+		j.lacks("the mounts were not read all the time: %+v", how[0])
 	}
 	for _, name := range podNames() {
 		if images[name] == "" || !looked[name] {
@@ -292,7 +292,7 @@ func (j *rbdJudge) events(h *history.History) []string {
 				last[w.UID] = w.Last
 			}
 			if took := last[w.UID].Sub(first[w.UID]); took > waitBound {
-				j.bad("%s was told for %v: %.300s", w.Pod, took, w.Text)
+				j.bad("%s was reported for %v: %.300s", w.Pod, took, w.Text)
 			}
 		}
 	}
@@ -313,7 +313,7 @@ func (j *rbdJudge) contents(h *history.History, images map[string]string, lines 
 		case !rbdlab.FreeUnlocked(s):
 			j.bad("the image of %s is not free at the end: watched by %v, mapped on %v, locked by %v", name, s.Watchers, s.Mapped, s.Locks)
 		case !read:
-			j.lacks("what the image of %s holds", name)
+			j.lacks("the contents of the image of %s", name)
 		case c.Fsck != "":
 			j.bad("the image of %s is not clean: %s", name, c.Fsck)
 		case c.Files[startsFile] != want:

@@ -106,15 +106,15 @@ func TestJudgeRBD(t *testing.T) {
 		"kubectl merge patch: rollout status ends with status -1":     command(mergePatch+": "+status, func(r *ran) { r.Exit = -1 }),
 		`kubectl apply --record ends with status 0, want 0 and "conf`: command(applied, func(r *ran) { r.Output = "unchanged" }),
 		"the JSON patch answers 500":                                  judgetest.Where(func(a asked) bool { return a.Name == jsonPatch }, func(a *asked) { a.Code = 500 }),
-		"db-1 was told for 31s: rbd image is locked":                  judgetest.As(waits{[]waited{told("a", "rbd image is locked by other nodes", 5, 36)}}),
-		"db-1 was told for 31s: rbd image y is still being used":      judgetest.As(waits{[]waited{told("a", "rbd image x is still being used", 31, 31), told("a", "rbd image y is still being used", 0, 0)}}),
+		"db-1 was reported for 31s: rbd image is locked":              judgetest.As(waits{[]waited{told("a", "rbd image is locked by other nodes", 5, 36)}}),
+		"db-1 was reported for 31s: rbd image y is still being used":  judgetest.As(waits{[]waited{told("a", "rbd image x is still being used", 31, 31), told("a", "rbd image y is still being used", 0, 0)}}),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
-		"the mounts all the time: {Looks:9 Longest:16": judgetest.As(watched{Looks: 9, Longest: 16}),
-		"Failed:no table":                judgetest.As(watched{Looks: 9, Failed: "no table"}),
-		"the mounts of db-0":             holds(func(h *held) { h.Mapped, h.Mounted = nil, nil }),
-		"what came of rollout undo --to": judgetest.Where(by(undoneTo), func(o *rolled) { o.Version = "v2" }),
-		"what came of merge patch":       judgetest.Without(by(mergePatch)),
+		"the mounts were not read all the time: {Looks:9 Longest:16": judgetest.As(watched{Looks: 9, Longest: 16}),
+		"Failed:no table":                  judgetest.As(watched{Looks: 9, Failed: "no table"}),
+		"the mounts of db-0":               holds(func(h *held) { h.Mapped, h.Mounted = nil, nil }),
+		"the outcome of rollout undo --to": judgetest.Where(by(undoneTo), func(o *rolled) { o.Version = "v2" }),
+		"the outcome of merge patch":       judgetest.Without(by(mergePatch)),
 	})
 }
 

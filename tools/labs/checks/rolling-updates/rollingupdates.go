@@ -69,13 +69,13 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "start etcd, kube-apiserver, kube-scheduler, kube-controller-manager and a node with the kubelet", Do: l.start},
 		{Text: "create a ReplicationController of 3 replicas with a Service, and send requests to its Endpoints' addresses", Do: l.createRC},
 		{Text: "kubectl rolling-update to v2", Do: l.rollRC},
-		{Text: "kubectl rolling-update to v1, killed half-way; one to another image is refused; the same again finishes", Do: l.resumeRC},
-		{Text: "end the load; the same for a Deployment, created by kubectl create --record", Do: l.createDeployment},
+		{Text: "kubectl rolling-update to v1, killed half-way; a rolling-update to another image is refused; the same command, run again, completes", Do: l.resumeRC},
+		{Text: "stop the load; start a load on a Deployment, created by kubectl create --record", Do: l.createDeployment},
 		{Text: "kubectl apply --record of v2, and rollout status", Do: l.apply},
 		{Text: "PATCH of the image by a strategic merge patch, a merge patch and a JSON patch", Do: l.patch},
 		{Text: "kubectl rollout history, undo, and undo to revision 2's template", Do: l.undo},
-		{Text: "POST to the rollback subresource, and look at its answer", Do: l.rollback},
-		{Text: "end the load", Do: l.endLoad},
+		{Text: "POST to the rollback subresource, and check its answer", Do: l.rollback},
+		{Text: "stop the load", Do: l.endLoad},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
