@@ -68,7 +68,7 @@ var kinds = map[string][]string{
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:     "cni-after-upgrade",
-		Summary:  "addresses and veths of pods that are gone stay, after a swap from 1.7.0, failed ADDs and a reboot",
+		Summary:  "addresses and veths of deleted pods remain after a swap from 1.7.0, failed ADDs and a reboot",
 		Test:     []labkit.Variant{labkit.Ours},
 		Packages: []string{node.CNIPackage},
 		Steps:    steps,
@@ -91,11 +91,11 @@ func steps(e *labkit.Env) []labkit.Step {
 	kill := e.Rand.IntN(2) == 0
 	how := map[bool]string{true: "kill -9", false: "SIGTERM"}[kill]
 	return []labkit.Step{
-		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0 and CNI: bridge, host-local, portmap, and a plugin that counts", Do: l.start},
+		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0 and CNI: bridge, host-local, portmap, and a plugin that records each call", Do: l.start},
 		{Text: fmt.Sprintf("%s: %s of 1.7.0; while no kubelet runs, pods are deleted, sandboxes killed, containers removed from docker; start the kubelet under test", swap, how),
 			Do: func(ctx context.Context) error { return l.swap(ctx, kill) }},
-		{Text: "a container has the name of a pod's sandbox; delete the pod", Do: l.named},
-		{Text: adds + ": ADD fails for pods after the other plugins have succeeded; a pod is deleted while its ADD runs, and ADD ends when docker has its sandbox no more", Do: l.adds},
+		{Text: "give a container the name of a pod's sandbox; delete the pod", Do: l.named},
+		{Text: adds + ": ADD fails for pods after the other plugins have succeeded; a pod is deleted while its ADD runs, and the ADD ends after docker has removed the sandbox", Do: l.adds},
 		{Text: reboot + ": power off, start docker; pods are deleted and containers removed from docker; start the kubelet; some DELs fail once", Do: l.reboot},
 		{Text: ended + ": delete all pods", Do: l.end},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),

@@ -14,9 +14,9 @@ import (
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		fmt.Sprintf("reproduced: %v after a phase there is a lease of a sandbox that does not run, an ADD without a DEL, or a link too many on the bridge", settle),
-		"also reproduced: a sandbox that runs has no lease, or a pod that was deleted is not gone",
-		"absent: after each phase leases, links and sandboxes are as many, and each ADD of a sandbox that is gone has its DEL",
+		fmt.Sprintf("reproduced: %v after a phase there is a lease of a sandbox that does not run, an ADD without a DEL, or a superfluous link on the bridge", settle),
+		"also reproduced: a running sandbox has no lease, or a deleted pod still exists",
+		"absent: after each phase there are as many leases and links as sandboxes, and each ADD of a removed sandbox has its DEL",
 	},
 	Judge: judge,
 }
@@ -33,7 +33,7 @@ func judge(h *history.History) labkit.Outcome {
 	for _, phase := range phases {
 		s, ok := all[phase]
 		if !ok {
-			missing = fmt.Sprintf("nothing was seen after %s", phase)
+			missing = fmt.Sprintf("no observation was recorded after %s", phase)
 			continue
 		}
 		facts = append(facts, fmt.Sprintf("%-8s %9d %6d %6d %5d  %s", phase, s.Sandboxes, s.Links, len(s.Stray), len(s.Owed), strings.Join(s.Stray, " ")))
@@ -76,14 +76,14 @@ func judge(h *history.History) labkit.Outcome {
 		i := slices.IndexFunc(deleted, func(o named) bool { return o.Running == running })
 		switch {
 		case i < 0:
-			missing = fmt.Sprintf("no pod was deleted whose sandbox's name a container had that runs: %v", running)
+			missing = fmt.Sprintf("no pod was deleted while a running container had its sandbox's name: %v", running)
 		case !deleted[i].Gone:
-			wrong = append(wrong, fmt.Sprintf("a pod that was deleted is not gone: a container, running: %v, has its sandbox's name", running))
+			wrong = append(wrong, fmt.Sprintf("a deleted pod still exists: a container (running: %v) has its sandbox's name", running))
 		case running && !deleted[i].There:
-			wrong = append(wrong, "a container that runs was removed for its name")
+			wrong = append(wrong, "a running container was removed because of its name")
 		}
 	}
-	res := labkit.AbsentBecause("%d phases: leases, links and sandboxes are as many, and each ADD had its DEL", len(phases))
+	res := labkit.AbsentBecause("%d phases: as many leases and links as sandboxes, and each ADD had its DEL", len(phases))
 	switch {
 	case missing != "":
 		res = labkit.InconclusiveBecause("%s", missing)

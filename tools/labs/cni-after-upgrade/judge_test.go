@@ -42,25 +42,25 @@ func TestJudge(t *testing.T) {
 	judgetest.Cut(t, l, made(nil))
 	judgetest.Judge(t, l, made(nil), labkit.Absent)
 	judgetest.Judged(t, l, labkit.Reproduced, made, map[string]judgetest.Change{
-		"swap: 2 leases stay: a, a":                 at(swap, func(s *seen) { s.Stray = []string{"a", "a"} }),
-		"reboot: 1 leases stay: b":                  at(reboot, func(s *seen) { s.Stray = []string{"b"} }),
-		"end: 1 ADDs without a DEL: c":              at(ended, func(s *seen) { s.Owed = []string{"c"} }),
-		"adds: 1 links too many":                    at(adds, func(s *seen) { s.Links++ }),
-		"reboot: 1 sandboxes without a lease":       at(reboot, func(s *seen) { s.Without = 1 }),
-		"running: false, has its sandbox's name":    pod(false, func(o *named) { o.Gone = false }),
-		"running: true, has its sandbox's name":     pod(true, func(o *named) { o.Gone = false }),
-		"container that runs was removed for its n": pod(true, func(o *named) { o.There = false }),
+		"swap: 2 leases stay: a, a":                      at(swap, func(s *seen) { s.Stray = []string{"a", "a"} }),
+		"reboot: 1 leases stay: b":                       at(reboot, func(s *seen) { s.Stray = []string{"b"} }),
+		"end: 1 ADDs without a DEL: c":                   at(ended, func(s *seen) { s.Owed = []string{"c"} }),
+		"adds: 1 links too many":                         at(adds, func(s *seen) { s.Links++ }),
+		"reboot: 1 sandboxes without a lease":            at(reboot, func(s *seen) { s.Without = 1 }),
+		"(running: false) has its sandbox's name":        pod(false, func(o *named) { o.Gone = false }),
+		"(running: true) has its sandbox's name":         pod(true, func(o *named) { o.Gone = false }),
+		"running container was removed because of its n": pod(true, func(o *named) { o.There = false }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
-		"nothing was seen after adds": judgetest.Without(func(s seen) bool { return s.Phase == adds }),
+		"no observation was recorded after adds": judgetest.Without(func(s seen) bool { return s.Phase == adds }),
 		"swap: 1 ADDs of pods of kind lost": at(swap, func(s *seen) {
 			s.Adds = map[string]int{stays: 2, deleted: 2, killed: 2, sandboxKilled: 2, lost: 1, lostDeleted: 2}
 		}),
-		"adds: 1 ADDs failed":                  at(adds, func(s *seen) { s.Failed = map[string]int{addFails: 1} }),
-		"reboot: 5 sandboxes run for 6 pods":   at(reboot, func(s *seen) { s.Sandboxes, s.Links = 5, 5 }),
-		"reboot: 0 sandboxes run for 0 pods":   at(reboot, func(s *seen) { s.Pods, s.Sandboxes, s.Links = 0, 0, 0 }),
-		"end: 1 sandboxes run for 0 pods":      at(ended, func(s *seen) { s.Sandboxes = 1 }),
-		"whose sandbox's name a container had": judgetest.Without(func(o named) bool { return o.Running }),
+		"adds: 1 ADDs failed":                              at(adds, func(s *seen) { s.Failed = map[string]int{addFails: 1} }),
+		"reboot: 5 sandboxes run for 6 pods":               at(reboot, func(s *seen) { s.Sandboxes, s.Links = 5, 5 }),
+		"reboot: 0 sandboxes run for 0 pods":               at(reboot, func(s *seen) { s.Pods, s.Sandboxes, s.Links = 0, 0, 0 }),
+		"end: 1 sandboxes run for 0 pods":                  at(ended, func(s *seen) { s.Sandboxes = 1 }),
+		"while a running container had its sandbox's name": judgetest.Without(func(o named) bool { return o.Running }),
 	})
 	// A lease that stays is counted in the phase that left it.
 	stays := func(o any) any {

@@ -95,7 +95,7 @@ func (l *lab) look(ctx context.Context, phase string, pods ...string) error {
 	}
 	var s seen
 	// What stays is for the oracle.
-	if err := wait.Until(ctx, "all is taken down that should be", settle, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "everything of the deleted pods is removed", settle, func(ctx context.Context) (bool, error) {
 		now, err := l.see(ctx, phase)
 		if err != nil {
 			return false, err

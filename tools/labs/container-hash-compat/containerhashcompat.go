@@ -105,7 +105,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		name := from + " → " + l.name(st)
 		text := "swap the kubelet in place, " + name
 		if !st.judged() {
-			text += " (what old kubelets do among themselves, not judged)"
+			text += " (a swap between old kubelets, not judged)"
 		}
 		s = append(s, labkit.Step{Text: text, Do: func(ctx context.Context) error {
 			if err := l.swap(ctx, i, st, name); err != nil {
@@ -175,7 +175,7 @@ func (l *lab) agreed(ctx context.Context, bound time.Duration) (kubeletlab.Snaps
 		return nil, err
 	}
 	var s kubeletlab.Snapshot
-	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", bound, "name the containers that run", func(pods []kube.Object) (bool, error) {
+	_, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "", bound, "report the running containers", func(pods []kube.Object) (bool, error) {
 		var err error
 		if s, err = kubeletlab.Take(ctx, l.node); err != nil {
 			return false, err

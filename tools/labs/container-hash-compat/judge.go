@@ -43,9 +43,9 @@ type outcome struct {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"per swap: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods apart",
-		"every container, those of static pods too, is kept or recreated as kubectl-holdfast forecast told before the swap",
-		"control per swap: the image of one pod is changed while the kubelet is down, and that pod must be replaced, once; a swap is over when the new kubelet has said of every pod that it compared it",
+		"for each swap: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods separately",
+		"every container, including those of static pods, is kept or recreated as kubectl-holdfast forecast said before the swap",
+		"control for each swap: the image of one pod is changed while the kubelet is down, and that pod must be replaced, once; a swap is over when the new kubelet has logged for every pod that it compared the pod's containers",
 	},
 	Judge: judge,
 }
@@ -87,13 +87,13 @@ func (s swapped) look(kinds []kind) (outcome, error) {
 		return o, fmt.Errorf("%s: no container ran before it", s.Name)
 	}
 	if !s.Judged && must[ns+"/"+changed+"/main"] {
-		return o, fmt.Errorf("%s: the pod whose image changed was not replaced: nothing says that containers were compared", s.Name)
+		return o, fmt.Errorf("%s: the pod whose image changed was not replaced: nothing proves that containers were compared", s.Name)
 	}
 	for _, key := range slices.Sorted(maps.Keys(must)) {
-		problem("%s was not recreated though its spec says something else than what runs", key)
+		problem("%s was not recreated, although its spec differs from what runs", key)
 	}
 	for _, key := range d.Gone {
-		problem("%s does not run any more", key)
+		problem("%s no longer runs", key)
 	}
 	if n := len(boxes.Recreated) + len(boxes.Gone); n > 0 {
 		problem("%d of %d sandboxes recreated", n, n+len(boxes.Kept))
@@ -107,7 +107,7 @@ func (s swapped) look(kinds []kind) (outcome, error) {
 		for _, key := range d.Kept {
 			k := strings.TrimPrefix(key, ns+"/")
 			if s.CountsAfter[k] != s.CountsBefore[k] {
-				problem("restart count of %s went from %d to %d though its container is the same", k, s.CountsBefore[k], s.CountsAfter[k])
+				problem("the restart count of %s changed from %d to %d, although its container is the same", k, s.CountsBefore[k], s.CountsAfter[k])
 			}
 		}
 		if got := s.CountsAfter[changed+"/main"]; got != s.Changes {
@@ -120,7 +120,7 @@ func (s swapped) look(kinds []kind) (outcome, error) {
 		}
 		why, ok := s.HostPorts[k.name]
 		if !ok {
-			return o, fmt.Errorf("%s: host port %d was not asked", s.Name, k.hostPort)
+			return o, fmt.Errorf("%s: host port %d got no request", s.Name, k.hostPort)
 		}
 		if why != "" {
 			problem("host port %d of %s: %s", k.hostPort, k.name, why)
@@ -138,7 +138,7 @@ func judge(h *history.History) labkit.Outcome {
 	bad, good := 0, 0
 	for i, s := range all {
 		if i >= len(want) || s.Step != i || s.Judged != want[i].judged() {
-			unsure = fmt.Sprintf("swap %d is %s, which is not in its place", i+1, s.Name)
+			unsure = fmt.Sprintf("swap %d is %s, which is not the planned one", i+1, s.Name)
 			break
 		}
 		o, err := s.look(kindsOf(labkit.Variant(h.Variant), labkit.Profile(h.Profile)))
@@ -175,11 +175,11 @@ func judge(h *history.History) labkit.Outcome {
 	case unsure != "":
 		res = labkit.InconclusiveBecause("%s", unsure)
 	case len(all) != len(want):
-		res = labkit.InconclusiveBecause("%d swaps of %d were seen", len(all), len(want))
+		res = labkit.InconclusiveBecause("%d swaps of %d were recorded", len(all), len(want))
 	case bad > 0:
 		res = labkit.ReproducedBecause("%s", firstBad)
 	default:
-		res = labkit.AbsentBecause("no container was recreated but by its own spec; %d looks at a container, every one kept", good)
+		res = labkit.AbsentBecause("no container was recreated except because of its own spec; %d comparisons of a container, each was kept", good)
 	}
 	res.Facts = facts
 	return res

@@ -36,20 +36,20 @@ func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "daemonset-failed-pod-rollout",
 		Folder:  "daemonset-failed-pod-rollout",
-		Summary: "a DaemonSet on 3 nodes, one refuses its pod again and again: are the others updated, and does a broken template stop after one",
+		Summary: "a DaemonSet on 3 nodes, one of which refuses its pod again and again: are the other nodes updated, and does the rollout of a broken template stop after one node",
 		Needs:   labkit.ManagerNeeds(base),
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			l := &lab{e: e}
 			return []labkit.Step{
 				{Text: "start etcd, kube-apiserver and the controller manager under test, and three Nodes without kubelets", Do: l.start},
-				{Text: "create a DaemonSet with maxUnavailable 1; node0 fails its pod, again and again", Do: l.create},
+				{Text: "create a DaemonSet with maxUnavailable 1; its pod on node0 fails again and again", Do: l.create},
 				{Text: "change the template, and wait 20 s for the two other nodes", Do: l.update},
-				{Text: "change it to one that no node can run, and look for 10 s how many nodes lose their pod", Do: l.breakIt},
+				{Text: "change it to a template that no node can run, and count for 10 s how many nodes lose their pod", Do: l.breakIt},
 				labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 			}
 		},
-		Oracle: labkit.Oracle{Text: []string{"both other nodes are updated, and the broken template takes one of them"}, Judge: judge},
+		Oracle: labkit.Oracle{Text: []string{"both other nodes are updated, and the broken template breaks only one of them"}, Judge: judge},
 	}}
 }
 
@@ -184,7 +184,7 @@ func (l *lab) update(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	l.e.Step("%d of 2 other nodes are updated; node0 failed %d pods of the new template", o.Nodes, o.Failed)
+	l.e.Step("%d of 2 other nodes are updated; %d pods of the new template failed on node0", o.Nodes, o.Failed)
 	l.e.Record(o)
 	return nil
 }
@@ -213,7 +213,7 @@ func (l *lab) breakIt(ctx context.Context) error {
 		}
 	}
 	o.Gaps = l.pods.Gaps()
-	l.e.Step("%d pods of the broken template were made; %d of 2 other nodes have no ready pod, %d at most", o.Made, o.Last, o.Most)
+	l.e.Step("%d pods of the broken template were created; %d of 2 other nodes have no ready pod, allowed are %d", o.Made, o.Last, o.Most)
 	l.e.Record(o)
 	return nil
 }
@@ -222,13 +222,13 @@ func judge(h *history.History) labkit.Outcome {
 	u, d := history.One[updated](h), history.One[tookDown](h)
 	switch {
 	case u.Failed < 3 || d.Made < 3 || d.Gaps > 0:
-		return labkit.InconclusiveBecause("node0 failed %d pods of the new template, and %d of the broken one were made, with %d gaps", u.Failed, d.Made, d.Gaps)
+		return labkit.InconclusiveBecause("%d pods of the new template failed on node0, and %d of the broken template were created; the watch has %d gaps", u.Failed, d.Made, d.Gaps)
 	case d.Most > 1:
-		return labkit.ReproducedBecause("a template that no node can run took %d nodes, with maxUnavailable 1", d.Most)
+		return labkit.ReproducedBecause("a template that no node can run broke %d nodes, with maxUnavailable 1", d.Most)
 	case u.Nodes < nodes-1:
-		return labkit.ReproducedBecause("node0 refuses its pod, and %d of 2 other nodes are updated", u.Nodes)
+		return labkit.ReproducedBecause("node0 refuses its pod, and only %d of 2 other nodes are updated", u.Nodes)
 	case d.Last != 1:
-		return labkit.InconclusiveBecause("the broken template took %d nodes", d.Last)
+		return labkit.InconclusiveBecause("the broken template broke %d nodes", d.Last)
 	}
-	return labkit.AbsentBecause("both other nodes are updated while node0 refuses its pod, and a template that no node can run took 1 node")
+	return labkit.AbsentBecause("both other nodes are updated while node0 refuses its pod, and a template that no node can run broke 1 node")
 }

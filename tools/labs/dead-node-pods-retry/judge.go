@@ -26,8 +26,8 @@ type died struct {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"each time a write of a pod's status was refused, else the trigger is missing",
-		fmt.Sprintf("%v after the node is Unknown, or after the next leader has had the grace period, no address on it is ready; one that is, is the incident", bound),
+		"each time a write of a pod's status was refused; otherwise the trigger is missing",
+		fmt.Sprintf("%v after the node is Unknown, or after the grace period under the next leader, no address of the node is ready; a ready address is the incident", bound),
 	},
 	Judge: judge,
 }

@@ -33,7 +33,7 @@ const (
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "docker-name-conflict",
-		Summary: "a dead container has the name of a pod's next one, and the pod never starts",
+		Summary: "a dead container has the name of a pod's next container, and the pod never starts",
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
@@ -69,7 +69,7 @@ func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e, names: map[string]string{}, ids: map[string]string{}}
 	return []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the kubelet under test; stop the kubelet", Do: l.start},
-		{Text: "create three pods, and containers with the names that it will ask for: two that never ran, and one that runs", Do: l.take},
+		{Text: "create three pods, and containers with the names that the kubelet will request: two containers that never ran, and one that runs", Do: l.take},
 		{Text: fmt.Sprintf("start the kubelet; wait until each pod runs, or docker has refused its name %d times", stuck), Do: l.run},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}

@@ -13,8 +13,8 @@ import (
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"reproduced: a dead container stays, and docker refuses its name to the pod again and again",
-		"also reproduced: a container that runs is removed or stopped",
+		"reproduced: a dead container remains, and docker refuses its name again and again",
+		"also reproduced: a running container is removed or stopped",
 		"absent: docker refuses the name of each pod; the dead containers are removed, and their pods run",
 	},
 	Judge: judge,
@@ -30,22 +30,22 @@ func judge(h *history.History) labkit.Outcome {
 		o, ok := all[t.pod]
 		switch {
 		case !ok:
-			return labkit.InconclusiveBecause("pod %s was not looked at", t.pod)
+			return labkit.InconclusiveBecause("no observation of pod %s was recorded", t.pod)
 		case t.running && !o.Running:
-			return labkit.ReproducedBecause("the container that runs under the name of pod %s was stopped or removed", t.pod)
+			return labkit.ReproducedBecause("the running container with the name of pod %s was stopped or removed", t.pod)
 		case o.Refused == 0:
 			return labkit.InconclusiveBecause("docker did not refuse the name of pod %s", t.pod)
 		case t.running && o.Ready:
-			return labkit.InconclusiveBecause("pod %s runs, though its name is in use", t.pod)
+			return labkit.InconclusiveBecause("pod %s runs, although its name is in use", t.pod)
 		case t.running:
 		case !o.Ready && o.There:
 			waits = append(waits, fmt.Sprintf("%s, refused %d times", t.pod, o.Refused))
 		case !o.Ready || o.There:
-			return labkit.InconclusiveBecause("pod %s runs: %v; the dead container is there: %v", t.pod, o.Ready, o.There)
+			return labkit.InconclusiveBecause("pod %s runs: %v; the dead container exists: %v", t.pod, o.Ready, o.There)
 		}
 	}
 	if len(waits) > 0 {
 		return labkit.ReproducedBecause("pods that do not start: %s", strings.Join(waits, "; "))
 	}
-	return labkit.AbsentBecause("the dead containers are removed and their pods run; the one that runs was left alone")
+	return labkit.AbsentBecause("the dead containers are removed and their pods run; the running container was not touched")
 }

@@ -35,7 +35,7 @@ func TestJudge(t *testing.T) {
 		"did not refuse the name of pod dead-sandbox":    of(0, func(o *ended) { o.Refused = 0 }),
 		"did not refuse the name of pod running-sandbox": of(2, func(o *ended) { o.Refused = 0 }),
 		"pod dead-container runs: false":                 of(1, func(o *ended) { o.Ready = false }),
-		"the dead container is there: true":              of(1, func(o *ended) { o.There = true }),
+		"the dead container exists: true":                of(1, func(o *ended) { o.There = true }),
 		"though its name is in use":                      of(2, func(o *ended) { o.Ready = true }),
 	})
 }

@@ -39,7 +39,7 @@ func Labs() []labkit.Lab {
 func of(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:    "endpoints-batching",
-		Summary: "a batch of pods that changes within two seconds is as many updates of Endpoints as pods",
+		Summary: "when several pods change within two seconds, the controller updates their Endpoints once for each pod",
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle:  oracle,
 		Test:    []labkit.Variant{labkit.Ours},
@@ -67,17 +67,17 @@ func steps(e *labkit.Env, base string) []labkit.Step {
 	l := &lab{e: e, base: base}
 	batches := fmt.Sprintf("%d pods become not ready within about 2 s, in %d round(s)", pods, rounds(e.Profile))
 	return []labkit.Step{
-		{Text: "ask the program under test whether it has " + flag, Do: l.ask},
+		{Text: "check whether the program under test has " + flag, Do: l.ask},
 		{Text: fmt.Sprintf("start etcd, kube-apiserver and the kube-controller-manager under test; create a Service and %d pods, which are API objects: no kubelet runs them", pods), Do: l.start},
-		{Text: "without the flag: " + batches + "; if the program has no flag, this is enough", Do: l.without},
+		{Text: "without the flag: " + batches + "; if the program has no flag, the run ends here", Do: l.without},
 		{Text: "with period 0: " + batches, Do: l.with("0")},
 		{Text: "with period 1s: " + batches, Do: l.with("1s")},
 		{Text: "with period 5s: " + batches, Do: l.with("5s")},
 		{Text: "with period 5s: read /configz, and change the Service while a pod's change waits", Do: l.service},
 		{Text: "with period 5s: delete a pod", Do: l.delete},
-		{Text: fmt.Sprintf("kill -9 while changes wait for a period of 5s, and go on without the flag, %d time(s)", rounds(e.Profile)), Do: l.kill},
+		{Text: fmt.Sprintf("kill -9 while changes wait for a period of 5s, and start again without the flag, %d time(s)", rounds(e.Profile)), Do: l.kill},
 		{Text: "start the program with a negative period", Do: l.negative},
-		{Text: "look whether etcd and kube-apiserver run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		{Text: "check that etcd and kube-apiserver run", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
 	}
 }
 

@@ -60,10 +60,10 @@ const (
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"more than half as many updates of the Endpoints as pods is the incident, if nothing changes that; fewer without the flag: the trigger is missing",
-		"with the flag: period 0 is as without it, also in the queue's metrics; with 1s at most one update a second and one more; with 5s one update, 5 s after the first change",
-		"with 5s: /configz has no new field; a change of the Service does not wait; the address of a deleted pod leaves after 5 s",
-		"a change that waited when the program was killed is not lost; a negative period ends the program as a malformed value of another flag does",
+		"more than half as many updates of the Endpoints as pods is the incident, if the program has no flag; fewer updates without the flag: the trigger is missing",
+		"with the flag: period 0 gives the same as no flag, also in the queue's metrics; 1s gives at most one update a second, plus one; 5s gives one update, 5 s after the first change",
+		"with 5s: /configz has no new field; a change of the Service does not wait; the address of a deleted pod is removed after 5 s",
+		"a change that was waiting when the program was killed is not lost; a negative period ends the program with the same status as a malformed value of another flag",
 	},
 	Judge: judge,
 }
@@ -113,7 +113,7 @@ func judge(h *history.History) labkit.Outcome {
 		case len(without.Updates) <= pods/2:
 			return labkit.InconclusiveBecause("only %d updates for %d pods without the flag: the trigger is missing", len(without.Updates), pods)
 		case !has:
-			return labkit.ReproducedBecause("%d pods that became not ready within %v: %d updates of their Endpoints, and no flag that changes it", pods, without.Took, len(without.Updates))
+			return labkit.ReproducedBecause("%d pods that became not ready within %v: %d updates of their Endpoints, and the program has no flag", pods, without.Took, len(without.Updates))
 		}
 		for _, b := range history.Of[batch](h) {
 			if why := wrongBatch(b); why != "" {
@@ -124,7 +124,7 @@ func judge(h *history.History) labkit.Outcome {
 			return labkit.ReproducedBecause("%s", why)
 		}
 		if why := late(h); why != "" {
-			return labkit.InconclusiveBecause("%s: wrong, or the machine is too busy", why)
+			return labkit.InconclusiveBecause("%s: a fault, or the machine is too busy", why)
 		}
 		if why := missing(h, seen, n); why != "" {
 			return labkit.InconclusiveBecause("%s", why)
@@ -183,7 +183,7 @@ func wrongBatch(b batch) string {
 func wrongElse(h *history.History) string {
 	for _, o := range history.Of[configz](h) {
 		if strings.Contains(strings.ToLower(o.Text), "endpointupdates") {
-			return "/configz has a field that stock's has not"
+			return "/configz has a field that stock does not have"
 		}
 	}
 	for _, o := range history.Of[serviceChanged](h) {

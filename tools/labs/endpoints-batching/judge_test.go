@@ -52,14 +52,14 @@ func TestJudge(t *testing.T) {
 		"0 updates":                        inBatch("5s", func(b *batch) { b.Updates = nil }),
 		"the first after 4.9s":             inBatch("5s", func(b *batch) { b.Updates[0] = 4900 * time.Millisecond }),
 		"each wait counts as a retry":      inBatch("5s", func(b *batch) { b.Retries = 0 }),
-		"a field that stock's has not":     judgetest.As(configz{`{"ConcurrentEndpointSyncs":5,"EndpointUpdatesBatchPeriod":5}`}),
+		"a field that stock does not have": judgetest.As(configz{`{"ConcurrentEndpointSyncs":5,"EndpointUpdatesBatchPeriod":5}`}),
 		"while a pod's change waited":      judgetest.As(serviceChanged{4 * time.Second}),
 		"a deleted pod left after 100ms":   judgetest.As(podDeleted{100 * time.Millisecond}),
 		"a change that waited is lost":     judgetest.As(killed{0, pods, pods}),
 		"ends with status 0":               judgetest.As(negative{0, 0, "the period -1s is negative"}),
 		"ends with status 3":               judgetest.As(negative{3, 1, "the period -1s is negative"}),
 		"ends with status 2: unknown flag": judgetest.As(negative{2, 2, "unknown flag"}),
-		"no flag that changes it":          judgetest.As(program{}),
+		"the program has no flag":          judgetest.As(program{}),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, short, map[string]judgetest.Change{
 		"the trigger is missing": inBatch("", func(b *batch) { b.Updates = b.Updates[:pods/2] }),

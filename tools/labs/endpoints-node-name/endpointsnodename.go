@@ -30,7 +30,7 @@ const (
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "endpoints-node-name",
-		Summary: "the Endpoints of a Service are refused after a node was renamed",
+		Summary: "after a node was renamed, the API server refuses the Endpoints of a Service",
 		Steps:   steps,
 		Oracle:  oracle,
 		Test:    []labkit.Variant{labkit.Ours},
@@ -49,9 +49,9 @@ type lab struct {
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
-		{Text: "start etcd, kube-apiserver, a proxy that counts, and the kube-controller-manager under test behind it; a Service with the ready pods old and gone on n1, and other on n3", Do: l.start},
-		{Text: "old becomes not ready; somebody annotates the Endpoints; gone is deleted, and the pod new is ready on n2 with old's address; wait 10 s at most", Do: l.rename},
-		{Text: "the pod more is ready on n2; wait 10 s at most", Do: l.more},
+		{Text: "start etcd, kube-apiserver, a proxy that counts the API server's answers, and the kube-controller-manager under test behind it; create a Service with the ready pods old and gone on n1, and other on n3", Do: l.start},
+		{Text: "set pod old to not ready; annotate the Endpoints; delete pod gone, and create the ready pod new on n2 with the address of old; wait 10 s at most", Do: l.rename},
+		{Text: "create the ready pod more on n2; wait 10 s at most", Do: l.more},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }

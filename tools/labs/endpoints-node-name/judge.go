@@ -27,9 +27,9 @@ type later struct{ Ready []string }
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"the API server refused an update of the Endpoints with 422, else the trigger is missing",
-		"within 10 s the ready addresses are those of new and other, and 10 s after one more pod of it too; anything else is the incident",
-		"the Endpoints are the same object with somebody's annotation",
+		"the API server refused an update of the Endpoints with 422; otherwise the trigger is missing",
+		"within 10 s the ready addresses are those of new and other, and within 10 s after the pod more is ready also its address; anything else is the incident",
+		"the Endpoints are the same object and still have the annotation",
 	},
 	Judge: judge,
 }
@@ -43,9 +43,9 @@ func judge(h *history.History) labkit.Outcome {
 		case !slices.Equal(first.Ready, []string{"new", "other"}):
 			return labkit.ReproducedBecause("%v after the new pod was ready, the ready addresses are those of %v", first.After.Round(time.Second), first.Ready)
 		case !slices.Equal(then.Ready, []string{"more", "new", "other"}):
-			return labkit.ReproducedBecause("one more pod was ready: the ready addresses are those of %v", then.Ready)
+			return labkit.ReproducedBecause("after the pod more was ready, the ready addresses are those of %v", then.Ready)
 		case !first.Kept:
-			return labkit.ReproducedBecause("somebody's annotation, or the object itself, is lost")
+			return labkit.ReproducedBecause("the annotation, or the object itself, is lost")
 		}
 		return labkit.AbsentBecause("the new pod's address was ready after %v", first.After.Round(time.Millisecond))
 	}()

@@ -28,10 +28,10 @@ func TestJudge(t *testing.T) {
 	l := judgetest.Lab(t, Labs(), "endpoints-node-name")
 	judgetest.Cut(t, l, made(nil))
 	judgetest.Judged(t, l, labkit.Reproduced, made, map[string]judgetest.Change{
-		"those of [gone other]":  in(func(o *renamed) { o.Ready = []string{"gone", "other"} }),
-		"those of []":            in(func(o *renamed) { o.Ready = nil }),
-		"one more pod was ready": judgetest.As(later{Ready: []string{"new", "other"}}),
-		"annotation":             in(func(o *renamed) { o.Kept = false }),
+		"those of [gone other]":        in(func(o *renamed) { o.Ready = []string{"gone", "other"} }),
+		"those of []":                  in(func(o *renamed) { o.Ready = nil }),
+		"after the pod more was ready": judgetest.As(later{Ready: []string{"new", "other"}}),
+		"annotation":                   in(func(o *renamed) { o.Kept = false }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
 		"the trigger is missing": in(func(o *renamed) { o.Refused = 0 }),

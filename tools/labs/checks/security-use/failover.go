@@ -24,20 +24,20 @@ func failoverLab() labkit.Lab {
 	return labkit.Lab{
 		Name:     "security-use-failover",
 		Folder:   "checks/security-use",
-		Summary:  "a namespace's ordered deletion goes on when another controller manager takes over, stock's or one with the gate off",
+		Summary:  "the ordered deletion of a namespace continues when another controller manager takes over: Holdfast, stock, or Holdfast with the gate off",
 		Needs:    labkit.ManagerNeeds(base, labkit.StockBinary(base, "kube-controller-manager")),
 		Variants: []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			f := &failover{e: e}
-			steps := []labkit.Step{{Text: "start etcd and kube-apiserver of stock v1.9.11; make a namespace for each way, with a NetworkPolicy and a pod that a finalizer holds", Do: f.start}}
+			steps := []labkit.Step{{Text: "start etcd and kube-apiserver of stock v1.9.11; create a namespace for each failover, with a NetworkPolicy and a pod that a finalizer holds", Do: f.start}}
 			for _, w := range successions {
-				steps = append(steps, labkit.Step{Text: fmt.Sprintf("%s: delete the namespace under the first controller manager and look at the NetworkPolicy; stop it, start the second one and look again; take the finalizer away and wait until the namespace is gone", w.name),
+				steps = append(steps, labkit.Step{Text: fmt.Sprintf("%s: delete the namespace under the first controller manager and read the NetworkPolicy; stop this controller manager, start the second one and read the NetworkPolicy again; remove the finalizer and wait until the namespace is gone", w.name),
 					Do: func(ctx context.Context) error { return f.succeed(ctx, w) }})
 			}
-			return append(steps, labkit.Step{Text: "look whether etcd and kube-apiserver run", Always: true, Do: func(context.Context) error { return process.AllAlive(f.c.Etcd.Proc, f.c.APIServer.Proc) }})
+			return append(steps, labkit.Step{Text: "check that etcd and kube-apiserver run", Always: true, Do: func(context.Context) error { return process.AllAlive(f.c.Etcd.Proc, f.c.APIServer.Proc) }})
 		},
 		Oracle: labkit.Oracle{
-			Text:  []string{"the NetworkPolicy stays while a controller manager with the gate on leads, and only then; the pod stays until its finalizer is gone; each namespace goes"},
+			Text:  []string{"the NetworkPolicy stays while a controller manager with the gate on leads, and only then; the pod stays until its finalizer is gone; each namespace is deleted"},
 			Judge: judgeFailover,
 		},
 	}
@@ -163,7 +163,7 @@ func (f *failover) succeed(ctx context.Context, w succession) error {
 const quiet = 12 * time.Second
 
 // look waits until the controller manager leads and has begun with the namespace, and then
-// until the NetworkPolicy is gone, or has stayed for a while.
+// until the NetworkPolicy is gone, or still exists after the wait for a while.
 func (f *failover) look(ctx context.Context, w succession, second bool) error {
 	manager, began := w.first, time.Now()
 	if second {
@@ -182,7 +182,7 @@ func (f *failover) look(ctx context.Context, w succession, second bool) error {
 	}
 	o := ledBy{Way: w.name, Manager: manager, Second: second}
 	since := time.Now()
-	err := wait.Until(ctx, "the NetworkPolicy is gone, or has stayed", 90*time.Second, func(ctx context.Context) (bool, error) {
+	err := wait.Until(ctx, "the NetworkPolicy is gone, or still exists after the wait", 90*time.Second, func(ctx context.Context) (bool, error) {
 		p, err := f.c.Client.Get(ctx, networkPolicies, namespace(w), "deny")
 		switch {
 		case apierrors.IsNotFound(err):
@@ -222,21 +222,21 @@ func judgeFailover(h *history.History) labkit.Outcome {
 	for _, w := range successions {
 		l := looks[w.name]
 		if len(l) != 2 || l[0].Second || !l[1].Second {
-			return labkit.InconclusiveBecause("%s: %d of 2 looks", w.name, len(l))
+			return labkit.InconclusiveBecause("%s: the NetworkPolicy was read %d times, want 2", w.name, len(l))
 		}
 		for i, o := range l {
 			if !o.Pod {
 				return labkit.FailedBecause("%s: the pod that a finalizer holds is gone under %s", w.name, o.Manager)
 			}
 			if o.Policy != w.kept[i] {
-				return labkit.FailedBecause("%s: the NetworkPolicy is there under %s: %t, want %t", w.name, o.Manager, o.Policy, w.kept[i])
+				return labkit.FailedBecause("%s: the NetworkPolicy exists under %s: %t, want %t", w.name, o.Manager, o.Policy, w.kept[i])
 			}
 		}
 		if _, ok := gone[w.name]; !ok {
-			return labkit.InconclusiveBecause("%s: the namespace was not seen to go", w.name)
+			return labkit.InconclusiveBecause("%s: the deletion of the namespace was not recorded", w.name)
 		}
 	}
-	return labkit.PassedBecause("%d ways: the NetworkPolicy stays while a controller manager with the gate on leads; each namespace goes", len(successions))
+	return labkit.PassedBecause("%d failovers: the NetworkPolicy stays while a controller manager with the gate on leads; each namespace is deleted", len(successions))
 }
 
 // leaseRenewed is when the leader last renewed its lock.

@@ -92,8 +92,8 @@ func whats() []string {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		fmt.Sprintf("all of it works on both, and nothing that takes %v and is timed %d times takes ours %.0f times as long as stock", shortest, fewest, tooMuch),
-		"ours has refused nothing",
+		fmt.Sprintf("everything works on both kubelets, and nothing that takes %v or more and is timed at least %d times takes %.0f times as long on Holdfast as on stock", shortest, fewest, tooMuch),
+		"Holdfast has refused nothing",
 	},
 	Judge: judge,
 }
@@ -119,9 +119,9 @@ func judge(h *history.History) labkit.Outcome {
 	switch {
 	case answer.Verdict != labkit.Passed:
 	case len(over) > 0:
-		answer = labkit.FailedBecause("it works, and ours takes too long: %s", strings.Join(over, "; "))
+		answer = labkit.FailedBecause("everything works, but Holdfast takes too long: %s", strings.Join(over, "; "))
 	default:
-		answer = labkit.PassedBecause("all of it works on both; stock/ours: %s", strings.Join(costs, ", "))
+		answer = labkit.PassedBecause("everything works on both kubelets; stock/ours: %s", strings.Join(costs, ", "))
 	}
 	res.Verdict, res.Why, res.Facts = answer.Verdict, answer.Why, facts
 	return res
@@ -138,21 +138,21 @@ func verdict(h *history.History, seen map[string]int) labkit.Outcome {
 				switch {
 				case known && is == gitFiles[file]:
 				case known && f.Node == ours:
-					return labkit.FailedBecause("gitRepo: on ours: %s: %s is there: %v, want %v", r, file, is, gitFiles[file])
+					return labkit.FailedBecause("gitRepo: on ours: %s: %s exists: %v, want %v", r, file, is, gitFiles[file])
 				default:
-					return labkit.InconclusiveBecause("gitRepo: on %s: %s: %s is there: %v, want %v", f.Node, r, file, is, gitFiles[file])
+					return labkit.InconclusiveBecause("gitRepo: on %s: %s: %s exists: %v, want %v", f.Node, r, file, is, gitFiles[file])
 				}
 			}
 		}
 	}
 	for _, b := range history.Of[broken](h) {
-		return labkit.FailedBecause("%s: it works on stock and not on ours: %s", b.Part, b.Why)
+		return labkit.FailedBecause("%s: it works on stock but not on Holdfast: %s", b.Part, b.Why)
 	}
 	refused := map[string]int{}
 	for _, c := range history.Of[counted](h) {
 		refused[c.Metric]++
 		if c.Value != 0 {
-			return labkit.FailedBecause("nothing had to be refused, and %s is %v", c.Metric, c.Value)
+			return labkit.FailedBecause("nothing had to be refused, but %s is %v", c.Metric, c.Value)
 		}
 	}
 	works := map[string]int{}

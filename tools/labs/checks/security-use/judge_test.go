@@ -47,10 +47,10 @@ func TestJudge(t *testing.T) {
 		})
 	}
 	judgetest.Judged(t, l, labkit.Failed, made, map[string]judgetest.Change{
-		"ours takes too long":   slow(fewest, time.Second),
-		"it works on stock and": func(o any) any { return instead(o, worked{partProbes}, broken{partProbes, "not ready"}) },
-		"_refused_total is 1":   func(o any) any { return instead(o, counted{refusals[0], 0}, counted{refusals[0], 1}) },
-		"gitRepo: on ours: ssh": fileOn(ours),
+		"Holdfast takes too long": slow(fewest, time.Second),
+		"it works on stock but":   func(o any) any { return instead(o, worked{partProbes}, broken{partProbes, "not ready"}) },
+		"_refused_total is 1":     func(o any) any { return instead(o, counted{refusals[0], 0}, counted{refusals[0], 1}) },
+		"gitRepo: on ours: ssh":   fileOn(ours),
 	})
 	judgetest.Judged(t, l, labkit.Passed, made, map[string]judgetest.Change{
 		"exec of 32 MiB 0.33": slow(fewest-1, time.Second),

@@ -30,19 +30,19 @@ func nsenterLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "security-use-nsenter",
 		Folder:  "checks/security-use",
-		Summary: "subPaths of a kubelet that has a mount namespace of its own, as in a container, and mounts through nsenter",
+		Summary: "subPaths of a kubelet with a mount namespace of its own, as in a container, that mounts through nsenter",
 		Needs:   labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &containerized{e: e}
 			return []labkit.Step{
-				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node whose kubelet under test has a root and a mount namespace of its own, --containerized, and the node's at /rootfs", Do: c.start},
-				{Text: "create a pod with subPaths that are a directory, a file, read-only, behind a symlink inside the volume, and of an emptyDir; wait until it is ready", Do: c.create},
-				{Text: "delete it, and look whether a mount of a subPath is left on the node", Do: c.remove},
+				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node whose kubelet under test runs with --containerized in its own root and mount namespace, with the node's root at /rootfs", Do: c.start},
+				{Text: "create a pod with five subPaths: a directory, a file, a read-only one, one behind a symlink inside the volume, and one in an emptyDir; wait until the pod is ready", Do: c.create},
+				{Text: "delete the pod, and check that no mount of a subPath is left on the node", Do: c.remove},
 				labkit.AllRun(func(ctx context.Context) error { return c.c.Alive(ctx) }),
 			}
 		},
 		Oracle: labkit.Oracle{
-			Text:  []string{"every container sees its file, each subPath was mounted through nsenter, none was another file, and no mount is left"},
+			Text:  []string{"every container sees its file, each subPath was mounted through nsenter, no mounted file differs from the opened file, and no mount is left"},
 			Judge: judgeContainerized,
 		},
 	}
@@ -142,7 +142,7 @@ func (c *containerized) start(ctx context.Context) error {
 	}
 	log, err := c.c.Nodes[0].Kubelet.LastRunLog()
 	if err == nil && !strings.Contains(log, "Running kubelet in containerized mode") {
-		err = fmt.Errorf("the kubelet does not say that it runs in containerized mode")
+		err = fmt.Errorf("the kubelet's log does not say that it runs in containerized mode")
 	}
 	return err
 }
@@ -257,7 +257,7 @@ func judgeContainerized(h *history.History) labkit.Outcome {
 	case o.Nsenter < len(subPathMounts):
 		return labkit.InconclusiveBecause("the kubelet's log has %d binds through nsenter, the pod has %d subPaths", o.Nsenter, len(subPathMounts))
 	case o.Other > 0:
-		return labkit.FailedBecause("for %v subPaths another file is said to have been mounted, and nobody exchanged one", o.Other)
+		return labkit.FailedBecause("the kubelet reports a wrong mounted file for %v subPaths, although nobody exchanged a file", o.Other)
 	case len(left.Mounts) > 0:
 		return labkit.FailedBecause("%d mounts of subPaths are left, first %s", len(left.Mounts), left.Mounts[0])
 	}

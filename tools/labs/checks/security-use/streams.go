@@ -181,7 +181,7 @@ func (l *lab) streams(ctx context.Context) error {
 					return err
 				}
 				if got != execSize {
-					return fmt.Errorf("%d bytes came, want %d", got, execSize)
+					return fmt.Errorf("%d bytes arrived, want %d", got, execSize)
 				}
 				return nil
 			}); err != nil {
@@ -234,7 +234,7 @@ func (l *lab) copies(ctx context.Context, n *node.Node) error {
 	}
 	got, err := os.ReadFile(down)
 	if err == nil && sha256.Sum256(got) != sha256.Sum256(content) {
-		err = fmt.Errorf("%d bytes came back, and they are not the %d that were sent", len(got), len(content))
+		err = fmt.Errorf("%d bytes came back, but they are not the %d that were sent", len(got), len(content))
 	}
 	return err
 }
@@ -286,7 +286,7 @@ func (l *lab) forward(ctx context.Context, n *node.Node) error {
 	defer resp.Body.Close()
 	size, err := io.Copy(io.Discard, resp.Body)
 	if err == nil && size != copySize {
-		err = fmt.Errorf("%d bytes came, want %d", size, copySize)
+		err = fmt.Errorf("%d bytes arrived, want %d", size, copySize)
 	}
 	return err
 }

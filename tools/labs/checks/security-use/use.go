@@ -41,7 +41,7 @@ func useLab() labkit.Lab {
 	return labkit.Lab{
 		Name:     "security-use",
 		Folder:   "checks/security-use",
-		Summary:  "gitRepo, probes, exec, attach, port-forward and cp as they should be used, stock against ours",
+		Summary:  "legitimate use of gitRepo, probes, exec, attach, port-forward and cp, stock compared with Holdfast",
 		Packages: []string{"git", "openssh-client", "openssh-server", "socat"},
 		Steps:    steps,
 		Oracle:   oracle,
@@ -68,10 +68,10 @@ func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager of stock v1.9.11, and two nodes: one with the stock kubelet, one with the kubelet under test", Do: l.start},
-		{Text: "on each a pod with ten gitRepo volumes: http, https, git, ssh and host:path, with directory and revision, and with \".\"", Do: l.part(partGit, l.gitRepo)},
-		{Text: "on each a pod whose probes get 1 B, 10 KB, 10 MB and 1 MB in chunks, and one whose probe gets 10 MB with status 500", Do: l.part(partProbes, l.probes)},
-		{Text: fmt.Sprintf("on each exec of %d MiB, %d times in turn; cp of 100 MB both ways; attach of 1 MB both ways; port-forward of 100 MB", execSize>>20, rounds(e.Profile)), Do: l.part(partStreams, l.streams)},
-		{Text: "read the counters of what ours refuses", Do: l.counters},
+		{Text: "on each node create a pod with ten gitRepo volumes: http, https, git, ssh and host:path, with directory and revision, and with \".\"", Do: l.part(partGit, l.gitRepo)},
+		{Text: "on each node create pods whose probes get 1 B, 10 KB, 10 MB and 1 MB in chunks, and one whose probe gets 10 MB with status 500", Do: l.part(partProbes, l.probes)},
+		{Text: fmt.Sprintf("on each node run exec of %d MiB, %d times in turn; cp of 100 MB both ways; attach of 1 MB both ways; port-forward of 100 MB", execSize>>20, rounds(e.Profile)), Do: l.part(partStreams, l.streams)},
+		{Text: "read the counters of what Holdfast refused", Do: l.counters},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }

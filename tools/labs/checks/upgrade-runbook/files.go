@@ -30,7 +30,7 @@ func (r *runbook) preciousFile() string { return filepath.Join(r.dir, "host", "a
 // leaves there if it is killed at the wrong moment, and a stock 1.9 always. Where Holdfast has
 // unmounted it, an empty file is.
 func (r *runbook) startFiles(ctx context.Context) error {
-	r.e.Step("start pod %s, whose subPath is a directory of the host, and leave its mount below volume-subpaths", filesPod)
+	r.e.Step("start pod %s, whose subPath is a directory of the host, and mount it once more below volume-subpaths", filesPod)
 	if err := os.MkdirAll(filepath.Dir(r.preciousFile()), 0o755); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (r *runbook) deleteFiles(ctx context.Context) error {
 	// The clean-up comes after the directory's volumes and is tried every 2 s.
 	err = wait.Until(ctx, "the kubelet has removed the pod's directory", time.Minute, func(context.Context) (bool, error) {
 		if _, err := os.Stat(dir); err == nil {
-			return false, fmt.Errorf("%s is there", dir)
+			return false, fmt.Errorf("%s still exists", dir)
 		}
 		return true, nil
 	})

@@ -46,7 +46,7 @@ func runbookLab() labkit.Lab {
 		Packages: []string{node.SystemdPackage},
 		Steps:    runbookSteps,
 		Test:     []labkit.Variant{labkit.Ours},
-		Oracle: labkit.Oracle{Text: []string{"every block succeeds, verify finds nothing, the node runs what the page says, no container was recreated but the one that forecast had told, and when v1.7.0 has removed the pod with a subPath its file is there"},
+		Oracle: labkit.Oracle{Text: []string{"every block succeeds, verify finds nothing, the node ends with the kubelet that the page says, only the container that forecast had named was recreated, and the file behind the subPath still exists after v1.7.0 has removed its pod"},
 			Judge: judgeRunbook},
 		Needs:    labkit.KubeletNeeds(base, labkit.StockBinary(old, "kubelet")),
 		Variants: []labkit.Variant{labkit.Ours},
@@ -87,9 +87,9 @@ const newContainer = "default/web-0/proxy"
 func runbookSteps(e *labkit.Env) []labkit.Step {
 	r := &runbook{e: e}
 	return []labkit.Step{
-		{Text: "start the control plane v1.9.11, a node whose kubelet v1.7.0 is a unit of systemd, and three pods", Do: r.start},
-		{Text: "run the page's blocks in order, the one that swaps twice: admin on a machine with an administrator's kubeconfig, node inside the node; " +
-			"before the block that goes back, start a pod with a subPath, and leave a mount of it below volume-subpaths", Do: r.runBlocks},
+		{Text: "start the control plane v1.9.11, a node whose kubelet v1.7.0 is a systemd unit, and three pods", Do: r.start},
+		{Text: "run the page's blocks in order, and the block that swaps a second time: admin blocks on a machine with an administrator's kubeconfig, node blocks inside the node; " +
+			"before the block that goes back, start a pod with a subPath, and mount its file once more below volume-subpaths", Do: r.runBlocks},
 		{Text: "delete the pod with a subPath under v1.7.0", Do: r.deleteFiles},
 	}
 }
@@ -225,7 +225,7 @@ func judgeRunbook(h *history.History) labkit.Outcome {
 	}
 	o, f := history.One[returned](h), history.One[fileLeft](h)
 	if o.Kubelet != old {
-		return labkit.FailedBecause("at the end the node runs %s, the page goes back to %s", o.Kubelet, old)
+		return labkit.FailedBecause("at the end the node runs %s, but the page goes back to %s", o.Kubelet, old)
 	}
 	var other []string
 	for _, key := range slices.Sorted(maps.Keys(o.Before)) {
@@ -235,13 +235,13 @@ func judgeRunbook(h *history.History) labkit.Outcome {
 	}
 	switch {
 	case o.Before[newContainer].ID == "":
-		return labkit.InconclusiveBecause("no container ran that is to be recreated")
+		return labkit.InconclusiveBecause("the forecast names no container that will be recreated")
 	case len(other) > 0:
-		return labkit.FailedBecause("not as forecast had told: %s", strings.Join(other, ", "))
+		return labkit.FailedBecause("not as forecast: %s", strings.Join(other, ", "))
 	case f.Text != precious || f.Error != "":
 		return labkit.FailedBecause("the file behind the subPath of pod %s is %q, %s", filesPod, f.Text, f.Error)
 	}
-	return labkit.PassedBecause("%d blocks ran, there and back; of %d containers only the one that forecast had named is another", len(seen), len(o.Before))
+	return labkit.PassedBecause("%d blocks ran, there and back; of %d containers only the one that forecast had named was recreated", len(seen), len(o.Before))
 }
 
 // allReady waits until the three pods are ready.

@@ -34,17 +34,17 @@ func tutorialLab() labkit.Lab {
 		Steps: func(e *labkit.Env) []labkit.Step {
 			r := &runbook{e: e}
 			return []labkit.Step{
-				{Text: "start the control plane v1.9.11 and a node whose kubelet v1.9.11 is a unit of systemd", Do: func(ctx context.Context) (err error) {
+				{Text: "start the control plane v1.9.11 and a node whose kubelet v1.9.11 is a systemd unit", Do: func(ctx context.Context) (err error) {
 					if r.Unit, err = unitlab.Start(ctx, e, e.Stock(base, "kubelet")); err != nil {
 						return err
 					}
 					r.dir = e.Path("admin")
 					return r.machines()
 				}},
-				{Text: "run the page's blocks in order: admin on a machine with an administrator's kubeconfig, node inside the node", Do: r.typeTutorial},
+				{Text: "run the page's blocks in order: admin blocks on a machine with an administrator's kubeconfig, node blocks inside the node", Do: r.typeTutorial},
 			}
 		},
-		Oracle: labkit.Oracle{Text: []string{"every block succeeds and prints what the page shows below it; the Service's address goes with a restart of the stock kubelet, and stays with one of Holdfast"},
+		Oracle: labkit.Oracle{Text: []string{"every block succeeds and prints what the page shows below it; a restart of the stock kubelet removes the Service's address, and a restart of Holdfast does not"},
 			Judge: judgeTutorial},
 		Needs: labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubelet"), labkit.StockBinary(base, "kubectl")),
 
@@ -135,7 +135,7 @@ func judgeTutorial(h *history.History) labkit.Outcome {
 	if got := strings.Join(watches, ", "); got != "true, false" {
 		return labkit.InconclusiveBecause("the page watches the Service first with upstream, then with Holdfast: without an address %s", got)
 	}
-	return labkit.PassedBecause("%d blocks ran, and printed what the page shows", len(seen))
+	return labkit.PassedBecause("%d blocks ran and printed what the page shows", len(seen))
 }
 
 // shows says whether a line of the page is in the output: its parts between "…" one after another in

@@ -53,10 +53,10 @@ func unitsLabs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "kubelet-units",
 		Folder:  "checks/upgrade-runbook",
-		Summary: "with the flags that the runbook recommends every kubelet from 1.7.0 on talks to the API server and keeps its pods",
+		Summary: "with the flags that the runbook recommends, every kubelet from 1.7.0 on uses the API server and keeps its pods",
 		Steps:   unitSteps,
 		Test:    []labkit.Variant{labkit.Ours},
-		Oracle: labkit.Oracle{Text: []string{"the check says yes and no where it must; every container outlives the swaps between v1.7.0 and ours; stock v1.9.11, and in the long profile v1.8.15, reports the node, and all pods are ready"},
+		Oracle: labkit.Oracle{Text: []string{"node check accepts and refuses the flags as it must; every container survives the swaps between v1.7.0 and Holdfast; stock v1.9.11, and in the long profile v1.8.15, reports the node, and all pods are ready"},
 			Judge: judgeUnits},
 		Needs: needs, LongNeeds: []labkit.Binary{later},
 		Variants: []labkit.Variant{labkit.Ours},
@@ -64,7 +64,7 @@ func unitsLabs() []labkit.Lab {
 	}, {
 		Name:     "kubelet-units-standalone",
 		Folder:   "checks/upgrade-runbook",
-		Summary:  "with kubeadm's unit of 1.8 a kubelet 1.7.0 kills every pod of its node, or does not start; without --kubeconfig all do",
+		Summary:  "with kubeadm's unit of 1.8, a kubelet 1.7.0 kills every pod of its node, or exits; without --kubeconfig, every release kills them",
 		Steps:    standaloneSteps,
 		Oracle:   labkit.Oracle{Text: standaloneText(), Judge: judgeStandalone},
 		Needs:    append(slices.Clone(needs), later),
@@ -100,7 +100,7 @@ var unitRows = []unitRow{
 
 func (r unitRow) want() string {
 	if r.ends != "" {
-		return "it ends with “" + r.ends + "”, and the pods go on"
+		return "it exits with “" + r.ends + "”, and the pods keep running"
 	}
 	return "no API client, and no container of a pod is left"
 }

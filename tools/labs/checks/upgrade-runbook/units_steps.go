@@ -30,7 +30,7 @@ type swappedUnit struct {
 	Before, After kubeletlab.Snapshot
 }
 
-// reported is what a stock kubelet with that unit told the API server: its version, and
+// reported is what a stock kubelet with the recommended unit told the API server: its version, and
 // whether all pods were ready and ran.
 type reported struct{ Kubelet, Version, NotReady string }
 
@@ -66,7 +66,7 @@ func unitSteps(e *labkit.Env) []labkit.Step {
 				return append([]string{"--api-servers=" + a.URL, "--kubeconfig=" + node.UnitKubeconfig}, authz...)
 			})
 		}},
-		{Text: "run node check of ours: it must refuse --api-servers, which ours does not know", Do: func(ctx context.Context) error {
+		{Text: "run node check for Holdfast: it must refuse --api-servers, a flag that Holdfast does not have", Do: func(ctx context.Context) error {
 			var err error
 			if before, err = kubeletlab.Take(ctx, r.node); err != nil {
 				return err
@@ -75,7 +75,7 @@ func unitSteps(e *labkit.Env) []labkit.Step {
 		}},
 	}
 	for _, release := range unitSwaps {
-		steps = append(steps, labkit.Step{Text: fmt.Sprintf("swap to %s with --kubeconfig=… --require-kubeconfig=true, and run the check of %s and of ours", release, old),
+		steps = append(steps, labkit.Step{Text: fmt.Sprintf("swap to %s with --kubeconfig=… --require-kubeconfig=true, and run node check for %s and for Holdfast", release, old),
 			Do: func(ctx context.Context) error {
 				after, err := r.swapAndSync(ctx, r.program(release), recommended)
 				if err != nil {
@@ -88,7 +88,7 @@ func unitSteps(e *labkit.Env) []labkit.Step {
 				return r.check(ctx, underTest, unitRecommended)
 			}})
 	}
-	steps = append(steps, labkit.Step{Text: "the same unit with a gate of ours: the check must say yes to ours and no to " + old, Do: func(ctx context.Context) error {
+	steps = append(steps, labkit.Step{Text: "the same unit with a gate of Holdfast: node check must accept it for Holdfast and refuse it for " + old, Do: func(ctx context.Context) error {
 		if err := r.swap(ctx, r.program(underTest), append([]string{"--feature-gates=LegacyContainerHashWrite=true,AppArmor=true"}, recommended...)); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func unitSteps(e *labkit.Env) []labkit.Step {
 		return r.check(ctx, old, unitGate)
 	}})
 	for _, release := range reporters(string(e.Profile)) {
-		steps = append(steps, labkit.Step{Text: "swap to the stock kubelet " + release + " with that unit", Do: func(ctx context.Context) error {
+		steps = append(steps, labkit.Step{Text: "swap to the stock kubelet " + release + " with the recommended unit", Do: func(ctx context.Context) error {
 			return r.report(ctx, release)
 		}})
 	}
@@ -149,7 +149,7 @@ func judgeUnits(h *history.History) labkit.Outcome {
 			yes, because = false, refusesGate
 		}
 		if c.Yes != yes || !strings.Contains(c.Output, because) {
-			bad("the check of %s with the unit %q says yes: %t, must be %t %s: %s", c.Kubelet, c.Unit, c.Yes, yes, because, c.Output)
+			bad("node check for %s with the unit %q accepts it: %t, want %t %s: %s", c.Kubelet, c.Unit, c.Yes, yes, because, c.Output)
 		}
 	}
 	swaps := history.Of[swappedUnit](h)
@@ -157,7 +157,7 @@ func judgeUnits(h *history.History) labkit.Outcome {
 	for i, s := range swaps {
 		d := kubeletlab.Compare(s.Before, s.After, func(string, kubeletlab.Container) bool { return true })
 		if lost := len(d.Recreated) + len(d.Gone); lost > 0 {
-			bad("swap %d, to %s: %d of %d containers are not the ones from before", i+1, s.Kubelet, lost, len(s.Before))
+			bad("swap %d, to %s: %d of %d containers were replaced", i+1, s.Kubelet, lost, len(s.Before))
 		}
 		if n = len(s.Before); n == 0 {
 			return labkit.InconclusiveBecause("swap %d: no container ran before it", i+1)
@@ -176,13 +176,13 @@ func judgeUnits(h *history.History) labkit.Outcome {
 	for what, want := range map[string]int{underTest + " " + unitAPIServers: 1, old + " " + unitRecommended: len(unitSwaps), underTest + " " + unitRecommended: len(unitSwaps),
 		underTest + " " + unitGate: 1, old + " " + unitGate: 1} {
 		if said[what] != want {
-			return labkit.InconclusiveBecause("the check was asked %d times of %s, want %d", said[what], what, want)
+			return labkit.InconclusiveBecause("node check ran %d times for %s, want %d", said[what], what, want)
 		}
 	}
 	if len(swaps) != len(unitSwaps) || fmt.Sprint(stock) != fmt.Sprint(reporters(h.Profile)) {
-		return labkit.InconclusiveBecause("%d swaps were seen, and reports of %v", len(swaps), stock)
+		return labkit.InconclusiveBecause("%d swaps were recorded, and reports of %v", len(swaps), stock)
 	}
-	return labkit.PassedBecause("one unit for %s, ours and stock %s; all %d containers outlived %s → ours → %s → ours", old, strings.Join(stock, " and "), n, old, old)
+	return labkit.PassedBecause("one unit works for %s, Holdfast and stock %s; all %d containers survived %s → Holdfast → %s → Holdfast", old, strings.Join(stock, " and "), n, old, old)
 }
 
 // rowSeen is what came of a row.
@@ -311,11 +311,11 @@ func judgeStandalone(h *history.History) labkit.Outcome {
 		case row.ends != "" && o.Started:
 			wrong = append(wrong, name+": it starts")
 		case row.ends != "" && !o.Ends:
-			wrong = append(wrong, name+": it ends for another reason")
+			wrong = append(wrong, name+": it exits for another reason")
 		case row.ends != "" && len(d.Kept) != len(o.Before):
-			wrong = append(wrong, fmt.Sprintf("%s: only %d of %d containers go on", name, len(d.Kept), len(o.Before)))
+			wrong = append(wrong, fmt.Sprintf("%s: only %d of %d containers keep running", name, len(d.Kept), len(o.Before)))
 		case row.ends != "":
-			facts = append(facts, fmt.Sprintf("%s: ends at its start, all %d containers go on", name, len(o.Before)))
+			facts = append(facts, fmt.Sprintf("%s: exits at its start, all %d containers keep running", name, len(o.Before)))
 		case !o.Started || !o.Standalone:
 			wrong = append(wrong, name+": its log does not say that it has no API client")
 		case len(o.After) > 0:
@@ -329,7 +329,7 @@ func judgeStandalone(h *history.History) labkit.Outcome {
 	case len(wrong) > 0:
 		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))
 	case len(seen) != len(unitRows) || len(refused) != len(unitRows):
-		res = labkit.InconclusiveBecause("%d rows of %d were seen, and %d answers of the check", len(seen), len(unitRows), len(refused))
+		res = labkit.InconclusiveBecause("%d rows of %d and %d answers of node check were recorded", len(seen), len(unitRows), len(refused))
 	default:
 		res = labkit.PassedBecause("%d rows, each as the runbook says", len(seen))
 	}
