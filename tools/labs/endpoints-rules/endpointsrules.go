@@ -41,7 +41,7 @@ func Labs() []labkit.Lab {
 func endpointsRulesLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "endpoints-rules",
-		Summary: "a client that follows Endpoints switches pods on whose old container is still there",
+		Summary: "a client that copies Endpoints to a load balancer enables pods whose old container still runs",
 		Steps:   steps,
 		Oracle:  oracle,
 		Test:    []labkit.Variant{labkit.Ours},
@@ -76,9 +76,9 @@ func steps(e *labkit.Env) []labkit.Step {
 	if ours {
 		all = append(all, labkit.Step{Text: "install endpoints-rules with the manifests that it writes itself, rule set image-pending, and its breaker", Do: l.install})
 	}
-	change := "change all images within 1 s; the old containers end after 0.3 to 9 s; half of the pods are never seen not ready"
+	change := "change all images within 1 s; the old containers end after 0.3 to 9 s; half of the pods are never published as not ready"
 	for i := range rounds(e.Profile) {
-		all = append(all, labkit.Step{Text: fmt.Sprintf("round %d: %s; a pod that is switched on too early, or stuck, is enough", i+1, change),
+		all = append(all, labkit.Step{Text: fmt.Sprintf("round %d: %s; a pod that is enabled too early, or an address that is stuck, ends the run", i+1, change),
 			Do: func(ctx context.Context) error { return l.replaceAll(ctx, i, nil) }})
 		if ours {
 			all = append(all, labkit.Step{Text: fmt.Sprintf("round %d: read the metric of misplaced addresses until it is 0", i+1),
@@ -88,12 +88,12 @@ func steps(e *labkit.Env) []labkit.Step {
 	if ours {
 		n := rounds(e.Profile)
 		all = append(all,
-			labkit.Step{Text: change + "; kill -9 of endpoints-rules in the middle, and start it again after 2 s",
+			labkit.Step{Text: change + "; kill -9 of endpoints-rules right after the change, and start it again after 2 s",
 				Do: func(ctx context.Context) error { return l.replaceAll(ctx, n, l.kill) }},
 			labkit.Step{Text: "read the metric of misplaced addresses until it is 0", Do: func(ctx context.Context) error { return l.settled(ctx, n) }},
-			labkit.Step{Text: "SIGSTOP of endpoints-rules until the webhook configuration is empty, then SIGCONT until it is filled", Do: l.stop})
+			labkit.Step{Text: "SIGSTOP of endpoints-rules until the webhook configuration is empty, then SIGCONT, and wait until the configuration is filled again", Do: l.stop})
 	}
-	return append(all, labkit.Step{Text: "look whether etcd, kube-apiserver and kube-controller-manager run, and no watch was lost", Always: true, Do: l.intact})
+	return append(all, labkit.Step{Text: "check that etcd, kube-apiserver and kube-controller-manager run, and that no watch was lost", Always: true, Do: l.intact})
 }
 
 // intact: endpoints-rules is not asked for, as what it does is judged.

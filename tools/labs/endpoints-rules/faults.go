@@ -22,7 +22,7 @@ func faultsLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "endpoints-rules-faults",
 		Folder:  "endpoints-rules",
-		Summary: "a webhook for Endpoints that hangs stops all Endpoints, and a controller manager whose lease it sees",
+		Summary: "a webhook for Endpoints that hangs blocks all Endpoints, and a controller manager loses its lease if the webhook also reviews its lock",
 		Steps:   faultSteps,
 		Oracle:  faultOracle,
 		Timeout: func(labkit.Profile) time.Duration { return 25 * time.Minute },
@@ -66,30 +66,30 @@ func faultSteps(e *labkit.Env) []labkit.Step {
 	l := &faults{rig: rig{e: e, targets: allTargets()}}
 	all := []labkit.Step{
 		{Text: "start etcd, kube-apiserver, kube-controller-manager and kube-scheduler, all stock; watch the leases", Do: l.startCluster},
-		{Text: fmt.Sprintf("create %d Services in a namespace that opts in and %d in another one, whose pods are API objects, and change the readiness of a pod of each all the time", insides, outsides), Do: l.start},
+		{Text: fmt.Sprintf("create %d Services in a namespace that opts in and %d in another one; their pods are API objects; change the readiness of one pod of each Service all the time", insides, outsides), Do: l.start},
 	}
 	if e.Variant == labkit.Stock {
 		return append(all,
-			labkit.Step{Text: "install endpoints-rules without breaker, liveness and its own deadline, and have kube-system opt in", Do: l.unguarded},
-			labkit.Step{Text: "have the API server call a server that takes 40 s, until the controller manager ends", Do: l.control},
+			labkit.Step{Text: "install endpoints-rules without breaker, liveness probe and its own deadline, and opt kube-system in", Do: l.unguarded},
+			labkit.Step{Text: "put a server that delays each answer by 40 s before the webhook, until the controller manager ends", Do: l.control},
 			labkit.Step{Text: "read the leases", Do: l.readLeases},
-			labkit.Step{Text: "look whether etcd and kube-apiserver run, and no watch was lost", Always: true, Do: l.intact})
+			labkit.Step{Text: "check that etcd and kube-apiserver run, and that no watch was lost", Always: true, Do: l.intact})
 	}
 	return append(all,
-		labkit.Step{Text: "install endpoints-rules with the manifests that it writes itself, rule set traffic-off, its breaker, and its liveness probe as the kubelet does it", Do: l.install},
+		labkit.Step{Text: "install endpoints-rules with the manifests that it writes itself, rule set traffic-off, its breaker, and a liveness probe like the kubelet's", Do: l.install},
 		labkit.Step{Text: "SIGSTOP of endpoints-rules", Do: l.stopped},
 		labkit.Step{Text: "drop all packets from and to endpoints-rules until its breaker has emptied the webhook configuration", Do: l.dropped},
 		labkit.Step{Text: "kill -9 of endpoints-rules", Do: l.killed},
-		labkit.Step{Text: "drop all packets between endpoints-rules and the API server, but for reviews, until it ends", Do: l.deaf},
+		labkit.Step{Text: "drop all packets between endpoints-rules and the API server, except those of reviews, until endpoints-rules ends", Do: l.deaf},
 		labkit.Step{Text: "start endpoints-rules with a certificate of another authority", Do: l.certificate},
-		labkit.Step{Text: "bodies that come slowly, answers that come late, answers that are none: by a server between kube-apiserver and endpoints-rules", Do: l.between},
+		labkit.Step{Text: "slow request bodies, late answers and invalid answers, by a server between kube-apiserver and endpoints-rules", Do: l.between},
 		labkit.Step{Text: "send made-up AdmissionReviews to endpoints-rules", Do: l.fuzz},
-		labkit.Step{Text: "a rule that fails", Do: l.rule},
+		labkit.Step{Text: "a rule that fails when it is evaluated", Do: l.rule},
 		labkit.Step{Text: "update Endpoints of 5,000 and 10,000 addresses", Do: l.large},
-		labkit.Step{Text: fmt.Sprintf("change the rules %d times, %d of them to something that is wrong, and the certificate %d times", goodRules+badRules, badRules, certificates), Do: l.reload},
+		labkit.Step{Text: fmt.Sprintf("change the rules %d times, %d of them to invalid rules, and the certificate %d times", goodRules+badRules, badRules, certificates), Do: l.reload},
 		labkit.Step{Text: "compare all Endpoints with a model", Do: l.compare},
 		labkit.Step{Text: "read the leases", Do: l.readLeases},
-		labkit.Step{Text: "look whether etcd and kube-apiserver run, and no watch was lost", Always: true, Do: l.intact})
+		labkit.Step{Text: "check that etcd and kube-apiserver run, and that no watch was lost", Always: true, Do: l.intact})
 }
 
 // intact: the controller manager and the scheduler end when they lose their lease, which is

@@ -102,7 +102,7 @@ func (c compared) wrong() string {
 	case len(c.Wrong) > 0:
 		return fmt.Sprintf("%d of %d Services differ from the model at the end, first: %s", len(c.Wrong), c.Services, c.Wrong[0])
 	case !c.Asked:
-		return "endpoints-rules does not say how many addresses are misplaced"
+		return "endpoints-rules does not report how many addresses are misplaced"
 	case c.Misplaced > 0:
 		return fmt.Sprintf("%v addresses are misplaced at the end", c.Misplaced)
 	}
@@ -142,15 +142,15 @@ const (
 
 var faultOracle = labkit.Oracle{
 	Text: []string{
-		"stock: the lease of a controller manager is lost when a webhook that sees kube-system hangs and nothing guards it",
-		fmt.Sprintf("ours: both leases keep their holder; Endpoints follow each pod, within %v in any namespace in all rows but those of dropped packets and of no news", anyUpdate),
+		"stock: a controller manager loses its lease when a webhook that reviews kube-system hangs and has no protection",
+		fmt.Sprintf("ours: both leases keep their holder; Endpoints follow each pod, within %v in any namespace, in all rows except packets dropped and no news", anyUpdate),
 		fmt.Sprintf("ours: with packets dropped a write takes %v at most, and the webhook configuration is empty after %v", serverGivesUp, tripped),
-		fmt.Sprintf("ours: a program that hears of no pod any more ends within %v; Endpoints of its namespaces follow within %v, others within %v", deafEnds, givenUp, anyUpdate),
+		fmt.Sprintf("ours: a program that receives no more pod events ends within %v; Endpoints of its namespaces follow within %v, others within %v", deafEnds, givenUp, anyUpdate),
 		fmt.Sprintf("ours: without the program, or with a foreign certificate, a write takes %v at most, and the foreign certificate empties the configuration within %v", quick, tripped),
-		"ours: a body that is in time is judged; one that is not, a late answer and no answer let the write through unchanged, and the program puts it right",
-		"ours: a made-up review is allowed, or is no review; a rule that fails goes off and the others stay",
-		fmt.Sprintf("ours: %d rules and %d certificates are read again, %d wrong rules are not, no connection fails", goodRules, certificates, badRules),
-		"ours: at the end all Endpoints are as the model, and no address is misplaced",
+		"ours: a body that arrives in time is reviewed; with a late body, a late answer or no answer the write stays unchanged, and the program corrects it later",
+		"ours: a made-up review is allowed, or is refused because it is not a review; a rule that fails is disabled, and the other rules still apply",
+		fmt.Sprintf("ours: %d rules and %d certificates are loaded again, %d invalid rules are rejected, no connection fails", goodRules, certificates, badRules),
+		"ours: at the end all Endpoints match the model, and no address is misplaced",
 	},
 	Judge: judgeFaults,
 }
@@ -161,7 +161,7 @@ func (c call) String() string {
 	}
 	s := fmt.Sprintf("%s %s after %v", c.Name, c.Placed, c.Took.Round(time.Millisecond))
 	if c.RightAfter > 0 {
-		s += fmt.Sprintf(", right %v later", c.RightAfter.Round(time.Millisecond))
+		s += fmt.Sprintf(", corrected %v later", c.RightAfter.Round(time.Millisecond))
 	}
 	return s
 }

@@ -131,7 +131,7 @@ func (k *keeper) restart(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("endpoints-rules was not started again: %w", k.failed())
+	return fmt.Errorf("endpoints-rules did not start again: %w", k.failed())
 }
 
 // watch probes until the program has ended.

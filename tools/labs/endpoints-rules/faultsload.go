@@ -151,7 +151,7 @@ func (f *flips) pause(ctx context.Context) error {
 	f.mu.Lock()
 	f.paused = true
 	f.mu.Unlock()
-	return wait.Until(ctx, "the changes that were begun are in the Endpoints", givenUp+10*time.Second, func(context.Context) (bool, error) {
+	return wait.Until(ctx, "the last changes are in the Endpoints", givenUp+10*time.Second, func(context.Context) (bool, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return !slices.ContainsFunc(f.all, func(x *flipper) bool { return x.busy }), f.err
@@ -261,7 +261,7 @@ func (l *rig) compare(ctx context.Context) error {
 func (l *rig) compared(ctx context.Context) (compared, error) {
 	var o compared
 	begin := time.Now()
-	err := wait.Until(ctx, "all Endpoints are as in the model", rightBound, func(ctx context.Context) (bool, error) {
+	err := wait.Until(ctx, "all Endpoints match the model", rightBound, func(ctx context.Context) (bool, error) {
 		o.Wrong, o.Services = nil, 0
 		for _, s := range l.model(true) {
 			o.Services++
@@ -353,7 +353,7 @@ func (l *rig) body(ctx context.Context, n int) ([]byte, error) {
 // 0 if it was not in time.
 func (l *rig) right(ctx context.Context, name string, n int) time.Duration {
 	begin := time.Now()
-	err := wait.Until(ctx, "the Endpoints are right", rightBound, func(context.Context) (bool, error) {
+	err := wait.Until(ctx, "the Endpoints are correct", rightBound, func(context.Context) (bool, error) {
 		o := l.ep.Latest(ns, name)
 		if o == nil {
 			return false, nil

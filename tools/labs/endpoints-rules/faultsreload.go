@@ -63,7 +63,7 @@ func (l *faults) fuzz(ctx context.Context) error {
 	sample := l.front.sample
 	l.front.mu.Unlock()
 	if len(sample) == 0 {
-		return errors.New("there is no review of kube-apiserver to start from")
+		return errors.New("kube-apiserver has sent no review from which to derive others")
 	}
 	var o fuzzed
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: l.program.tls, DisableKeepAlives: true}}
@@ -198,7 +198,7 @@ func (l *faults) reloadRules(ctx context.Context, good string, r *reloads) error
 		if err := l.setRules(ctx, text); err != nil {
 			return err
 		}
-		err := wait.Until(ctx, "the rules are read", 10*time.Second, func(ctx context.Context) (bool, error) {
+		err := wait.Until(ctx, "the rules are loaded", 10*time.Second, func(ctx context.Context) (bool, error) {
 			x, y, err := read(ctx)
 			r.Rules, r.Rejected = int(x-x0), int(y-y0)
 			return x == want && y == wantBad, err

@@ -55,7 +55,7 @@ func (l *faults) control(ctx context.Context) error {
 
 func (l *faults) stopped(ctx context.Context) error {
 	return l.row(ctx, stoppedRow, func(ctx context.Context, o *fault) error {
-		if err := wait.Until(ctx, "liveness has asked once", time.Minute, func(context.Context) (bool, error) {
+		if err := wait.Until(ctx, "the liveness probe has run once", time.Minute, func(context.Context) (bool, error) {
 			return l.kubelet.asked(), nil
 		}); err != nil {
 			return err

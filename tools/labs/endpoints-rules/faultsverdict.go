@@ -23,10 +23,10 @@ func judgeFaults(h *history.History) labkit.Outcome {
 		facts = append(facts, l.String())
 	}
 	for _, r := range history.Of[reloads](h) {
-		facts = append(facts, fmt.Sprintf("%d rules and %d certificates read again, %d rules rejected; %d connections, %d failed", r.Rules, r.Certificates, r.Rejected, r.Handshakes, r.Failed))
+		facts = append(facts, fmt.Sprintf("%d rules and %d certificates loaded again, %d rules rejected; %d connections, %d failed", r.Rules, r.Certificates, r.Rejected, r.Handshakes, r.Failed))
 	}
 	for _, o := range history.Of[fuzzed](h) {
-		facts = append(facts, fmt.Sprintf("%d made-up reviews, %d allowed, the others refused as none; the slowest answer after %v", o.Reviews, o.Allowed, o.Slowest.Round(time.Millisecond)))
+		facts = append(facts, fmt.Sprintf("%d made-up reviews, %d allowed, the others refused because they are not reviews; the slowest answer after %v", o.Reviews, o.Allowed, o.Slowest.Round(time.Millisecond)))
 	}
 	verdict := faultVerdict
 	if h.Variant == string(labkit.Stock) {
@@ -62,7 +62,7 @@ func wholeLeases(leases []lease) string {
 func controlVerdict(_ *history.History, rows []fault, leases []lease) labkit.Outcome {
 	switch {
 	case len(rows) != 1 || rows[0].Row != controlRow:
-		return labkit.InconclusiveBecause("%d rows, want that of the control", len(rows))
+		return labkit.InconclusiveBecause("%d rows, want only that of the control", len(rows))
 	case rows[0].slowest().Took < felt:
 		return labkit.InconclusiveBecause("the slowest write took %v: the trigger is missing", rows[0].slowest().Took)
 	}
@@ -111,7 +111,7 @@ func faultVerdict(h *history.History, rows []fault, leases []lease) labkit.Outco
 	case r.Failed > 0:
 		return labkit.ReproducedBecause("%d of %d connections failed while the certificate changed, first: %s", r.Failed, r.Handshakes, r.FirstError)
 	case r.Rules != goodRules || r.Rejected != badRules:
-		return labkit.ReproducedBecause("%d rules were read again and %d rejected, want %d and %d", r.Rules, r.Rejected, goodRules, badRules)
+		return labkit.ReproducedBecause("%d rules were loaded again and %d rejected, want %d and %d", r.Rules, r.Rejected, goodRules, badRules)
 	case r.Certificates != certificates:
 		return labkit.ReproducedBecause("%d certificates were seen, want %d", r.Certificates, certificates)
 	case z.Wrong != "":
@@ -124,7 +124,7 @@ func faultVerdict(h *history.History, rows []fault, leases []lease) labkit.Outco
 		return labkit.InconclusiveBecause("%d made-up reviews, %d allowed, %d connections, %d Services compared", z.Reviews, z.Allowed, r.Handshakes, end.Services)
 	}
 	s := by[stoppedRow]
-	return labkit.AbsentBecause("%d faults; with SIGSTOP the slowest Endpoints took %v; both leases were kept, and %d Services are as the model",
+	return labkit.AbsentBecause("%d faults; with SIGSTOP the slowest Endpoints took %v; both leases were kept, and the Endpoints of %d Services match the model",
 		len(rows)+1, max(s.Served[0].Slowest, s.Served[1].Slowest).Round(100*time.Millisecond), end.Services)
 }
 
@@ -174,7 +174,7 @@ var faultChecks = []check{
 	{nil, isUnsure, func(f fault) string { return f.Served[1].idle() }},
 
 	{stopRows, isWrong, func(f fault) string {
-		return when(f.EndedAfter == 0, "liveness did not end the program within a minute")
+		return when(f.EndedAfter == 0, "the liveness probe did not end the program within a minute")
 	}},
 	{stopRows, isWrong, func(f fault) string {
 		return when(f.slowest().Took > anyUpdate, "%v, want %v", f.slowest(), anyUpdate)
@@ -204,7 +204,7 @@ var faultChecks = []check{
 	{deafRows, isWrong, fault.filled},
 
 	{certificateRows, isUnsure, eachCall(func(c call) string {
-		return when(c.Placed != unchanged, "the API server took the foreign certificate: %v", c)
+		return when(c.Placed != unchanged, "the API server accepted the foreign certificate: %v", c)
 	})},
 	{certificateRows, isUnsure, func(f fault) string { return when(len(f.Calls) == 0, "nothing was written") }},
 	{certificateRows, isWrong, tooSlow},
@@ -216,7 +216,7 @@ var faultChecks = []check{
 	{betweenRows, isUnsure, func(f fault) string { _, unsure := f.wrongBetween(); return unsure }},
 
 	{readRows, isWrong, func(f fault) string {
-		return when(!slices.ContainsFunc(f.Calls, func(c call) bool { return c.Placed == patched }), "of %d writes none was patched", len(f.Calls))
+		return when(!slices.ContainsFunc(f.Calls, func(c call) bool { return c.Placed == patched }), "none of %d writes was patched", len(f.Calls))
 	}},
 
 	{largeRows, isWrong, eachCall(notRightOrSlow)},
@@ -291,7 +291,7 @@ func slowOrBusy(f fault) string {
 
 func notRightOrSlow(c call) string {
 	if c.RightAfter == 0 {
-		return fmt.Sprintf("%v, %d addresses: not right after %v", c, c.Addresses, rightBound)
+		return fmt.Sprintf("%v, %d addresses: not correct after %v", c, c.Addresses, rightBound)
 	}
 	return when(c.Took > anyUpdate, "%v, %d addresses", c, c.Addresses)
 }
@@ -320,7 +320,7 @@ func within(c call, bound time.Duration) (wrong, unsure string) {
 	case c.Took > busyCall:
 		return fmt.Sprintf("%v, want %v", c, bound), ""
 	case c.Took > bound:
-		return "", fmt.Sprintf("%v, want %v: the machine is too busy to tell", c, bound)
+		return "", fmt.Sprintf("%v, want %v: the machine is too busy for a verdict", c, bound)
 	}
 	return "", ""
 }
@@ -343,13 +343,13 @@ func (f fault) wrongBetween() (wrong, unsure string) {
 		}
 		switch {
 		case c.RightAfter == 0:
-			return fmt.Sprintf("%v: not right after %v", c, rightBound), ""
+			return fmt.Sprintf("%v: not correct after %v", c, rightBound), ""
 		case c.RightAfter > rightSoon:
-			late = fmt.Sprintf("%v, want right after %v", c, rightSoon)
+			late = fmt.Sprintf("%v, want it corrected after %v", c, rightSoon)
 		case c.Placed != m.want && m.want == unchanged:
 			late = fmt.Sprintf("%v, want %s: the trigger is missing", c, m.want)
 		case c.Placed != m.want:
-			late = fmt.Sprintf("%v, want %s: the machine is too busy to tell", c, m.want)
+			late = fmt.Sprintf("%v, want %s: the machine is too busy for a verdict", c, m.want)
 		}
 		if late != "" && unsure == "" {
 			unsure = late

@@ -57,9 +57,9 @@ const (
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"L: the report's client, which gathers updates for 2 s (fixed, and trailing), switches no pod on before its old container is gone",
-		fmt.Sprintf("all addresses are ready %v after the last pod is", stuck),
-		"ours: the metric of misplaced addresses is 0 by then; no address is stuck after the kill, where L may break",
+		"L: the report's client, which gathers updates for 2 s (fixed and trailing windows), enables no pod before its old container is gone",
+		fmt.Sprintf("all addresses are ready at most %v after the last pod", stuck),
+		"ours: by then the metric of misplaced addresses is 0; after the kill no address is stuck, but L may break",
 		fmt.Sprintf("ours: the breaker empties the webhook configuration within %v, and fills it again after SIGCONT", tripped),
 	},
 	Judge: judge,
@@ -134,12 +134,12 @@ func verdict(h *history.History, plain, killed []round) labkit.Outcome {
 		case len(r.Pods) != pods || r.changed() != pods:
 			unsure = fmt.Sprintf("the old containers of %d of %d pods ended, want %d", r.changed(), len(r.Pods), pods)
 		case r.Late == 0:
-			return labkit.ReproducedBecause("%v after the last pod was ready %d of %d addresses are", stuck, r.Addresses, pods)
+			return labkit.ReproducedBecause("%v after the last pod became ready, %d of %d addresses are ready", stuck, r.Addresses, pods)
 		case len(r.Updates) == 0:
 			unsure = "the Endpoints never changed: the trigger is missing"
 		case r.Killed:
 		case r.enough():
-			return labkit.ReproducedBecause("the client switched on pods whose old container was still there: %v (fixed windows), %v (trailing)", r.broken(fixed), r.broken(trailing))
+			return labkit.ReproducedBecause("the client enabled pods whose old container still ran: %v (fixed windows), %v (trailing)", r.broken(fixed), r.broken(trailing))
 		default:
 			updates += len(r.Updates)
 		}
@@ -155,16 +155,16 @@ func verdict(h *history.History, plain, killed []round) labkit.Outcome {
 		return labkit.InconclusiveBecause("%d rounds, want %d", len(plain), n)
 	}
 	if h.Variant != string(labkit.Ours) {
-		return labkit.AbsentBecause("no pod of %d was switched on too early", pods)
+		return labkit.AbsentBecause("none of %d pods was enabled too early", pods)
 	}
 	if len(killed) != 1 {
 		return labkit.InconclusiveBecause("%d rounds with a kill, want 1", len(killed))
 	}
 	if got := len(history.Of[settled](h)); got != n+1 {
-		return labkit.InconclusiveBecause("endpoints-rules was asked for misplaced addresses after %d rounds, want %d", got, n+1)
+		return labkit.InconclusiveBecause("the metric of misplaced addresses was read after %d rounds, want %d", got, n+1)
 	}
 	history.One[hung](h)
-	return labkit.AbsentBecause("no pod of %d was switched on before its old container was gone, in %d updates of the Endpoints, and none was stuck", pods, updates)
+	return labkit.AbsentBecause("none of %d pods was enabled before its old container was gone, in %d updates of the Endpoints, and no address was stuck", pods, updates)
 }
 
 // wrongElse says what is wrong with all that is no round.
@@ -172,17 +172,17 @@ func wrongElse(h *history.History) string {
 	for _, o := range history.Of[settled](h) {
 		switch {
 		case o.Unread != "":
-			return "endpoints-rules does not say how many addresses are misplaced: " + o.Unread
+			return "endpoints-rules does not report how many addresses are misplaced: " + o.Unread
 		case o.Misplaced > 0:
-			return fmt.Sprintf("%v addresses are misplaced %v after all were ready", o.Misplaced, stuck)
+			return fmt.Sprintf("%v addresses are misplaced %v after all pods were ready", o.Misplaced, stuck)
 		}
 	}
 	for _, o := range history.Of[hung](h) {
 		switch {
 		case o.EmptyAfter == 0:
-			return fmt.Sprintf("a webhook that hangs is still in the configuration after %v", tripped)
+			return fmt.Sprintf("the hanging webhook is still in the configuration after %v", tripped)
 		case o.FilledAfter == 0:
-			return fmt.Sprintf("the webhook answers again, and is not in the configuration after %v", back)
+			return fmt.Sprintf("the webhook answers again, but is not in the configuration after %v", back)
 		}
 	}
 	return ""

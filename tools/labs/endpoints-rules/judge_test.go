@@ -55,7 +55,7 @@ func TestJudge(t *testing.T) {
 	}
 	judgetest.Judged(t, l, labkit.Reproduced, in(labkit.Stock), map[string]judgetest.Change{
 		"[web-03] (fixed windows), [web-03] (trailing)": inRound(false, early),
-		"5s after the last pod was ready 18 of 20":      inRound(false, func(r *round) { r.Late, r.Addresses = 0, 18 }),
+		"5s after the last pod became ready, 18 of 20":  inRound(false, func(r *round) { r.Late, r.Addresses = 0, 18 }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, in(labkit.Stock), map[string]judgetest.Change{
 		"of 19 of 19 pods": inRound(false, func(r *round) { r.Pods = r.Pods[1:] }),
@@ -63,12 +63,12 @@ func TestJudge(t *testing.T) {
 		"0 rounds, want 1": judgetest.Without(is(false)),
 	})
 	judgetest.Judged(t, l, labkit.Reproduced, in(labkit.Ours), map[string]judgetest.Change{
-		"still there: [web-03] (fixed":             inRound(false, early),
-		"5s after the last pod was ready 19 of 20": inRound(true, func(r *round) { r.Late, r.Addresses = 0, 19 }),
-		"3 addresses are misplaced":                judgetest.As(settled{Misplaced: 3}),
-		"does not say how many":                    judgetest.As(settled{Unread: "connection refused"}),
-		"still in the configuration":               judgetest.As(hung{}),
-		"is not in the configuration":              judgetest.As(hung{EmptyAfter: at(12)}),
+		"still ran: [web-03] (fixed":                   inRound(false, early),
+		"5s after the last pod became ready, 19 of 20": inRound(true, func(r *round) { r.Late, r.Addresses = 0, 19 }),
+		"3 addresses are misplaced":                    judgetest.As(settled{Misplaced: 3}),
+		"does not report how many":                     judgetest.As(settled{Unread: "connection refused"}),
+		"still in the configuration":                   judgetest.As(hung{}),
+		"is not in the configuration":                  judgetest.As(hung{EmptyAfter: at(12)}),
 	})
 	judgetest.Judged(t, l, labkit.Absent, in(labkit.Ours), map[string]judgetest.Change{
 		"old container was gone, in 2 updates": inRound(true, early),
@@ -79,7 +79,7 @@ func TestJudge(t *testing.T) {
 	})
 	// A round that cannot tell hides nothing of another one.
 	judgetest.Judged(t, l, labkit.Reproduced, in(labkit.Ours), map[string]judgetest.Change{
-		"5s after the last pod was ready 19 of 20": func(o any) any {
+		"5s after the last pod became ready, 19 of 20": func(o any) any {
 			o = inRound(false, func(r *round) { r.Updates = nil })(o)
 			return inRound(true, func(r *round) { r.Late, r.Addresses = 0, 19 })(o)
 		},

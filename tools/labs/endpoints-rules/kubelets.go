@@ -21,7 +21,7 @@ func kubeletsLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "endpoints-rules-kubelets",
 		Folder:  "endpoints-rules",
-		Summary: "with real kubelets: a client that follows Endpoints switches pods on whose old container is still there",
+		Summary: "with real kubelets: a client that copies Endpoints to a load balancer enables pods whose old container still runs",
 		Steps:   kubeletsSteps,
 		Oracle:  kubeletsOracle,
 		Timeout: func(p labkit.Profile) time.Duration {
@@ -79,7 +79,7 @@ func kubeletsSteps(e *labkit.Env) []labkit.Step {
 		bothColumn: {Text: "swap the kubelets for those under test", Do: func(ctx context.Context) error {
 			return l.swapKubelets(ctx, l.e.UnderTest(base, "kubelet"))
 		}},
-		kubeletColumn: {Text: "take endpoints-rules away", Do: l.withoutWebhook},
+		kubeletColumn: {Text: "remove endpoints-rules", Do: l.withoutWebhook},
 	}
 	return append(append(all, l.columns(columnsOf(e.Variant), into)...), l.end())
 }
@@ -100,7 +100,7 @@ func (l *kubelets) columns(list []column, into map[column]labkit.Step) []labkit.
 }
 
 func (l *kubelets) end() labkit.Step {
-	return labkit.Step{Text: "look whether all components run, and no stream of events was lost", Always: true, Do: l.intact}
+	return labkit.Step{Text: "check that all components run, and that no stream of events was lost", Always: true, Do: l.intact}
 }
 
 func (l *kubelets) intact(ctx context.Context) error {

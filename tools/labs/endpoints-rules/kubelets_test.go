@@ -37,20 +37,20 @@ func TestJudgeKubelets(t *testing.T) {
 		return judgetest.Where(func(c change) bool { return c.Column == name }, f)
 	}
 	judgetest.Judged(t, l, labkit.Reproduced, in(labkit.Stock), map[string]judgetest.Change{
-		"stock: the client switched on pods whose old container was still there: [web-03] (fixed windows), [web-03]": col(stockColumn, early),
+		"stock: the client enabled pods whose old container still ran: [web-03] (fixed windows), [web-03]": col(stockColumn, early),
 	})
 	judgetest.Judged(t, l, labkit.Reproduced, in(labkit.Ours), map[string]judgetest.Change{
-		"kubelet: the client switched on":             col(kubeletColumn, early),
-		"webhook: the client switched on":             col(webhookColumn, early),
-		"kubelet and webhook: the client switched on": col(bothColumn, early),
-		"webhook: 5s after the last pod was ready 19": col(webhookColumn, func(c *change) { c.Late, c.Addresses = 0, 19 }),
-		"batching 5s: 10s after the last pod was":     col(batchingColumn, func(c *change) { c.Late, c.Addresses = 0, 19 }),
+		"kubelet: the client enabled":                     col(kubeletColumn, early),
+		"webhook: the client enabled":                     col(webhookColumn, early),
+		"kubelet and webhook: the client enabled":         col(bothColumn, early),
+		"webhook: 5s after the last pod became ready, 19": col(webhookColumn, func(c *change) { c.Late, c.Addresses = 0, 19 }),
+		"batching 5s: 10s after the last pod became":      col(batchingColumn, func(c *change) { c.Late, c.Addresses = 0, 19 }),
 	})
 	judgetest.Judged(t, l, labkit.Absent, in(labkit.Ours), map[string]judgetest.Change{
 		"batching 5s 1 (fixed windows), 1 (trailing)": col(batchingColumn, early),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, in(labkit.Ours), map[string]judgetest.Change{
-		"kubelet: docker has the end of the old containers of 19 of 20": col(kubeletColumn, func(c *change) {
+		"kubelet: docker reported the end of the old containers of 19 of 20": col(kubeletColumn, func(c *change) {
 			c.Pods = append([]replaced{}, c.Pods...)
 			c.Pods[2].Gone = 0
 		}),

@@ -36,9 +36,9 @@ func (c column) cures() bool { return c != batchingColumn && c != queuedColumn }
 
 var kubeletsOracle = labkit.Oracle{
 	Text: []string{
-		"L: the report's client, which gathers updates for 2 s (fixed, and trailing), switches no pod on before docker has the end of its old container",
-		fmt.Sprintf("ours: L holds with %s, with %s and with %s; for %s the number is told", kubeletColumn, webhookColumn, bothColumn, batchingColumn),
-		fmt.Sprintf("all addresses are ready %v after the last pod is; with %s %v", stuck, batchingColumn, batchingColumn.stuck()),
+		"L: the report's client, which gathers updates for 2 s (fixed and trailing windows), enables no pod before docker has reported the end of its old container",
+		fmt.Sprintf("ours: L holds with %s, with %s and with %s; with %s the number of pods is reported, not judged", kubeletColumn, webhookColumn, bothColumn, batchingColumn),
+		fmt.Sprintf("all addresses are ready at most %v after the last pod; with %s at most %v", stuck, batchingColumn, batchingColumn.stuck()),
 	},
 	Judge: judgeKubelets,
 }
@@ -52,9 +52,9 @@ func (c change) String() string {
 func (c change) wrong() string {
 	switch f, t := c.broken(fixed), c.broken(trailing); {
 	case c.Late == 0 && c.Column != queuedColumn:
-		return fmt.Sprintf("%s: %v after the last pod was ready %d of %d addresses are", c.Column, c.Column.stuck(), c.Addresses, pods)
+		return fmt.Sprintf("%s: %v after the last pod became ready, %d of %d addresses are ready", c.Column, c.Column.stuck(), c.Addresses, pods)
 	case c.Column.cures() && len(f)+len(t) > 0:
-		return fmt.Sprintf("%s: the client switched on pods whose old container was still there: %v (fixed windows), %v (trailing)", c.Column, f, t)
+		return fmt.Sprintf("%s: the client enabled pods whose old container still ran: %v (fixed windows), %v (trailing)", c.Column, f, t)
 	}
 	return ""
 }
@@ -63,9 +63,9 @@ func (c change) wrong() string {
 func (c change) unsure() string {
 	switch changed := c.changed(); {
 	case len(c.Pods) != pods || changed != pods:
-		return fmt.Sprintf("%s: docker has the end of the old containers of %d of %d pods, want %d", c.Column, changed, len(c.Pods), pods)
+		return fmt.Sprintf("%s: docker reported the end of the old containers of %d of %d pods, want %d", c.Column, changed, len(c.Pods), pods)
 	case c.Patched > patchedWithin:
-		return fmt.Sprintf("%s: the images were changed within %v, want %v: the machine is too busy to tell", c.Column, c.Patched, patchedWithin)
+		return fmt.Sprintf("%s: the images were changed within %v, want %v: the machine is too busy for a verdict", c.Column, c.Patched, patchedWithin)
 	case len(c.Updates) == 0:
 		return fmt.Sprintf("%s: the Endpoints never changed: the trigger is missing", c.Column)
 	}
@@ -115,7 +115,7 @@ func kubeletsVerdict(h *history.History, all []change) labkit.Outcome {
 		}
 	}
 	if h.Variant == string(labkit.Stock) {
-		return labkit.AbsentBecause("no pod of %d was switched on too early", pods)
+		return labkit.AbsentBecause("none of %d pods was enabled too early", pods)
 	}
 	var batched change
 	for _, c := range all {
@@ -123,6 +123,6 @@ func kubeletsVerdict(h *history.History, all []change) labkit.Outcome {
 			batched = c
 		}
 	}
-	return labkit.AbsentBecause("no pod of %d was switched on before its old container was gone, with the kubelet, the webhook, and both; with %s %d (fixed windows), %d (trailing)",
+	return labkit.AbsentBecause("none of %d pods was enabled before its old container was gone, with the kubelet, the webhook, and both; with %s %d (fixed windows), %d (trailing)",
 		pods, batchingColumn, len(batched.broken(fixed)), len(batched.broken(trailing)))
 }

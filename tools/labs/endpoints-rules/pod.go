@@ -19,7 +19,7 @@ func podLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "endpoints-rules-pod",
 		Folder:  "endpoints-rules",
-		Summary: "a webhook for Endpoints that hangs in its pod stops the Endpoints of all namespaces",
+		Summary: "a webhook for Endpoints that hangs in its pod blocks the Endpoints of all namespaces",
 		Steps:   podSteps,
 		Oracle:  podOracle,
 		Timeout: func(p labkit.Profile) time.Duration {
@@ -61,13 +61,13 @@ const (
 func podSteps(e *labkit.Env) []labkit.Step {
 	l := &inPods{rig: rig{e: e, targets: []string{probe, probe2}, patient: true}}
 	guarded := e.Variant != labkit.Stock
-	install := "apply the manifests that endpoints-rules writes with kubectl, as its page says, rule set traffic-off, and wait until its pods are ready"
+	install := "apply the manifests that endpoints-rules writes, with kubectl as its page shows, rule set traffic-off, and wait until its pods are ready"
 	if !guarded {
-		install = "apply the manifests that endpoints-rules writes with kubectl, but without the liveness probe and the breaker, rule set traffic-off, and wait until its pods are ready"
+		install = "apply the manifests that endpoints-rules writes, with kubectl, but without the liveness probe and the breaker, rule set traffic-off, and wait until its pods are ready"
 	}
 	all := []labkit.Step{
 		{Text: "start etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and on the same network a master node with dockerd, kubelet and kube-proxy, all stock; watch the leases", Do: l.startCluster},
-		{Text: fmt.Sprintf("create %d Services in a namespace that opts in and %d in another one, whose pods are API objects, and change the readiness of a pod of each all the time", insides, outsides), Do: l.start},
+		{Text: fmt.Sprintf("create %d Services in a namespace that opts in and %d in another one; their pods are API objects; change the readiness of one pod of each Service all the time", insides, outsides), Do: l.start},
 		{Text: install, Do: func(ctx context.Context) error { return l.install(ctx, guarded) }},
 	}
 	if guarded {
@@ -82,7 +82,7 @@ func podSteps(e *labkit.Env) []labkit.Step {
 	}
 	return append(all,
 		labkit.Step{Text: "read the leases", Do: l.readLeases},
-		labkit.Step{Text: "look whether all components run, and no watch was lost but by the API server's end", Always: true, Do: l.intact})
+		labkit.Step{Text: "check that all components run, and that no watch was lost except when the API server ended", Always: true, Do: l.intact})
 }
 
 // podPlan are the faults of each round, in their order.

@@ -82,13 +82,13 @@ type podFault struct {
 
 var podOracle = labkit.Oracle{
 	Text: []string{
-		fmt.Sprintf("stock: without liveness probe and breaker, Endpoints or a write wait for longer than %v for a program that is stopped", anyUpdate),
-		fmt.Sprintf("ours: stopped, liveness ends the program, and no write and no Endpoints of either namespace take longer than %v", anyUpdate),
-		fmt.Sprintf("ours: whatever is killed but API server and controller manager, a write takes %v at most", quick),
-		fmt.Sprintf("ours: the kubelet starts what was killed, the program serves within %v, and the API server asks it", backBound),
-		fmt.Sprintf("ours: a program that was started without an API server serves %v after there is one", soonBack),
-		fmt.Sprintf("ours: after each fault all Endpoints are as in a model within %v, and no address is misplaced", rightBound),
-		"ours: both leases keep their holder, but where the lab ends it or the API server",
+		fmt.Sprintf("stock: without liveness probe and breaker, Endpoints or a write wait longer than %v for a stopped program", anyUpdate),
+		fmt.Sprintf("ours: the liveness probe ends a stopped program, and no write and no Endpoints of either namespace take longer than %v", anyUpdate),
+		fmt.Sprintf("ours: after each kill, except of API server and controller manager, a write takes %v at most", quick),
+		fmt.Sprintf("ours: the kubelet starts the killed container again, the program serves within %v, and the API server calls it", backBound),
+		fmt.Sprintf("ours: a program that was started without an API server serves at most %v after the API server does", soonBack),
+		fmt.Sprintf("ours: within %v after each fault all Endpoints match a model, and no address is misplaced", rightBound),
+		"ours: both leases keep their holder, except when the lab kills the holder or the API server",
 	},
 	Judge: judgePods,
 }
@@ -151,7 +151,7 @@ func judgePods(h *history.History) labkit.Outcome {
 func podControl(_ *history.History, rows []podFault, leases []lease) labkit.Outcome {
 	switch {
 	case len(rows) != 1 || rows[0].Row != controlRow:
-		return labkit.InconclusiveBecause("%d faults, want that of the control", len(rows))
+		return labkit.InconclusiveBecause("%d faults, want only that of the control", len(rows))
 	case rows[0].slowest().Took < felt:
 		return labkit.InconclusiveBecause("the slowest write took %v: the trigger is missing", rows[0].slowest().Took)
 	}
@@ -207,7 +207,7 @@ func podVerdict(h *history.History, rows []podFault, leases []lease) labkit.Outc
 			hung = max(hung, f.longest())
 		}
 	}
-	return labkit.AbsentBecause("%d faults of pods; with SIGSTOP nothing took longer than %v; both leases were kept, and %d Services are as the model", len(rows), hung.Round(100*time.Millisecond), end.Services)
+	return labkit.AbsentBecause("%d faults of pods; with SIGSTOP nothing took longer than %v; both leases were kept, and the Endpoints of %d Services match the model", len(rows), hung.Round(100*time.Millisecond), end.Services)
 }
 
 // wholeRounds says which fault was not looked at once in each round.
@@ -255,9 +255,9 @@ func (f podFault) wrong() (wrong, unsure string) {
 	}
 	switch {
 	case f.Row == awayRow && f.APIServerAway == 0:
-		late = "the API server was not away: the trigger is missing"
+		late = "the API server never ended: the trigger is missing"
 	case f.EndedAfter == 0:
-		late = "nothing has ended: the trigger is missing"
+		late = "no process has ended: the trigger is missing"
 	case !f.Row.keeps() && !f.Replaced:
 		late = "the program's container is the same as before: the trigger is missing"
 	case len(f.Calls) == 0:

@@ -225,7 +225,7 @@ func (l *inPods) ended(ctx context.Context, o *podFault, was instance) error {
 }
 
 func (l *inPods) stopped(ctx context.Context, o *podFault) error {
-	if err := wait.Until(ctx, "liveness has asked once", time.Minute, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the liveness probe has run once", time.Minute, func(ctx context.Context) (bool, error) {
 		now, err := l.running(ctx, serving)
 		return time.Since(now.started) > l.probes.delay+2*l.probes.period, err
 	}); err != nil {

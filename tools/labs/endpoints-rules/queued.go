@@ -21,7 +21,7 @@ func queuedLab() labkit.Lab {
 	return labkit.Lab{
 		Name:     "endpoints-rules-queued",
 		Folder:   "endpoints-rules",
-		Summary:  "a kubelet whose unready statuses wait behind its other requests: the client switches pods on whose old container is still there",
+		Summary:  "statuses that announce a replacement wait behind the kubelet's other requests: a client enables pods whose old container still runs",
 		Steps:    queuedSteps,
 		Oracle:   queuedOracle,
 		Variants: []labkit.Variant{labkit.Ours}, // the other kubelet is in the same run
@@ -44,12 +44,12 @@ func queuedSteps(e *labkit.Env) []labkit.Step {
 		{Text: "start etcd, kube-apiserver, kube-controller-manager and one node with a kubelet, all stock; record docker's events", Do: l.startQueued},
 		{Text: fmt.Sprintf("create a Service and %d pods, all on that node, that take 0 to 8 s to end, half of them without a readiness probe", pods), Do: l.start},
 	}, l.columns(queuedColumns, map[column]labkit.Step{
-		queuedColumn: {Text: "swap the kubelet for ours without its own limit for unready statuses", Do: func(ctx context.Context) error {
+		queuedColumn: {Text: "swap the kubelet for Holdfast without the separate request limit for these statuses", Do: func(ctx context.Context) error {
 			p := e.UnderTest(base, "kubelet")
 			p.Path = queuedFile(e)
 			return l.swapKubelets(ctx, p)
 		}},
-		kubeletColumn: {Text: "swap the kubelet for that under test", Do: func(ctx context.Context) error {
+		kubeletColumn: {Text: "swap the kubelet for the kubelet under test", Do: func(ctx context.Context) error {
 			return l.swapKubelets(ctx, e.UnderTest(base, "kubelet"))
 		}},
 	})...), l.end())
@@ -68,9 +68,9 @@ func (l *kubelets) startQueued(ctx context.Context) error {
 
 var queuedOracle = labkit.Oracle{
 	Text: []string{
-		"L: the report's client, which gathers updates for 2 s (fixed, and trailing), switches no pod on before docker has the end of its old container",
-		fmt.Sprintf("L breaks with %q, or the run is inconclusive: nothing would need the limit", queuedColumn),
-		fmt.Sprintf("L holds with %q, and all addresses are ready %v after the last pod is", kubeletColumn, stuck),
+		"L: the report's client, which gathers updates for 2 s (fixed and trailing windows), enables no pod before docker has reported the end of its old container",
+		fmt.Sprintf("L breaks with %q; otherwise the run is inconclusive, because the separate limit would not be needed", queuedColumn),
+		fmt.Sprintf("L holds with %q, and all addresses are ready at most %v after the last pod", kubeletColumn, stuck),
 	},
 	Judge: judgeQueued,
 }
@@ -121,7 +121,7 @@ func queuedVerdict(h *history.History, all []change) labkit.Outcome {
 		}
 	}
 	if early == 0 {
-		return labkit.InconclusiveBecause("%s: no pod was switched on too early: the control shows nothing", queuedColumn)
+		return labkit.InconclusiveBecause("%s: no pod was enabled too early: the control shows nothing", queuedColumn)
 	}
-	return labkit.AbsentBecause("no pod of %d was switched on before its old container was gone; without the kubelet's own limit up to %d in a round", pods, early)
+	return labkit.AbsentBecause("none of %d pods was enabled before its old container was gone; without the separate limit up to %d in a round were", pods, early)
 }

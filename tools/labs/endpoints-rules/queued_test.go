@@ -39,13 +39,13 @@ func TestJudgeQueued(t *testing.T) {
 		return judgetest.Where(func(c change) bool { return c.Column == name }, f)
 	}
 	judgetest.Judged(t, l, labkit.Reproduced, in, map[string]judgetest.Change{
-		"kubelet: the client switched on":             col(kubeletColumn, switchedEarly),
-		"kubelet: 5s after the last pod was ready 19": col(kubeletColumn, func(c *change) { c.Late, c.Addresses = 0, 19 }),
+		"kubelet: the client enabled":                     col(kubeletColumn, switchedEarly),
+		"kubelet: 5s after the last pod became ready, 19": col(kubeletColumn, func(c *change) { c.Late, c.Addresses = 0, 19 }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, in, map[string]judgetest.Change{
-		"without its own limit: no pod was switched on too early": col(queuedColumn, func(c *change) { c.Updates = goodRound(0, false).Updates }),
-		"without its own limit: the images were changed within":   col(queuedColumn, func(c *change) { c.Patched = at(3) }),
-		"kubelet: 0 rounds, want 1":                               judgetest.Without(func(c change) bool { return c.Column == kubeletColumn }),
+		"without its own limit: no pod was enabled too early":   col(queuedColumn, func(c *change) { c.Updates = goodRound(0, false).Updates }),
+		"without its own limit: the images were changed within": col(queuedColumn, func(c *change) { c.Patched = at(3) }),
+		"kubelet: 0 rounds, want 1":                             judgetest.Without(func(c change) bool { return c.Column == kubeletColumn }),
 	})
 	judgetest.Judged(t, l, labkit.Absent, in, map[string]judgetest.Change{
 		"up to 1 in a round": col(queuedColumn, func(c *change) { c.Late = 0 }),

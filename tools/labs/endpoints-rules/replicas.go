@@ -28,7 +28,7 @@ func replicasLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "endpoints-rules-replicas",
 		Folder:  "endpoints-rules",
-		Summary: "two replicas of endpoints-rules, one of which is 5 s behind: a client that follows Endpoints switches pods on whose old container is still there",
+		Summary: "one of two replicas of endpoints-rules receives events 5 s late: a client that copies Endpoints to a load balancer enables pods whose old container still runs",
 		Steps:   replicasSteps,
 		Oracle:  replicasOracle,
 		Timeout: func(p labkit.Profile) time.Duration {
@@ -81,7 +81,7 @@ func replicasSteps(e *labkit.Env) []labkit.Step {
 		{Text: fmt.Sprintf("create a Service and %d ready pods, which are API objects: no kubelet runs them", pods), Do: l.start},
 	}
 	if e.Variant != labkit.Stock {
-		all = append(all, labkit.Step{Text: fmt.Sprintf("install endpoints-rules, rule set image-pending, and a second one that gets all events %v late", lag), Do: l.install})
+		all = append(all, labkit.Step{Text: fmt.Sprintf("install endpoints-rules, rule set image-pending, and a second replica that gets all events %v late", lag), Do: l.install})
 	}
 	for _, r := range routesOf(e.Variant) {
 		for i := range rounds(e.Profile) {
@@ -89,7 +89,7 @@ func replicasSteps(e *labkit.Env) []labkit.Step {
 				Do: func(ctx context.Context) error { return l.replaceAll(ctx, r, i) }})
 		}
 	}
-	return append(all, labkit.Step{Text: "look whether etcd, kube-apiserver and kube-controller-manager run, and no watch was lost", Always: true, Do: l.intact})
+	return append(all, labkit.Step{Text: "check that etcd, kube-apiserver and kube-controller-manager run, and that no watch was lost", Always: true, Do: l.intact})
 }
 
 func (l *replicas) install(ctx context.Context) (err error) {

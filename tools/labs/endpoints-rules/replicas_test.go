@@ -49,16 +49,16 @@ func TestJudgeReplicas(t *testing.T) {
 	}
 	saying := func(s said) func(*routed) { return func(r *routed) { r.Said = []said{{Program: current}, s} } }
 	judgetest.Judged(t, l, labkit.Reproduced, in(labkit.Stock), map[string]judgetest.Change{
-		"no webhook: the client switched on pods whose old container was still there: [web-03] (fixed windows), [web-03]": on(noRoute, early),
+		"no webhook: the client enabled pods whose old container still ran: [web-03] (fixed windows), [web-03]": on(noRoute, early),
 	})
 	judgetest.Judged(t, l, labkit.Reproduced, in(labkit.Ours), map[string]judgetest.Change{
-		"in turn: the client switched on":                          on(alternate, early),
-		"all to the one behind: the client switched on":            on(toBehind, early),
-		"in turn: 10s after the last pod was ready 19":             on(alternate, func(r *routed) { r.Late, r.Addresses = 0, 19 }),
-		"all to the one behind: 3 addresses are misplaced":         on(toBehind, saying(said{Program: behind, Misplaced: 3})),
-		"all to the one behind: the one behind does not say how m": on(toBehind, saying(said{Program: behind, Unread: "EOF"})),
+		"in turn: the client enabled":                                 on(alternate, early),
+		"all to the one behind: the client enabled":                   on(toBehind, early),
+		"in turn: 10s after the last pod became ready, 19":            on(alternate, func(r *routed) { r.Late, r.Addresses = 0, 19 }),
+		"all to the one behind: 3 addresses are misplaced":            on(toBehind, saying(said{Program: behind, Misplaced: 3})),
+		"all to the one behind: the one behind does not report how m": on(toBehind, saying(said{Program: behind, Unread: "EOF"})),
 		// What the first round could not tell hides nothing of the second.
-		"behind: 10s after the last pod was ready 19": func(o any) any {
+		"behind: 10s after the last pod became ready, 19": func(o any) any {
 			o = on(alternate, func(r *routed) { r.Behind = 0 })(o)
 			return on(toBehind, func(r *routed) { r.Late, r.Addresses = 0, 19 })(o)
 		},
@@ -68,12 +68,12 @@ func TestJudgeReplicas(t *testing.T) {
 			r.Pods = append([]replaced{}, r.Pods...)
 			r.Pods[2].Gone = 0
 		}),
-		"in turn: the Endpoints never changed":    on(alternate, func(r *routed) { r.Updates = nil }),
-		"the one behind knew each pod":            on(toBehind, func(r *routed) { r.Behind = 0 }),
-		"the current one reviewed nothing":        on(alternate, func(r *routed) { r.Asked = map[string]int{behind: 3} }),
-		"the one behind reviewed nothing":         on(toBehind, func(r *routed) { r.Asked = map[string]int{current: 3} }),
-		"1 programs were asked":                   on(toBehind, func(r *routed) { r.Said = r.Said[:1] }),
-		"all to the one behind: 0 rounds, want 1": judgetest.Without(func(r routed) bool { return r.Route == toBehind }),
+		"in turn: the Endpoints never changed":                       on(alternate, func(r *routed) { r.Updates = nil }),
+		"the one behind had already received each pod":               on(toBehind, func(r *routed) { r.Behind = 0 }),
+		"the current one reviewed nothing":                           on(alternate, func(r *routed) { r.Asked = map[string]int{behind: 3} }),
+		"the one behind reviewed nothing":                            on(toBehind, func(r *routed) { r.Asked = map[string]int{current: 3} }),
+		"the metric of misplaced addresses was read from 1 programs": on(toBehind, func(r *routed) { r.Said = r.Said[:1] }),
+		"all to the one behind: 0 rounds, want 1":                    judgetest.Without(func(r routed) bool { return r.Route == toBehind }),
 	})
 }
 

@@ -37,9 +37,9 @@ const replicaStuck = stuck + lag
 
 var replicasOracle = labkit.Oracle{
 	Text: []string{
-		"L: the report's client, which gathers updates for 2 s (fixed, and trailing), switches no pod on before its old container is gone",
-		fmt.Sprintf("all addresses are ready %v after the last pod is, and by then no program has a misplaced one", replicaStuck),
-		"the program that is behind was asked, and knew older pods than the addresses are of; without that the run is inconclusive",
+		"L: the report's client, which gathers updates for 2 s (fixed and trailing windows), enables no pod before its old container is gone",
+		fmt.Sprintf("all addresses are ready at most %v after the last pod, and by then no program has a misplaced address", replicaStuck),
+		"the delayed program reviewed writes, and had older versions of some pods than the addresses; otherwise the run is inconclusive",
 	},
 	Judge: judgeReplicas,
 }
@@ -54,16 +54,16 @@ func (r routed) wrong() string {
 	f, t := r.broken(fixed), r.broken(trailing)
 	switch {
 	case r.Late == 0:
-		return fmt.Sprintf("reviews: %s: %v after the last pod was ready %d of %d addresses are", r.Route, replicaStuck, r.Addresses, pods)
+		return fmt.Sprintf("reviews: %s: %v after the last pod became ready, %d of %d addresses are ready", r.Route, replicaStuck, r.Addresses, pods)
 	case len(f)+len(t) > 0:
-		return fmt.Sprintf("reviews: %s: the client switched on pods whose old container was still there: %v (fixed windows), %v (trailing)", r.Route, f, t)
+		return fmt.Sprintf("reviews: %s: the client enabled pods whose old container still ran: %v (fixed windows), %v (trailing)", r.Route, f, t)
 	}
 	for _, s := range r.Said {
 		switch {
 		case s.Unread != "":
-			return fmt.Sprintf("reviews: %s: %s does not say how many addresses are misplaced: %s", r.Route, s.Program, s.Unread)
+			return fmt.Sprintf("reviews: %s: %s does not report how many addresses are misplaced: %s", r.Route, s.Program, s.Unread)
 		case s.Misplaced > 0:
-			return fmt.Sprintf("reviews: %s: %v addresses are misplaced for %s %v after all were ready", r.Route, s.Misplaced, s.Program, replicaStuck)
+			return fmt.Sprintf("reviews: %s: %v addresses are misplaced for %s %v after all pods were ready", r.Route, s.Misplaced, s.Program, replicaStuck)
 		}
 	}
 	return ""
@@ -79,13 +79,13 @@ func (r routed) unsure() string {
 	case r.Route == noRoute:
 		return ""
 	case len(r.Said) != 2:
-		return fmt.Sprintf("reviews: %s: %d programs were asked for misplaced addresses, want 2", r.Route, len(r.Said))
+		return fmt.Sprintf("reviews: %s: the metric of misplaced addresses was read from %d programs, want 2", r.Route, len(r.Said))
 	case r.Route == alternate && r.Asked[current] == 0:
 		return fmt.Sprintf("reviews: %s: %s reviewed nothing", r.Route, current)
 	case r.Asked[behind] == 0:
 		return fmt.Sprintf("reviews: %s: %s reviewed nothing", r.Route, behind)
 	case r.Behind == 0:
-		return fmt.Sprintf("reviews: %s: %s knew each pod: the trigger is missing", r.Route, behind)
+		return fmt.Sprintf("reviews: %s: %s had already received each pod: the trigger is missing", r.Route, behind)
 	}
 	return ""
 }
@@ -135,5 +135,5 @@ func replicasVerdict(h *history.History, all []routed) labkit.Outcome {
 			return labkit.InconclusiveBecause("reviews: %s: %d rounds, want %d", way, got[way], n)
 		}
 	}
-	return labkit.AbsentBecause("no pod of %d was switched on before its old container was gone, in %d updates of the Endpoints, and none was stuck", pods, updates)
+	return labkit.AbsentBecause("none of %d pods was enabled before its old container was gone, in %d updates of the Endpoints, and no address was stuck", pods, updates)
 }

@@ -41,7 +41,7 @@ const (
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "endpoints-stale-cache",
-		Summary: "a Service that was deleted and made again has no Endpoints",
+		Summary: "a Service that was deleted and created again has no Endpoints",
 		Steps:   steps,
 		Oracle:  oracle,
 		Test:    []labkit.Variant{labkit.Ours},
@@ -60,8 +60,8 @@ func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
 		{Text: "start etcd, kube-apiserver, a proxy, and the kube-controller-manager under test behind it; three Services with a ready pod each", Do: l.start},
-		{Text: fmt.Sprintf("hold the controller's watch of Endpoints, delete the Service %s and make it again, let the watch go on after %v", madeAgain, looks), Do: l.madeAgain},
-		{Text: fmt.Sprintf("hold that watch, make the pod of %s not ready, and ready again when its Endpoints say so; let the watch go on after %v", ownWrite, looks), Do: l.ownWrite},
+		{Text: fmt.Sprintf("delay the controller's watch of Endpoints, delete the Service %s and create it again, let the watch continue after %v", madeAgain, looks), Do: l.madeAgain},
+		{Text: fmt.Sprintf("delay that watch, set the pod of %s to not ready, and to ready again when its Endpoints show it as not ready; let the watch continue after %v", ownWrite, looks), Do: l.ownWrite},
 		{Text: "delete the Endpoints of " + deleted, Do: l.deleted},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}

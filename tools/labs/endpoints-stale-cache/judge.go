@@ -31,7 +31,7 @@ type happened struct {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		fmt.Sprintf("in each case the ready pod's address was not among the ready ones of its Service, else the trigger is missing; %v later it is, or that is the incident", bound),
+		fmt.Sprintf("in each case the ready pod's address was missing from the ready addresses of its Service; otherwise the trigger is missing. If it is still missing %v later, that is the incident", bound),
 	},
 	Judge: judge,
 }
@@ -52,10 +52,10 @@ func judge(h *history.History) labkit.Outcome {
 		}
 		for _, o := range all {
 			if o.After.Ready != 1 {
-				return labkit.ReproducedBecause("%s: the pod is ready, and its Service has %v after %v", o.Case, o.After, bound)
+				return labkit.ReproducedBecause("%s: the pod is ready, but its Service has %v after %v", o.Case, o.After, bound)
 			}
 		}
-		return labkit.AbsentBecause("the Service of each of %d cases has its address", len(all))
+		return labkit.AbsentBecause("in each of %d cases the Service has its address again", len(all))
 	}()
 	res.Facts = facts
 	return res

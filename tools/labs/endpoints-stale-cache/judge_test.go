@@ -29,8 +29,8 @@ func TestJudge(t *testing.T) {
 	l := judgetest.Lab(t, Labs(), "endpoints-stale-cache")
 	judgetest.Cut(t, l, made(nil))
 	judgetest.Judged(t, l, labkit.Reproduced, made, map[string]judgetest.Change{
-		"made-again: the pod is ready, and its Service has no Endpoints": in(madeAgain, func(o *happened) { o.After = state{} }),
-		"own-write: the pod is ready, and its Service has 0 ready":       in(ownWrite, func(o *happened) { o.After = o.Before }),
+		"made-again: the pod is ready, but its Service has no Endpoints": in(madeAgain, func(o *happened) { o.After = state{} }),
+		"own-write: the pod is ready, but its Service has 0 ready":       in(ownWrite, func(o *happened) { o.After = o.Before }),
 		"deleted: the pod is ready":                                      in(deleted, func(o *happened) { o.After = state{} }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
