@@ -64,7 +64,7 @@ func start(ctx context.Context, e *labkit.Env, p kube.Program) (*cluster, error)
 		return nil, err
 	}
 	c.nodes = kube.StartFakeNodes(ctx, c.client)
-	e.OnStop("the loop for the kubelets", func(context.Context) error { c.nodes.Stop(); return nil })
+	e.OnStop("the loop that replaces the kubelets", func(context.Context) error { c.nodes.Stop(); return nil })
 	return c, nil
 }
 
@@ -217,7 +217,7 @@ func (c *cluster) watchRollout(ctx context.Context, ns, deployment, img string, 
 		return true, nil
 	})
 	if nodes := c.nodes.Err(); err != nil && nodes != nil {
-		err = fmt.Errorf("%w (the loop for the kubelets: %v)", err, nodes)
+		err = fmt.Errorf("%w (the loop that replaces the kubelets: %v)", err, nodes)
 	}
 	return r, rs, err
 }

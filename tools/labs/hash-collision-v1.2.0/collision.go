@@ -35,9 +35,9 @@ func collisionLab() labkit.Lab {
 		Steps:   collisionSteps,
 		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
 		Oracle: labkit.Oracle{Text: []string{
-			"the report's second image, each release after it and each undo roll out: the replicas are in one ReplicaSet of that image and the status says so",
-			"where the second one does not: the same controller manager rolls out another Deployment, and the first one is still as it was",
-			"back at the stock controller manager, and with the gate off: all ReplicaSets and pods are those of before the swap; those of strategy Recreate are scaled, and keep their pods"},
+			"the report's second image, each later release and each undo roll out: all replicas are in one ReplicaSet of that image, and the status shows it",
+			"if the second image does not roll out: the same controller manager rolls out another Deployment, and the first Deployment has not changed",
+			"after the swap back to stock, and with the gate off: no ReplicaSet and no pod has changed; the Deployments of strategy Recreate can be scaled and keep their pods"},
 			Judge: judgeCollision},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -95,22 +95,22 @@ func collisionSteps(e *labkit.Env) []labkit.Step {
 			}
 			return l.c.namespace(ctx, reportNS)
 		}},
-		{Text: "create the Deployment of the original report; its ReplicaSet must be the report's, yce-test-" + reported, Do: l.first},
-		{Text: "release the report's second image; if it has not rolled out within 20 s, look whether the controller manager works at all", Do: l.second},
+		{Text: "create the Deployment of the original report; its ReplicaSet must have the report's name, yce-test-" + reported, Do: l.first},
+		{Text: "release the report's second image; if it has not rolled out within 20 s, check that the controller manager works at all", Do: l.second},
 	}
 	for _, s := range []struct {
 		text string
 		do   func(context.Context, *labkit.Env, *cluster, kube.Program) error
 	}{
-		{"an event and the count say why", told},
+		{"check the event and the count of the collision", told},
 		{"kubectl v1.2.0 rollout undo, twice there and back; kill the controller manager in between", undo},
 		{"100 releases of another Deployment with tags yyyymmddHHMM, 11 of which collide; kill -9 of the controller manager during every tenth", tags},
-		{"Deployments of strategy Recreate collide with the ReplicaSet that runs and with an older one, and are undone", recreate},
-		{"back to the stock controller manager for more than one full resync, with a Deployment paused, as the page says, that got strategy Recreate under another name; " +
-			"stock scales those of strategy Recreate; the next releases that do not collide; ours again", leave},
-		{"those of strategy Recreate collide again; the gate is switched off", gateOff},
-		{"then again, and the leader is killed and stock takes over", failover},
-		{"read our metrics", metricsThere},
+		{"make Deployments of strategy Recreate collide with the running ReplicaSet and with an older one, and roll them back", recreate},
+		{"swap back to the stock controller manager for more than one full resync, with a Deployment paused, as the page says, that collided and then got strategy Recreate; " +
+			"let stock scale the Deployments of strategy Recreate and roll out the next releases, which do not collide; swap to Holdfast again", leave},
+		{"make the Deployments of strategy Recreate collide again; switch the gate off", gateOff},
+		{"make them collide again, kill the leader, and let stock take over", failover},
+		{"read Holdfast's metrics", metricsThere},
 	} {
 		steps = append(steps, labkit.Step{Text: s.text, Do: func(ctx context.Context) error { return s.do(ctx, e, l.c, e.UnderTest(base, kcm)) }})
 	}
@@ -155,7 +155,7 @@ func (l *collision) second(ctx context.Context) error {
 	if stuck == nil {
 		return nil
 	}
-	l.e.Step("it did not; look whether the controller works at all")
+	l.e.Step("it did not roll out; check that the controller manager works at all")
 	if _, err := l.c.client.CreateYAML(ctx, "default", fmt.Sprintf(web, "alive", "alive", "alive", "web:1")); err != nil {
 		return err
 	}

@@ -27,14 +27,14 @@ func identityLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "hash-identity-v1.2.0",
 		Folder:  "hash-collision-v1.2.0",
-		Summary: "1.2.0: a controller manager built with another Go release rolls out every Deployment anew",
+		Summary: "1.2.0: a controller manager built with another Go release rolls out every Deployment again",
 		// The collision fix finds a ReplicaSet under any hash; with its gate off
 		// it is the hashes alone that keep them.
 		Variants: []labkit.Variant{naive, labkit.Ours, labkit.GateOff},
 		Expect:   map[labkit.Variant]labkit.Verdict{naive: labkit.Reproduced, labkit.GateOff: labkit.Absent},
 		Steps:    identitySteps,
 		Test:     []labkit.Variant{labkit.Ours},
-		Oracle: labkit.Oracle{Text: []string{"while the other controller manager runs no ReplicaSet and no pod comes, goes or is scaled, and a new Deployment is rolled out, so it works", "not naive: nor when the stock one is back"},
+		Oracle: labkit.Oracle{Text: []string{"while the other controller manager runs, no ReplicaSet and no pod is created, deleted or scaled; a new Deployment is rolled out, which proves that the controller manager works", "except in naive: the same holds after the swap back to stock"},
 			Judge: judgeIdentity},
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
@@ -60,16 +60,16 @@ type identity struct {
 
 func identitySteps(e *labkit.Env) []labkit.Step {
 	l := &identity{e: e}
-	other := "our controller manager"
+	other := "Holdfast's controller manager"
 	if e.Variant == naive {
-		other = "a build of v1.2.0 with today's Go and nothing done about hashes"
+		other = "a build of v1.2.0 with today's Go and without the fix for hashes"
 	}
 	steps := []labkit.Step{
-		{Text: "start etcd with its v2 API, kube-apiserver v1.2.0 and the stock controller manager, which hashes as the released one did", Do: func(ctx context.Context) (err error) {
+		{Text: "start etcd with its v2 API, kube-apiserver v1.2.0 and the stock controller manager, which computes the same hashes as upstream's release", Do: func(ctx context.Context) (err error) {
 			l.c, err = start(ctx, e, e.Stock(base, kcm))
 			return err
 		}},
-		{Text: fmt.Sprintf("create %d Deployments, those with a published ReplicaSet name among them, which must have that name", deployments), Do: func(ctx context.Context) (err error) {
+		{Text: fmt.Sprintf("create %d Deployments; those whose ReplicaSet name was published must get that name", deployments), Do: func(ctx context.Context) (err error) {
 			l.apps, err = l.c.createDeployments(ctx)
 			return err
 		}},
@@ -160,7 +160,7 @@ func (c *cluster) createDeployments(ctx context.Context) ([]app, error) {
 			return nil, err
 		}
 		if rs.GetName() != p.ReplicaSet {
-			return nil, fmt.Errorf("the stock controller manager made %s, published: %s (%s)", rs.GetName(), p.ReplicaSet, p.Source)
+			return nil, fmt.Errorf("the stock controller manager created %s, published: %s (%s)", rs.GetName(), p.ReplicaSet, p.Source)
 		}
 		apps = append(apps, a)
 	}

@@ -83,8 +83,8 @@ type kept struct{ When, Before, Now string }
 
 // Values of kept.When, and how often each is looked at.
 const (
-	whenStock    = "back at the stock controller manager"
-	whenOurs     = "ours, or the one under test, in place of stock"
+	whenStock    = "after the swap back to stock"
+	whenOurs     = "Holdfast, or the controller manager under test, in place of stock"
 	whenGateOff  = "gate off"
 	whenFailover = "failover to stock"
 )
@@ -107,12 +107,12 @@ func judgeCollision(h *history.History) labkit.Outcome {
 		case elsewhere != "":
 			return labkit.InconclusiveBecause("the controller manager does nothing: %s", elsewhere)
 		case still == "":
-			return labkit.InconclusiveBecause("it rolled out after all, only slowly")
+			return labkit.InconclusiveBecause("it rolled out late")
 		case len(s.Still.Sets) != 1 || s.Still.Sets[0].Image == s.Still.Image:
 			return labkit.InconclusiveBecause("not the incident: %s", why)
 		}
 		one := s.Still.Sets[0]
-		return labkit.ReproducedBecause("%v after its release %s has the one ReplicaSet %s of %s; another Deployment rolls out", stuckAfter, reportName, one.Name, one.Image)
+		return labkit.ReproducedBecause("%v after its release %s has only the ReplicaSet %s of %s; another Deployment rolls out", stuckAfter, reportName, one.Name, one.Image)
 	}
 	var wrong []string
 	bad := func(format string, a ...any) { wrong = append(wrong, fmt.Sprintf(format, a...)) }
@@ -130,12 +130,12 @@ func judgeCollision(h *history.History) labkit.Outcome {
 	for _, o := range history.Of[exposedOnes](h) {
 		// What else is listed has strategy RollingUpdate and collided last with what ran.
 		if strings.Count(o.Listed, "Recreate ") != 1 || !strings.Contains(o.Listed, "Recreate recreate/switched\n") || !strings.Contains(o.Listed, "RollingUpdate yce/yce-test\n") {
-			bad("the page's command lists %q; with strategy Recreate switched alone is exposed, and yce-test without it", o.Listed)
+			bad("the page's command lists %q, want switched as the only Deployment with strategy Recreate, and yce-test with RollingUpdate", o.Listed)
 		}
 	}
 	for _, o := range history.Of[takenAgain](h) {
 		if at, why := o.Rollout.done(); why != "" || o.Rollout.Sets[at].Name != o.Name {
-			bad("stock did not make %s of the release: %s", o.Name, why)
+			bad("stock did not create %s for the release: %s", o.Name, why)
 		}
 	}
 	for _, s := range history.Of[scaledTo](h) {
@@ -149,22 +149,22 @@ func judgeCollision(h *history.History) labkit.Outcome {
 	}
 	tags := history.One[releasing](h).Tags
 	if fmt.Sprint(webs) != fmt.Sprint(append(append([]string{}, tags...), "next")) || len(tags) < 100 {
-		return labkit.InconclusiveBecause("%d releases of web were seen, and %d tags released", len(webs), len(tags))
+		return labkit.InconclusiveBecause("%d releases of web were recorded, and %d tags were released", len(webs), len(tags))
 	}
 	for d, want := range wantRollouts {
 		if rollouts[d] != want {
-			return labkit.InconclusiveBecause("%d rollouts of %s were seen, want %d", rollouts[d], d, want)
+			return labkit.InconclusiveBecause("%d rollouts of %s were recorded, want %d", rollouts[d], d, want)
 		}
 	}
 	for when, want := range map[string]int{whenStock: 1, whenOurs: 1, whenGateOff: 1, whenFailover: 1} {
 		if looks[when] != want {
-			return labkit.InconclusiveBecause("%s was looked at %d times, want %d", when, looks[when], want)
+			return labkit.InconclusiveBecause("%s was recorded %d times, want %d", when, looks[when], want)
 		}
 	}
 	if n := len(history.Of[scaledTo](h)); n != 4*len(recreated) || len(history.Of[exposedOnes](h)) != 1 || len(history.Of[takenAgain](h)) != 1 {
-		return labkit.InconclusiveBecause("%d Deployments were scaled, want %d; or the page's command or the taken name was not looked at", n, 4*len(recreated))
+		return labkit.InconclusiveBecause("%d Deployments were scaled, want %d; or the page's command or the taken name was not recorded", n, 4*len(recreated))
 	}
-	res := labkit.AbsentBecause("the report's second image and %d releases rolled out; the stock controller manager went on from there, also with strategy Recreate, by swap and by failover, and so did ours with the gate off", len(tags))
+	res := labkit.AbsentBecause("the report's second image and %d releases rolled out; the stock controller manager took over without a change, also with strategy Recreate, by swap and by failover, and so did Holdfast with the gate off", len(tags))
 	res.Facts = []string{fmt.Sprintf("%d releases, %d of which collide", len(tags), len(Collisions(tags)))}
 	return res
 }
@@ -191,13 +191,13 @@ func judgeIdentity(h *history.History) labkit.Outcome {
 	switch {
 	case (n.Deployments < deployments || looks[whenOurs] != 1) && (len(wrong) == 0 || h.Variant == string(naive)):
 		// What was lost with ours counts, however little was looked at.
-		return labkit.InconclusiveBecause("%d Deployments were counted, and %d looks taken", n.Deployments, looks[whenOurs])
+		return labkit.InconclusiveBecause("%d Deployments and %d censuses were recorded", n.Deployments, looks[whenOurs])
 	case len(wrong) > 0 && n.Anew > 0:
 		return labkit.ReproducedBecause("%d of %d Deployments got a new ReplicaSet", n.Anew, n.Deployments)
 	case len(wrong) > 0:
-		return labkit.ReproducedBecause("no Deployment got a new ReplicaSet, and yet: %s", strings.Join(wrong, "; "))
+		return labkit.ReproducedBecause("no Deployment got a new ReplicaSet, but: %s", strings.Join(wrong, "; "))
 	case h.Variant != string(naive) && looks[whenStock] != 1:
-		return labkit.InconclusiveBecause("the stock controller manager was not looked at when it was back")
+		return labkit.InconclusiveBecause("no census was recorded after the swap back to stock")
 	}
 	return labkit.AbsentBecause("%d new ReplicaSets for %d Deployments", n.Anew, n.Deployments)
 }

@@ -38,7 +38,7 @@ func recreate(ctx context.Context, e *labkit.Env, c *cluster, _ kube.Program) er
 	if err := c.namespace(ctx, recreateNS); err != nil {
 		return err
 	}
-	e.Step("strategy Recreate: a collision with the running ReplicaSet, with an older one, and undo after one")
+	e.Step("strategy Recreate: a collision with the running ReplicaSet, one with an older ReplicaSet, and an undo after a collision")
 	for _, name := range append([]string{"switched"}, recreated...) {
 		images := []string{tagA, tagB}
 		if name == "older" {
@@ -95,12 +95,12 @@ func leave(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error
 	}
 	const quietly = 35 * time.Second // one full resync, which is every 30 s
 	if err := c.stays(ctx, whenStock, before, quietly); err != nil {
-		return fmt.Errorf("back at the stock controller manager: %w", err)
+		return fmt.Errorf("after the swap back to stock: %w", err)
 	}
 	if err := c.scaled(ctx, 3); err != nil {
-		return fmt.Errorf("back at the stock controller manager: %w", err)
+		return fmt.Errorf("after the swap back to stock: %w", err)
 	}
-	e.Step("un-pause it in one patch with a release that does not collide")
+	e.Step("un-pause it in the same patch as a release that does not collide")
 	_, err = c.kubectl(ctx, "--namespace="+recreateNS, "patch", "deployment", "switched", "--patch",
 		fmt.Sprintf(`{"spec":{"paused":false,"template":{"spec":{"containers":[{"name":"web","image":%q}]}}}}`, tagC))
 	if err != nil {
@@ -119,14 +119,14 @@ func leave(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error
 		return err
 	}
 	if err := c.stays(ctx, whenOurs, before, 10*time.Second); err != nil {
-		return fmt.Errorf("ours again: %w", err)
+		return fmt.Errorf("after the swap to Holdfast: %w", err)
 	}
 	return nil
 }
 
 // releaseWithStock does the next releases with the stock controller manager.
 func releaseWithStock(ctx context.Context, e *labkit.Env, c *cluster) error {
-	e.Step("delete the old ReplicaSet that has the name; the stock controller manager then makes its own of it")
+	e.Step("delete the old ReplicaSet that has the name; the stock controller manager then creates its own ReplicaSet of that name")
 	current, err := manifest(e, "new.json")
 	if err != nil {
 		return err
@@ -164,7 +164,7 @@ func releaseWithStock(ctx context.Context, e *labkit.Env, c *cluster) error {
 
 // gateOff collides once more on ours and switches the gate off.
 func gateOff(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error {
-	e.Step("strategy Recreate: collide on ours, then switch the gate off")
+	e.Step("strategy Recreate: collide under Holdfast, then switch the gate off")
 	if err := c.collide(ctx, tagC, tagA); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func gateOff(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) err
 // failover collides once more on ours, which is the leader, and kills it; a
 // stock controller manager that waits for the lease takes over.
 func failover(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error {
-	e.Step("strategy Recreate: collide on ours, then fail over to stock")
+	e.Step("strategy Recreate: collide under Holdfast, then fail over to stock")
 	// The defaults are 15, 10 and 2 s.
 	elect := []string{"--leader-elect=true", "--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"}
 	if err := c.namespace(ctx, "kube-system"); err != nil { // of the lease
@@ -352,7 +352,7 @@ func (c *cluster) pageCommand(ctx context.Context, start string) (string, error)
 // returns the census. It is taken before a controller manager is swapped.
 func (c *cluster) settled(ctx context.Context) (string, error) {
 	last, since := "", time.Now()
-	err := wait.Until(ctx, "ReplicaSets and pods are at rest", bound, func(ctx context.Context) (bool, error) {
+	err := wait.Until(ctx, "ReplicaSets and pods no longer change", bound, func(ctx context.Context) (bool, error) {
 		now, err := c.census(ctx)
 		if now != last {
 			last, since = now, time.Now()

@@ -20,17 +20,17 @@ func daemonsetLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "hash-collision-daemonset-crash",
 		Folder:  "hash-collision",
-		Summary: "a DaemonSet update to a template of the same hash kills the controller manager",
+		Summary: "the update of a DaemonSet to a template with the same hash makes the controller manager exit",
 		Needs:   needs(),
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			d := &daemonSet{cluster: cluster{Env: e}}
 			return []labkit.Step{d.startStep(),
-				{Text: "create a DaemonSet of one template of a pair with one fnv32a hash, wait for its ControllerRevision", Do: d.create},
-				{Text: "update it to the other template of the pair; if the controller manager dies of that, start it again", Do: d.update},
+				{Text: "create a DaemonSet with one of two templates that have the same fnv32a hash, and wait for its ControllerRevision", Do: d.create},
+				{Text: "update it to the other template; if the controller manager exits, start it again", Do: d.update},
 			}
 		},
-		Oracle: labkit.Oracle{Text: []string{"the controller manager runs on, and there is a second revision with collisionCount 1"}, Judge: judgeDaemonSet},
+		Oracle: labkit.Oracle{Text: []string{"the controller manager keeps running, and there is a second revision with collisionCount 1"}, Judge: judgeDaemonSet},
 	}
 }
 
@@ -114,13 +114,13 @@ func judgeDaemonSet(h *history.History) labkit.Outcome {
 	case !o.APIAlive:
 		return labkit.InconclusiveBecause("the kube-apiserver ended")
 	case o.ManagerAlive && o.Revisions == 2 && o.CollisionCount == 1:
-		return labkit.AbsentBecause("the controller manager runs on; 2 revisions, collisionCount %d", o.CollisionCount)
+		return labkit.AbsentBecause("the controller manager keeps running; 2 revisions, collisionCount %d", o.CollisionCount)
 	case o.ManagerAlive:
 		return labkit.InconclusiveBecause("the controller manager runs, but there are %d revisions and collisionCount %d", o.Revisions, o.CollisionCount)
 	case !o.NilPointer:
 		return labkit.InconclusiveBecause("the controller manager ended for another reason: %s", o.Exit)
 	}
-	res := labkit.ReproducedBecause("the controller manager died in the sync of one DaemonSet")
+	res := labkit.ReproducedBecause("the controller manager exited in the sync of one DaemonSet")
 	res.Facts = []string{fmt.Sprintf("the controller manager ended: %s, nil pointer in syncDaemonSet", o.Exit)}
 	for _, a := range history.Of[startedAgain](h) {
 		res.Facts = append(res.Facts, fmt.Sprintf("after a restart: alive %t, second revision: %t", a.Alive, a.SecondRevision))

@@ -136,7 +136,7 @@ func judgeEqualLabel(h *history.History) labkit.Outcome {
 	for _, r := range history.Of[recounted](h) {
 		below := r.Zero < 1<<31 && r.One < 1<<31
 		if above := r.Zero >= 1<<31 && r.One >= 1<<31; !below && !above || r.Revisions == 0 || r.Was == "" {
-			return labkit.InconclusiveBecause("%+v says nothing", r)
+			return labkit.InconclusiveBecause("%+v proves nothing", r)
 		}
 		seen[below]++
 		if r.Revisions > 1 {
@@ -149,7 +149,7 @@ func judgeEqualLabel(h *history.History) labkit.Outcome {
 	case seen[true] != each || seen[false] != each:
 		res = labkit.InconclusiveBecause("%d StatefulSets with labels below 2^31 and %d above, want %d each", seen[true], seen[false], each)
 	case second[true]+second[false] > 0:
-		res = labkit.ReproducedBecause("a template got a second revision once the count had moved: %d of %d with labels below 2^31, %d of %d above",
+		res = labkit.ReproducedBecause("templates got a second revision after collisionCount had changed: %d of %d with labels below 2^31, %d of %d above",
 			second[true], each, second[false], each)
 	default:
 		res = labkit.AbsentBecause("no template got a second revision, on either side of 2^31")
@@ -313,7 +313,7 @@ func judgeOrder(h *history.History) labkit.Outcome {
 	var res labkit.Outcome
 	switch {
 	case changes > 0 || o.Made > 0:
-		res = labkit.ReproducedBecause("the update revision changed %d times and the pod was replaced %d times without a change of the template", changes, o.Made)
+		res = labkit.ReproducedBecause("without a change of the template, the update revision changed %d times and the pod was replaced %d times", changes, o.Made)
 	case o.Syncs < enoughSyncs || len(o.Updates) == 0 || o.Gaps > 0:
 		res = labkit.InconclusiveBecause("%d syncs, %d versions of the StatefulSet, watches lost %d times", o.Syncs, len(o.Updates), o.Gaps)
 	default:
@@ -322,6 +322,6 @@ func judgeOrder(h *history.History) labkit.Outcome {
 	res.Measure("syncs", float64(o.Syncs), "")
 	res.Measure("changes of the update revision", float64(changes), "")
 	res.Measure("replacements of the pod", float64(o.Made), "")
-	res.Facts = []string{fmt.Sprintf("%d syncs: status.updateRevision changed %d times between %v; pod db-0 was made anew %d times", o.Syncs, changes, slices.Sorted(maps.Keys(names)), o.Made)}
+	res.Facts = []string{fmt.Sprintf("%d syncs: status.updateRevision changed %d times between %v; pod db-0 was recreated %d times", o.Syncs, changes, slices.Sorted(maps.Keys(names)), o.Made)}
 	return res
 }

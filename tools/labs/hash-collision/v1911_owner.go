@@ -19,7 +19,7 @@ func ownerLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "hash-collision-replicaset-owner",
 		Folder:  "hash-collision",
-		Summary: "a ReplicaSet of the computed name that is another's, nobody's or being deleted is taken for the Deployment's own",
+		Summary: "a Deployment uses a ReplicaSet of the computed name as its own, although that ReplicaSet has another owner, has no owner or is being deleted",
 		Needs:   needs(),
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
@@ -27,12 +27,12 @@ func ownerLab() labkit.Lab {
 			steps := []labkit.Step{c.startStep(), {Text: "create Deployment other and wait for its ReplicaSet", Do: c.createOther}}
 			for i, k := range inTheWay {
 				steps = append(steps, labkit.Step{
-					Text: "learn the name and the template that a Deployment's ReplicaSet gets, delete both, put a ReplicaSet of that name and template in the way, " + k.what + ", and create the Deployment again",
+					Text: "find out the name and the template of a Deployment's ReplicaSet, delete both, create a ReplicaSet of that name and template, " + k.what + ", and create the Deployment again",
 					Do:   func(ctx context.Context) error { return c.preCreated(ctx, fmt.Sprintf("web%d", i), k) }})
 			}
-			return append(steps, labkit.Step{Text: "roll a Deployment between two templates of one fnv32a hash, there and back, which must work in every variant", Do: c.rollPair}, c.aliveStep())
+			return append(steps, labkit.Step{Text: "roll a Deployment between two templates with the same fnv32a hash, there and back, which must work in every variant", Do: c.rollPair}, c.aliveStep())
 		},
-		Oracle: labkit.Oracle{Text: []string{"the Deployment controls a ReplicaSet with all its replicas, and the other one was left alone"}, Judge: judgeOwner},
+		Oracle: labkit.Oracle{Text: []string{"the Deployment controls a ReplicaSet with all its replicas, and the conflicting ReplicaSet was not changed"}, Judge: judgeOwner},
 	}
 }
 
@@ -82,13 +82,13 @@ func judgeOwner(h *history.History) labkit.Outcome {
 		if own == "" {
 			words += ", no ReplicaSet of its own"
 			if m.Hold {
-				words += ", also 10 s after the other one was gone"
+				words += ", also 10 s after the conflicting ReplicaSet was gone"
 			}
 		} else {
 			words += fmt.Sprintf(", own ReplicaSet %s with %d replicas", own, m.Replicas)
 		}
 		if scaled {
-			words += ", and it scaled the other one"
+			words += ", and it scaled the conflicting ReplicaSet"
 		}
 		facts = append(facts, m.What+": "+words)
 		if own == "" || scaled {
@@ -96,7 +96,7 @@ func judgeOwner(h *history.History) labkit.Outcome {
 		}
 	}
 	rolled := history.One[pairRolled](h)
-	facts = append(facts, "rollout between two templates of one fnv32a hash, there and back: completed")
+	facts = append(facts, "rollout between two templates with the same fnv32a hash, there and back: completed")
 	if rolled.CollisionCount != 1 {
 		return labkit.InconclusiveBecause("collisionCount is %d, want 1: the two templates did not collide here", rolled.CollisionCount)
 	}
@@ -105,9 +105,9 @@ func judgeOwner(h *history.History) labkit.Outcome {
 			return labkit.InconclusiveBecause("seen %q, want %d cases", seen, len(inTheWay))
 		}
 	}
-	res := labkit.AbsentBecause("every Deployment got a ReplicaSet of its own under another name, and the one in the way was left alone")
+	res := labkit.AbsentBecause("every Deployment got a ReplicaSet of its own under another name, and the conflicting ReplicaSet was not changed")
 	if len(bad) > 0 {
-		res = labkit.ReproducedBecause("a Deployment has no ReplicaSet of its own, or another's was scaled: %s", strings.Join(bad, "; "))
+		res = labkit.ReproducedBecause("a Deployment has no ReplicaSet of its own, or scaled the conflicting ReplicaSet: %s", strings.Join(bad, "; "))
 	}
 	res.Facts = facts
 	res.Measure("ReplicaSets in the way", float64(len(seen)), "")
@@ -247,7 +247,7 @@ func (c *cluster) rollPair(ctx context.Context) error {
 		return fmt.Errorf("ReplicaSet %s has no hash label", rss[0].GetName())
 	}
 	for i, tag := range []string{pairNew, pairOld} {
-		c.Step("roll to %s, which has the hash of the template before", tag)
+		c.Step("roll to %s, which has the same hash as the previous template", tag)
 		if _, err := c.PatchStrategic(ctx, kube.Deployments, ns, "pair", tagPatch(tag)); err != nil {
 			return err
 		}

@@ -26,36 +26,36 @@ func revisionsLabs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "hash-collision-forced-conflicts",
 		Folder:  "hash-collision",
-		Summary: "a cache that lags makes a StatefulSet create its revision again and again; a DaemonSet works with another's revision",
+		Summary: "because of a delayed cache, a StatefulSet creates its revision again and again, and a DaemonSet uses the revision of another owner",
 		Needs:   needs(),
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &forcedConflicts{cluster: cluster{Env: e}}
 			steps := []labkit.Step{
-				{Text: "start etcd, kube-apiserver and, behind a proxy that holds back the watch events of ControllerRevisions, the controller manager under test", Do: c.startBehindProxy},
-				{Text: fmt.Sprintf("create a StatefulSet and touch it until %d creations of a revision have met AlreadyExists", conflicts(e.Profile)), Do: c.touchSet},
+				{Text: "start etcd, kube-apiserver and, behind a proxy that delays the watch events of ControllerRevisions, the controller manager under test", Do: c.startBehindProxy},
+				{Text: fmt.Sprintf("create a StatefulSet and change it until %d creations of a revision have met AlreadyExists", conflicts(e.Profile)), Do: c.touchSet},
 				{Text: "delete it and let the events through", Do: c.letThrough},
 			}
 			for _, k := range []struct {
 				kind string
 				gvr  kube.GVR
 			}{{"DaemonSet", kube.DaemonSets}, {"StatefulSet", kube.StatefulSets}} {
-				steps = append(steps, labkit.Step{Text: "put a ControllerRevision of another owner, same name and data, in the way of a new " + k.kind,
+				steps = append(steps, labkit.Step{Text: "create a ControllerRevision of another owner, with the same name and data, before a new " + k.kind,
 					Do: func(ctx context.Context) error { return c.foreignRevision(ctx, k.kind, k.gvr) }})
 			}
 			return append(steps, c.aliveStep())
 		},
-		Oracle: labkit.Oracle{Text: []string{"at most 2 ControllerRevisions of one template", "DaemonSet and StatefulSet each control a revision of their own, and the other's is unchanged"}, Judge: judgeConflicts},
+		Oracle: labkit.Oracle{Text: []string{"at most 2 ControllerRevisions of one template", "DaemonSet and StatefulSet each control a revision of their own, and the other owner's revision is unchanged"}, Judge: judgeConflicts},
 	}, {
 		Name:    "hash-collision-equal-label",
 		Folder:  "hash-collision",
-		Summary: "after a collision a StatefulSet's revision is found again or not, by the size of its hash label",
+		Summary: "after a collision, a StatefulSet finds its revision again only if the revision's hash label is large enough",
 		Needs:   needs(),
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			c := &equalLabel{cluster: cluster{Env: e}}
 			return []labkit.Step{c.startStep(),
-				{Text: "create StatefulSets until two have hash labels below 2^31 for collision counts 0 and 1, and two above", Do: c.choose},
+				{Text: "create StatefulSets until two have hash labels below 2^31 for the collision counts 0 and 1, and two have labels above 2^31", Do: c.choose},
 				{Text: "set their collisionCount to 1, as a collision does", Do: c.recount},
 				c.aliveStep()}
 		},
@@ -70,10 +70,10 @@ func revisionsLabs() []labkit.Lab {
 			c := &stableOrder{cluster: cluster{Env: e}}
 			return []labkit.Step{c.startStep(),
 				{Text: "create a StatefulSet whose pods become ready at once", Do: c.create},
-				{Text: fmt.Sprintf("create a second ControllerRevision with the same data and number, and touch the StatefulSet %d times", touches), Do: c.sync},
+				{Text: fmt.Sprintf("create a second ControllerRevision with the same data and number, and change the StatefulSet %d times", touches), Do: c.sync},
 				c.aliveStep()}
 		},
-		Oracle: labkit.Oracle{Text: []string{"status.updateRevision settles and the pods are not replaced"}, Judge: judgeOrder},
+		Oracle: labkit.Oracle{Text: []string{"status.updateRevision stops changing, and the pods are not replaced"}, Judge: judgeOrder},
 	}}
 }
 
@@ -206,20 +206,20 @@ func judgeConflicts(h *history.History) labkit.Outcome {
 		words := fmt.Sprintf("%d revision(s) of its own, collisionCount %d", f.Own, f.CollisionCount)
 		switch {
 		case f.Was == "" || f.Is == "":
-			return labkit.InconclusiveBecause("%s: the other's revision was not seen", f.Kind)
+			return labkit.InconclusiveBecause("%s: the other owner's revision was not recorded", f.Kind)
 		case f.Is != f.Was:
-			words = "the other's revision was changed"
+			words = "the other owner's revision was changed"
 			bad = append(bad, f.Kind+": "+words)
 		case f.Own == 0:
-			words = "it has no revision of its own and works with the other's"
+			words = "it has no revision of its own and uses the other owner's revision"
 			bad = append(bad, f.Kind+": "+words)
 		}
-		facts = append(facts, fmt.Sprintf("revision of another owner in the way of a %s: %s", f.Kind, words))
+		facts = append(facts, fmt.Sprintf("revision of another owner before a new %s: %s", f.Kind, words))
 	}
 	res := labkit.AbsentBecause("%d conflicts left %d revision(s); a revision of another owner was neither used nor changed", t.Conflicts, t.Revisions)
 	switch {
 	case !slices.Equal(kinds, []string{"DaemonSet", "StatefulSet"}):
-		res = labkit.InconclusiveBecause("a revision of another owner was put in the way of %q", kinds)
+		res = labkit.InconclusiveBecause("a revision of another owner was created before a new %q", kinds)
 	case len(bad) > 0:
 		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))
 	}

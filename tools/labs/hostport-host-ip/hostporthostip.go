@@ -53,7 +53,7 @@ func steps(e *labkit.Env) []labkit.Step {
 	return []labkit.Step{
 		{Text: "start a node with two addresses and the kubelet under test, whose CNI network has portmap", Do: l.start},
 		{Text: "start a pod with a host port on the first address, and connect to both", Do: l.open},
-		{Text: "swap to the stock kubelet, remove the pod, and look for portmap's rules", Do: l.down},
+		{Text: "swap to the stock kubelet, remove the pod, and check which of portmap's rules remain", Do: l.down},
 		labkit.AllRun(func(context.Context) error { return l.node.Kubelet.Err() }),
 	}
 }
@@ -149,9 +149,9 @@ func (l *lab) down(ctx context.Context) error {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"reproduced: a port that the pod wants on the first address of the node answers on the second too",
-		"absent: it answers on the first only; the stock kubelet that follows takes it down with the pod",
-		"also reproduced: rules of the port are left",
+		"reproduced: a host port with the first address of the node as hostIP also answers on the second address",
+		"absent: the port answers on the first address only; the next kubelet, stock, removes the rules with the pod",
+		"also reproduced: rules of the port remain",
 	},
 	Judge: judge,
 }
@@ -164,7 +164,7 @@ func judge(h *history.History) labkit.Outcome {
 	case r.Other:
 		return labkit.ReproducedBecause("the port answers on an address that is not its hostIP")
 	case e.Rules > 0:
-		return labkit.ReproducedBecause("%d rules of portmap are left after the pod", e.Rules)
+		return labkit.ReproducedBecause("%d rules of portmap remain after the pod's removal", e.Rules)
 	}
-	return labkit.AbsentBecause("the port answers on its hostIP only, and ended with its pod under the stock kubelet")
+	return labkit.AbsentBecause("the port answers on its hostIP only, and the stock kubelet removed its rules with the pod")
 }

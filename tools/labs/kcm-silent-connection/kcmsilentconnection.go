@@ -62,13 +62,13 @@ type late struct{ Holder, Want string }
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "kcm-silent-connection",
-		Summary: "connections of a controller manager die without a reset, and it waits and leads on",
+		Summary: "connections of a controller manager die without a reset; it waits, and continues to lead",
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle: labkit.Oracle{
 			Text: []string{
-				"the leader makes no pods within 60 s after the connection of its controllers died",
-				"the leader still runs when another one has its lease",
+				"the leader creates no pods within 60 s after the connection of its controllers died",
+				"the leader still runs when another controller manager has the lease",
 			},
 			Judge: judge,
 		},
@@ -87,11 +87,11 @@ type lab struct {
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
-		{Text: "start etcd and apiserver v1.9.11, and the controller manager under test behind a line; it makes pods", Do: l.start},
-		{Text: "let nothing through on its connections but the lease's; make a ReplicaSet", Do: l.controllers},
-		{Text: "start a stock controller manager on a host of another name; let nothing through from the first; wait until the other has the lease", Do: l.lease},
-		{Text: "let through what was kept back; look at the lease", Do: l.late},
-		{Text: "look whether all other components run", Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		{Text: "start etcd and apiserver v1.9.11, and the controller manager under test behind a relay; it creates pods", Do: l.start},
+		{Text: "let the relay pass no data of the controllers' connection; create a ReplicaSet", Do: l.controllers},
+		{Text: "start a stock controller manager on a host of another name; let the relay pass nothing from the first; wait until the other has the lease", Do: l.lease},
+		{Text: "pass on the delayed data; read the lease", Do: l.late},
+		{Text: "check that all other components run", Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
 	}
 }
 
@@ -126,7 +126,7 @@ func (l *lab) pods(ctx context.Context, name string, bound time.Duration) error 
 	if err := l.c.Client.Make(ctx, "default", kube.PendingReplicaSet(name, replicas)); err != nil {
 		return err
 	}
-	_, err := l.c.Client.WaitList(ctx, kube.Pods, "default", "app="+name, bound, "are all made", func(pods []kube.Object) (bool, error) {
+	_, err := l.c.Client.WaitList(ctx, kube.Pods, "default", "app="+name, bound, "all exist", func(pods []kube.Object) (bool, error) {
 		return len(pods) == replicas, nil
 	})
 	return err
@@ -184,7 +184,7 @@ func (l *lab) lease(ctx context.Context) error {
 		return err
 	}
 	// It has seen the lease, and counts from now on.
-	if err := wait.Until(ctx, "the other one tries", patience, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the other controller manager tries to get the lease", patience, func(context.Context) (bool, error) {
 		log, err := l.b.LastRunLog()
 		return strings.Contains(log, "attempting to acquire leader lease"), err
 	}); err != nil {
@@ -193,7 +193,7 @@ func (l *lab) lease(ctx context.Context) error {
 	l.line.refuse()
 	l.line.keepBack(0)
 	began, o := time.Now(), lease{}
-	if err := wait.Until(ctx, "the other one has the lease", patience, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the other controller manager has the lease", patience, func(ctx context.Context) (bool, error) {
 		if o.Ended == 0 && !l.a.Alive() {
 			o.Ended = time.Since(began).Seconds()
 		}
@@ -241,18 +241,18 @@ func judge(h *history.History) labkit.Outcome {
 	case !c.Leads:
 		return labkit.InconclusiveBecause("the leader lost its lease when only the controllers' connections died")
 	case o.Followed == 0 || after.Want == "":
-		return labkit.InconclusiveBecause("no other one had the lease")
+		return labkit.InconclusiveBecause("no other controller manager had the lease")
 	case after.Holder != after.Want:
 		return labkit.ReproducedBecause("%s has the lease of %s", after.Holder, after.Want)
 	case c.Pods && !o.Leads && !o.Lost:
-		return labkit.InconclusiveBecause("the leader ended, and not for its lease")
+		return labkit.InconclusiveBecause("the leader ended, but not because it lost its lease")
 	case c.Pods && !o.Leads:
-		res := labkit.AbsentBecause("pods after %.0f s on another connection; it gave up the lease after %.0f s, and the other one had it after %.0f s", c.Seconds, o.Ended, o.Followed)
+		res := labkit.AbsentBecause("pods after %.0f s on another connection; the leader gave up the lease after %.0f s, and the other controller manager had it after %.0f s", c.Seconds, o.Ended, o.Followed)
 		res.Measure("until it reconciles again", c.Seconds, "s")
 		res.Measure("until it gives up the lease", o.Ended, "s")
 		return res
 	case (c.Pods || !o.Leads) && h.Variant != string(labkit.Ours):
-		return labkit.InconclusiveBecause("pods: %t; still leads beside another: %t", c.Pods, o.Leads)
+		return labkit.InconclusiveBecause("pods: %t; still leads when another one has the lease: %t", c.Pods, o.Leads)
 	}
 	return labkit.ReproducedBecause("pods within %v: %t; still leads when another one has the lease, after %.0f s: %t", replaced, c.Pods, o.Followed, o.Leads)
 }

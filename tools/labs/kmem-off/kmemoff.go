@@ -47,8 +47,8 @@ func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the kubelet under test", Do: l.start},
-		{Text: "watch the memory cgroups, and create pods guaranteed, burstable and free, the last without limits", Do: l.create},
-		{Text: "start the kubelet anew; the pods stay", Do: l.again},
+		{Text: "watch the memory cgroups, and create the pods guaranteed, burstable and free; free has no limits", Do: l.create},
+		{Text: "restart the kubelet; the pods must stay", Do: l.again},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 	}
 }
@@ -133,8 +133,8 @@ func (l *lab) again(ctx context.Context) error {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"reproduced: the kubelet wrote a limit of kernel memory into the cgroup of a pod with a memory limit, which turns its accounting on",
-		"absent: it wrote the limit of memory there, and none of kernel memory; a start of the kubelet wrote none either and left all containers alone",
+		"reproduced: the kubelet wrote a limit of kernel memory into the cgroup of a pod with a memory limit, which turns kernel memory accounting on",
+		"absent: it wrote the memory limit there, and no limit of kernel memory; a restart of the kubelet also wrote none and kept all containers",
 	},
 	Judge: judge,
 }
@@ -147,7 +147,7 @@ func judge(h *history.History) labkit.Outcome {
 		case p.KernelMemory > 0:
 			return labkit.ReproducedBecause("%d writes into memory.kmem.limit_in_bytes of pod %s", p.KernelMemory, p.Pod)
 		case p.Limited && p.Memory == 0:
-			return labkit.InconclusiveBecause("no write into memory.limit_in_bytes of pod %s was seen", p.Pod)
+			return labkit.InconclusiveBecause("no write into memory.limit_in_bytes of pod %s was recorded", p.Pod)
 		case p.Limited:
 			limited++
 		}
@@ -156,11 +156,11 @@ func judge(h *history.History) labkit.Outcome {
 	case len(pods) != 3 || limited != 2:
 		return labkit.InconclusiveBecause("%d pods, %d of them with limits, want 3 and 2", len(pods), limited)
 	case again.Kept == 0:
-		return labkit.InconclusiveBecause("no container was seen across the start of the kubelet")
+		return labkit.InconclusiveBecause("no container was recorded before and after the restart of the kubelet")
 	case again.KernelMemory > 0:
-		return labkit.ReproducedBecause("the start of the kubelet wrote %d times into memory.kmem.limit_in_bytes", again.KernelMemory)
+		return labkit.ReproducedBecause("the restarted kubelet wrote %d times into memory.kmem.limit_in_bytes", again.KernelMemory)
 	case again.Gone > 0:
-		return labkit.ReproducedBecause("the start of the kubelet lost %d of %d containers", again.Gone, again.Gone+again.Kept)
+		return labkit.ReproducedBecause("the restart of the kubelet lost %d of %d containers", again.Gone, again.Gone+again.Kept)
 	}
-	return labkit.AbsentBecause("2 pods got limits of memory and none of kernel memory; %d containers stayed across a start", again.Kept)
+	return labkit.AbsentBecause("2 pods got memory limits and no limit of kernel memory; %d containers survived a restart of the kubelet", again.Kept)
 }

@@ -63,7 +63,7 @@ func Labs() []labkit.Lab {
 		Steps:   steps,
 		Oracle: labkit.Oracle{
 			Text: []string{
-				"a second controller manager on the host leads while the first one does, or more pods are made than a ReplicaSet asks for",
+				"a second controller manager on the host leads while the first one leads, or more pods are created than the ReplicaSet's replicas",
 				"after the first is killed, the second leads",
 			},
 			Judge: judge,
@@ -83,7 +83,7 @@ func steps(e *labkit.Env) []labkit.Step {
 	s := []labkit.Step{{Text: "start etcd and apiserver v1.9.11", Do: l.start}}
 	for _, w := range successions {
 		s = append(s, labkit.Step{
-			Text: fmt.Sprintf("%s: a controller manager (%s) leads, another one (%s) starts beside it; a ReplicaSet of %d; kill -9 the first", w.name, w.first, w.second, replicas),
+			Text: fmt.Sprintf("%s: a controller manager (%s) leads, another one (%s) starts on the same host; create a ReplicaSet of %d; kill -9 the first", w.name, w.first, w.second, replicas),
 			Do:   func(ctx context.Context) error { return l.succeed(ctx, w) },
 		})
 	}
@@ -195,7 +195,7 @@ func judge(h *history.History) labkit.Outcome {
 		o, ok := seen[w.name]
 		switch {
 		case !ok || !after[w.name]:
-			return labkit.InconclusiveBecause("%s: too little was seen", w.name)
+			return labkit.InconclusiveBecause("%s: not all observations were recorded", w.name)
 		case o.Created < replicas || !o.First:
 			return labkit.InconclusiveBecause("%s: the first one leads: %t; %d pods", w.name, o.First, o.Created)
 		case o.Second || o.Created > replicas:
@@ -206,7 +206,7 @@ func judge(h *history.History) labkit.Outcome {
 	}
 	switch {
 	case len(both) == 0:
-		return labkit.AbsentBecause("%d ways: one leads, and after it the other", len(successions))
+		return labkit.AbsentBecause("%d cases: only one leads at a time", len(successions))
 	case len(one) > 0 && h.Variant != string(labkit.Ours):
 		return labkit.InconclusiveBecause("both lead: %s; one leads: %s", strings.Join(both, ", "), strings.Join(one, ", "))
 	}

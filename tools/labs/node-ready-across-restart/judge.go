@@ -14,8 +14,8 @@ import (
 var oracle = labkit.Oracle{
 	Text: []string{
 		"reproduced: a kubelet that starts while dockerd answers publishes its node as not ready",
-		fmt.Sprintf("absent: none of %d does", starts),
-		"control: one whose dockerd is down when it looks publishes NotReady first, and Ready when dockerd is back; else inconclusive",
+		fmt.Sprintf("absent: none of %d starts does", starts),
+		"control: a kubelet whose dockerd is down at its first check publishes NotReady first, and Ready when dockerd is back; otherwise the verdict is inconclusive",
 	},
 	Judge: judge,
 }
@@ -43,7 +43,7 @@ func judge(h *history.History) labkit.Outcome {
 	if len(down.Statuses) == 0 || !strings.HasPrefix(down.Statuses[0], "False: ") || !strings.Contains(down.Statuses[0], "container runtime is down") || down.Back != ready {
 		return labkit.InconclusiveBecause("a kubelet without dockerd published %q, and %q when dockerd was back", down.Statuses, down.Back)
 	}
-	res := labkit.AbsentBecause("%d starts published the node as ready, and one without dockerd as not ready", starts)
+	res := labkit.AbsentBecause("%d starts published the node as ready, and the start without dockerd published it as not ready", starts)
 	if early > 0 {
 		res = labkit.ReproducedBecause("%d of %d starts published the node as not ready; first: %s", early, starts, first)
 	}

@@ -67,7 +67,7 @@ type lab struct {
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e, killed: make(chan error, 1)}
 	s := []labkit.Step{{Text: fmt.Sprintf("start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet and %d pods", pods(e.Profile)), Do: l.start},
-		{Text: "control: start the kubelet under test, and kill dockerd before the kubelet looks at it; start dockerd", Do: l.down}}
+		{Text: "control: start the kubelet under test, and kill dockerd before the kubelet's first check of dockerd; start dockerd", Do: l.down}}
 	for i := range starts {
 		kill := e.Rand.IntN(2) == 0
 		how := map[bool]string{true: "kill -9", false: "SIGTERM"}[kill]
@@ -211,7 +211,7 @@ func (l *lab) down(ctx context.Context) error {
 			return err
 		}
 	default:
-		return fmt.Errorf("the kubelet has published, and asked docker's version less than %d times", constructs)
+		return fmt.Errorf("the kubelet has published, but requested docker's version fewer than %d times", constructs)
 	}
 	l.e.Logf("%q", says)
 	o := without{Statuses: says}

@@ -85,14 +85,14 @@ func TestJudge(t *testing.T) {
 		"1 of 16 ratios are above 1.02: kubelet, resident memory: 1.030": some(1.03, every),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, long, map[string]judgetest.Change{
-		"1 of 16 ratios can be above 1.10: kubelet, resident memory: 1.200 (1.000 to 1.200)": some(1.2, func(i int) bool { return i > 0 }),
+		"1 of 16 ratios may be above 1.10: kubelet, resident memory: 1.200 (1.000 to 1.200)": some(1.2, func(i int) bool { return i > 0 }),
 		"pair 1: the resident memory of kubelet ours is 0":                                   some(0, every),
 		"pair 3 has no reading of kube-controller-manager stock": judgetest.Without(func(r costlab.Reading) bool {
 			return r.Component == manager && r.Who == costlab.Stock && r.Pair == 2
 		}),
 	})
 	judgetest.Judged(t, l, labkit.Passed, long, map[string]judgetest.Change{
-		"the median of 1 is":         some(1.03, func(i int) bool { return i > 0 }),
-		"nor the median of one abov": some(1.03, func(i int) bool { return i > 2 }),
+		"but 1 medians are above 1.02": some(1.03, func(i int) bool { return i > 0 }),
+		"and no median is abov":        some(1.03, func(i int) bool { return i > 2 }),
 	})
 }

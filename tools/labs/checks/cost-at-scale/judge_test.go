@@ -42,7 +42,7 @@ func TestJudge(t *testing.T) {
 	}
 	long := func(c judgetest.Change) *history.History { return made(labkit.Long, 1, c) }
 	judgetest.Judged(t, l, labkit.Inconclusive, long, map[string]judgetest.Change{
-		"can be above 1.10: kube-controller-manager, requests: 1.200 (1.000 to 1.200)": requests(1.2),
+		"may be above 1.10: kube-controller-manager, requests: 1.200 (1.000 to 1.200)": requests(1.2),
 		"the requests of kube-controller-manager ours is 0":                            requests(0),
 	})
 	res := judgetest.Judge(t, l, long(requests(1.05)), labkit.Passed)

@@ -156,8 +156,8 @@ const (
 // Oracle is the text of Judge, after a line that says what is compared.
 func Oracle(what string) []string {
 	return []string{what,
-		fmt.Sprintf("long profile: failed if the interval of a ratio lies above %.2f as a whole; inconclusive if one reaches above %.2f", Goal, TooWide),
-		fmt.Sprintf("short profile: failed if it lies above %.1f as a whole", Sane),
+		fmt.Sprintf("long profile: failed if the interval of a ratio lies completely above %.2f; inconclusive if an interval reaches above %.2f", Goal, TooWide),
+		fmt.Sprintf("short profile: failed if an interval lies completely above %.1f", Sane),
 	}
 }
 
@@ -189,11 +189,11 @@ func Judge(profile string, ratios []Ratio, err error) labkit.Outcome {
 	case len(ratios) == 0:
 		return labkit.InconclusiveBecause("there is no ratio")
 	case len(wide) > 0:
-		res = labkit.InconclusiveBecause("%d of %d ratios can be above %.2f: %s", len(wide), len(ratios), TooWide, strings.Join(wide, "; "))
+		res = labkit.InconclusiveBecause("%d of %d ratios may be above %.2f: %s", len(wide), len(ratios), TooWide, strings.Join(wide, "; "))
 	default:
-		res = labkit.PassedBecause("no ratio of %d is above %.2f for certain; the median of %d is", len(ratios), goal, len(over))
+		res = labkit.PassedBecause("none of %d intervals lies completely above %.2f, but %d medians are above %.2f", len(ratios), goal, len(over), Goal)
 		if len(over) == 0 {
-			res = labkit.PassedBecause("no ratio of %d is above %.2f for certain, nor the median of one above %.2f", len(ratios), goal, Goal)
+			res = labkit.PassedBecause("none of %d intervals lies completely above %.2f, and no median is above %.2f", len(ratios), goal, Goal)
 		}
 	}
 	for _, r := range ratios {

@@ -75,7 +75,7 @@ func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Pr
 		return nil, err
 	}
 	var a Answer
-	err = wait.Until(ctx, "kubectl-holdfast forecast has all answers of "+node, time.Minute, func(ctx context.Context) (bool, error) {
+	err = wait.Until(ctx, "kubectl-holdfast forecast gets all answers of "+node, time.Minute, func(ctx context.Context) (bool, error) {
 		out, err := exec.CommandContext(ctx, program, "forecast", "--kubeconfig", kubeconfig, "--node", node, "--to", to, "-o", "json").Output()
 		e.Logf("kubectl-holdfast forecast --to %s: %v\n%s", to, err, out)
 		var status *exec.ExitError
@@ -83,7 +83,7 @@ func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Pr
 			return false, err
 		}
 		if a = ParseAnswer(string(out)); slices.Contains(a.Codes, notAsked) {
-			return false, errors.New(notAsked + ": the node was not asked for everything")
+			return false, errors.New(notAsked + ": forecast did not get all answers of the node")
 		}
 		return true, nil
 	})
@@ -118,7 +118,7 @@ func NotAsTold(told []Told, before, after Snapshot, open func(Told) bool) (wrong
 			is = "gone"
 		}
 		if is != t.Answer {
-			bad("%s was told to be %s and is %s", key, t.Answer, is)
+			bad("the forecast for %s was %s, but it is %s", key, t.Answer, is)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(left)) {

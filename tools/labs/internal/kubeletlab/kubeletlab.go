@@ -72,7 +72,7 @@ const LogComparisons = "--v=3"
 // line that SyncPod of every release from 1.7 to 1.9 writes with LogComparisons
 // when it has decided what to stop and to start, right before it does so.
 func WaitCompared(ctx context.Context, n *node.Node, pods []string, bound time.Duration) error {
-	return wait.Until(ctx, fmt.Sprintf("the new kubelet of %s has compared %d pods", n.Name, len(pods)), bound, func(context.Context) (bool, error) {
+	return wait.Until(ctx, fmt.Sprintf("the new kubelet of %s has compared the containers of %d pods", n.Name, len(pods)), bound, func(context.Context) (bool, error) {
 		log, err := n.Kubelet.LastRunLog()
 		if err != nil {
 			return false, err

@@ -48,7 +48,7 @@ func (e Ending) Answer(h *history.History, res labkit.Outcome) labkit.Outcome {
 	case !ours && len(e.Wrong) > 0:
 		res.Verdict, res.Why = labkit.Inconclusive, strings.Join(bad, "; ")
 	case mustLoseAll && len(e.Fine) > 0:
-		res.Verdict, res.Why = labkit.Inconclusive, fmt.Sprintf("%s; as wanted: %s", strings.Join(bad, "; "), strings.Join(e.Fine, ", "))
+		res.Verdict, res.Why = labkit.Inconclusive, fmt.Sprintf("%s; as expected: %s", strings.Join(bad, "; "), strings.Join(e.Fine, ", "))
 	default:
 		res.Verdict, res.Why = labkit.Reproduced, strings.Join(bad, "; ")
 	}

@@ -223,7 +223,7 @@ func place(from, to string) error {
 func one(pattern string) (string, error) {
 	all, err := filepath.Glob(pattern)
 	if err == nil && len(all) != 1 {
-		err = fmt.Errorf("%d files are %s: remove %s, and it is unpacked anew", len(all), pattern, labkit.KernelDir)
+		err = fmt.Errorf("%d files are %s: remove %s, and the next run unpacks it again", len(all), pattern, labkit.KernelDir)
 	}
 	if err != nil {
 		return "", err

@@ -36,7 +36,7 @@ func (r *requests) spare(at time.Time, total float64) error {
 	}
 	first := (*r)[0]
 	if d := at.Sub(first.at); d < limiterRefill {
-		return fmt.Errorf("its requests are counted for only %v", d)
+		return fmt.Errorf("its requests have been counted for only %v", d)
 	}
 	if n := total - first.total; n > idleRequests {
 		return fmt.Errorf("%.0f requests in the last %v", n, at.Sub(first.at))

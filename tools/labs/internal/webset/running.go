@@ -119,7 +119,7 @@ func (r *Running) Quiet(ctx context.Context) (map[string]string, error) {
 		}
 	}
 	begin, sent := time.Now(), make([]requests, len(r.Nodes))
-	if err := wait.Until(ctx, "nothing happens to pods for 5 s and the kubelets have requests to spare", 2*time.Minute, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "no pod changes for 5 s and the kubelets have not used up their request limit", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		var busy []error
 		for i, n := range r.Nodes {
 			total, err := kubeletlab.Metric(ctx, n, "rest_client_requests_total")
