@@ -12,7 +12,7 @@ func cniLab() labkit.Lab {
 	return labkit.Lab{
 		Name:     "node-upgrade-cni",
 		Folder:   "node-upgrade",
-		Summary:  "node-upgrade on nodes whose pods have their networks from CNI plug-ins (bridge, host-local, portmap)",
+		Summary:  "node-upgrade on nodes whose pod networks come from CNI plug-ins (bridge, host-local, portmap)",
 		Packages: []string{node.CNIPackage},
 		Needs:    needs, Timeout: timeout,
 		Steps: func(e *labkit.Env) []labkit.Step {

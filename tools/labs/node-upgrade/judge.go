@@ -33,10 +33,10 @@ type swapped struct {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"per swap: requests failed, addresses removed from Endpoints, containers recreated, the host port",
-		"every container is kept or recreated as kubectl-holdfast forecast told before the swap",
-		"control per swap: the image of a pod of its own is changed while the kubelet is down, and its container must be replaced; the kubelet must say of every pod that it compared it",
-		"a swap to v1.7.0 starts an old kubelet: addresses that it removes are counted and not judged, containers and requests are",
+		"for each swap: failed requests, addresses removed from Endpoints, recreated containers, the host port",
+		"every container is kept or recreated as kubectl-holdfast forecast said before the swap",
+		"control for each swap: the image of one more pod is changed while the kubelet is down, and its container must be replaced; the kubelet must log for every pod that it compared the pod's containers",
+		"a swap to v1.7.0 starts an old kubelet: the addresses that it removes are counted but not judged; containers and requests are judged",
 	},
 	Judge: judge,
 }
@@ -55,7 +55,7 @@ func judge(h *history.History) labkit.Outcome {
 		}
 	}
 	if len(rows) != plan.Steps || plan.Steps == 0 {
-		cannotTell("%d swaps of %d were seen", len(rows), plan.Steps)
+		cannotTell("%d swaps of %d were recorded", len(rows), plan.Steps)
 	}
 	facts := []string{fmt.Sprintf("%-42s %8s %6s %8s %9s %5s", "step", "requests", "failed", "removed", "recreated", "kept")}
 	var wrong []string
@@ -68,7 +68,7 @@ func judge(h *history.History) labkit.Outcome {
 			cannotTell("swap %d: the load sent nothing", r.Step)
 		}
 		if b, a := r.Before[r.Control].ID, r.After[r.Control].ID; b == "" || a == "" || a == b {
-			cannotTell("swap %d: the container whose image changed was not replaced: nothing says that containers were compared", r.Step)
+			cannotTell("swap %d: the container whose image changed was not replaced: nothing proves that containers were compared", r.Step)
 		}
 		d := kubeletlab.Compare(r.Before, r.After, func(k string, _ kubeletlab.Container) bool { return k != r.Control }) // sandboxes too
 		recreated := len(d.Recreated) + len(d.Gone)

@@ -97,13 +97,13 @@ type kindsLab struct {
 func kindsSteps(e *labkit.Env) []labkit.Step {
 	l := &kindsLab{e: e}
 	steps := []labkit.Step{
-		{Text: "start the control plane v1.9.11, and a node with a disk of its own, CNI and the stock kubelet v1.7.0 with its default thresholds of eviction", Do: l.start},
-		{Text: fmt.Sprintf("create %d pods of %d kinds, a Service for each kind, and load; fill the disk to %.0f %% free; give the Node's label %s another value", podsOfKinds(), len(allKinds), free*100, zoneLabel), Do: l.create},
+		{Text: "start the control plane v1.9.11, and a node with a disk of its own, CNI and the stock kubelet v1.7.0 with its default eviction thresholds", Do: l.start},
+		{Text: fmt.Sprintf("create %d pods of %d kinds and a Service for each kind, and send requests; fill the disk to %.0f %% free; give the Node's label %s another value", podsOfKinds(), len(allKinds), free*100, zoneLabel), Do: l.create},
 	}
 	for _, to := range []string{underTest, old} {
 		kill := e.Rand.IntN(2) == 0
 		how := map[bool]string{true: "kill -9", false: "SIGTERM"}[kill]
-		steps = append(steps, labkit.Step{Text: fmt.Sprintf("swap to the kubelet %s (%s), with its release's default thresholds", to, how),
+		steps = append(steps, labkit.Step{Text: fmt.Sprintf("swap to the kubelet %s (%s), with the default eviction thresholds of its release", to, how),
 			Do: func(ctx context.Context) error { return l.swap(ctx, to, kill) }})
 	}
 	return append(steps, labkit.AllRun(func(ctx context.Context) error {

@@ -63,10 +63,10 @@ const nodeNotReady = "node not Ready"
 
 var kindsOracle = labkit.Oracle{
 	Text: []string{
-		"of the swap to the kubelet under test: pods killed, seconds in which a pod or the Node was not Ready, addresses that left Endpoints, requests failed",
+		"for the swap to the kubelet under test: killed pods, seconds in which a pod or the Node was not Ready, addresses that left Endpoints, failed requests",
 		"reproduced: one of these is not 0; absent: all are 0",
-		"the swap back starts a stock kubelet of 1.7.0: the same is counted and not judged",
-		"every container is kept or not as kubectl-holdfast forecast told before the swap, both ways",
+		"the swap back starts a stock kubelet 1.7.0: the same is counted but not judged",
+		"in both directions every container is kept or recreated as kubectl-holdfast forecast said before the swap",
 	},
 	Judge: judgeKinds,
 }
@@ -86,7 +86,7 @@ func judgeKinds(h *history.History) labkit.Outcome {
 		killed := len(o.killed())
 		switch {
 		case !ok:
-			missing = fmt.Sprintf("no swap to the kubelet %s was seen", to)
+			missing = fmt.Sprintf("no swap to the kubelet %s was recorded", to)
 			continue
 		case o.Requests == 0:
 			missing = fmt.Sprintf("swap to the kubelet %s: the load sent nothing", to)
@@ -129,7 +129,7 @@ func judgeKinds(h *history.History) labkit.Outcome {
 	case len(notTold) > 0:
 		res.Verdict, res.Why = labkit.Reproduced, strings.Join(append(wrong, notTold...), "; ")
 	case slow && len(wrong) == 1 && strings.HasPrefix(wrong[0], nodeNotReady):
-		res.Verdict, res.Why = labkit.Inconclusive, "the container runtime did not answer for 10 s: the computer is too busy to tell why the node was not Ready"
+		res.Verdict, res.Why = labkit.Inconclusive, "the container runtime did not answer for 10 s: on such a busy computer the reason why the node was not Ready is unknown"
 	case len(wrong) > 0:
 		res.Verdict, res.Why = labkit.Reproduced, strings.Join(wrong, "; ")
 	default:

@@ -137,14 +137,14 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 	if err != nil {
 		return err
 	}
-	o.Slow = strings.Contains(log, "its first status is published without")
+	o.Slow = strings.Contains(log, "its first status has no")
 	l.e.Record(o)
 	return nil
 }
 
 // lookedAt waits until the new kubelet has rejected or begun to sync as many pods.
 func (l *kindsLab) lookedAt(ctx context.Context, pods int) error {
-	return wait.Until(ctx, "the new kubelet has looked at each pod", 5*time.Minute, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, "the new kubelet has synced or rejected each pod", 5*time.Minute, func(ctx context.Context) (bool, error) {
 		synced, err := kubeletlab.Metric(ctx, l.n, "kubelet_pod_start_latency_microseconds_count")
 		if err != nil {
 			return false, err

@@ -110,11 +110,11 @@ func rehearsal(e *labkit.Env, on node.Config, nodes string) []labkit.Step {
 	l := &lab{e: e, on: on}
 	plan := makePlan(e.Rand, e.Profile)
 	steps := []labkit.Step{
-		{Text: "start the control plane v1.9.11 (it is upgraded first) and two nodes with the stock kubelet v1.7.0" + nodes, Do: func(ctx context.Context) error {
+		{Text: "start the control plane v1.9.11 (a cluster's control plane is upgraded first) and two nodes with the stock kubelet v1.7.0" + nodes, Do: func(ctx context.Context) error {
 			e.Record(planned{len(plan)})
 			return l.startCluster(ctx)
 		}},
-		{Text: fmt.Sprintf("create %d Services with %d probed pods each on both nodes; load on the addresses that were in each one's Endpoints within the last second", services, perNode*len(nodeNames)),
+		{Text: fmt.Sprintf("create %d Services with %d probed pods each on both nodes; send requests to the addresses that were in their Endpoints within the last second", services, perNode*len(nodeNames)),
 			Do: l.start},
 	}
 	for i, s := range plan {

@@ -10,9 +10,9 @@ import (
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"reproduced: the pod's directory with one empty volume directory stays for 100 s, and the kubelet goes on to count it among its errors",
-		"absent: it is gone, and not counted; the other three are there with all volume directories, mounts and data",
-		"also reproduced: one of these three lost anything",
+		"reproduced: the directory of the pod with one empty volume directory remains for 100 s, and the kubelet still counts the pod among its errors",
+		"absent: this directory is gone and not counted; the other three pods still have all volume directories, mounts and data",
+		"also reproduced: one of these three pods lost anything",
 	},
 	Judge: judge,
 }
@@ -34,7 +34,7 @@ func judge(h *history.History) labkit.Outcome {
 		all[o.Pod] = o
 	}
 	if counted["start"] != len(pods) || len(all) != len(pods) {
-		return labkit.InconclusiveBecause("the kubelet found %d pods at its start and %d were looked at, want %d", counted["start"], len(all), len(pods))
+		return labkit.InconclusiveBecause("the kubelet found %d pods at its start and %d were recorded, want %d", counted["start"], len(all), len(pods))
 	}
 	for _, p := range pods[1:] {
 		if all[p] != kept[p] {
@@ -43,9 +43,9 @@ func judge(h *history.History) labkit.Outcome {
 	}
 	switch {
 	case all[empty].Dir && counted["end"] == len(pods):
-		return labkit.ReproducedBecause("the pod with an empty volume directory is there, and one of %d in the kubelet's errors", counted["end"])
+		return labkit.ReproducedBecause("the directory of the pod with an empty volume directory still exists, and the pod is one of %d in the kubelet's errors", counted["end"])
 	case !all[empty].Dir && counted["end"] == len(kept):
-		return labkit.AbsentBecause("the pod with an empty volume directory is gone; %d with data or mounts stay as they were", counted["end"])
+		return labkit.AbsentBecause("the directory of the pod with an empty volume directory is gone; %d pods with data or mounts have not changed", counted["end"])
 	}
-	return labkit.InconclusiveBecause("the pod's directory is there: %v; the kubelet's errors count %d", all[empty].Dir, counted["end"])
+	return labkit.InconclusiveBecause("the pod's directory exists: %v; the kubelet's errors count %d pods", all[empty].Dir, counted["end"])
 }

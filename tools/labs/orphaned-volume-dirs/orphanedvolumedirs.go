@@ -45,7 +45,7 @@ var pods = []string{empty, beside, bound, boundNone}
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "orphaned-volume-dirs",
-		Summary: "an empty volume directory keeps the directory of a pod that is gone, and an error in the log",
+		Summary: "because of an empty volume directory, the directory of a deleted pod remains, and so does an error in the log",
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
@@ -61,10 +61,10 @@ type lab struct {
 func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
-		{Text: "start a node without a kubelet, with directories of four pods that are gone: " +
+		{Text: "start a node without a kubelet, with the directories of four deleted pods: " +
 			"one empty volume; one beside a volume with data; a bind mount of the same filesystem with data; one of an empty directory", Do: l.leave},
-		{Text: "start the kubelet under test, and wait until it has found the four", Do: l.start},
-		{Text: "wait until the directory of the first is gone, or 100 s; look at all", Do: l.look},
+		{Text: "start the kubelet under test, and wait until it has found all four", Do: l.start},
+		{Text: "wait until the directory of the first pod is gone, at most 100 s; read all directories", Do: l.look},
 		labkit.AllRun(func(context.Context) error { return l.node.Kubelet.Err() }),
 	}
 }
@@ -172,7 +172,7 @@ func (l *lab) look(ctx context.Context) error {
 	_, from := said(log, 0)
 	// Whole syncs later, of which each has the message while there is one to be said.
 	var n int
-	if err := wait.Until(ctx, "the kubelet goes on", patience, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the kubelet completes another cleanup", patience, func(context.Context) (bool, error) {
 		log, err := l.node.Kubelet.LastRunLog()
 		n, _ = said(log, from)
 		return n > 0 && time.Since(since) > enough/10 && len(message.FindAllString(log[from:], -1)) > 2, err

@@ -25,17 +25,17 @@ const (
 )
 
 var patches = []patch{
-	{"JSON patch that is no list", jsonPatch, `{"op":"remove","path":"/spec"}`, 400, false},
-	{"JSON patch that is no JSON", jsonPatch, `[{"op"`, 400, false},
+	{"JSON patch that is not a list", jsonPatch, `{"op":"remove","path":"/spec"}`, 400, false},
+	{"JSON patch that is not JSON", jsonPatch, `[{"op"`, 400, false},
 	{"JSON patch with a test that fails", jsonPatch, `[{"op":"test","path":"/spec/replicas","value":7}]`, 422, false},
-	{"JSON patch of a path that is not there", jsonPatch, `[{"op":"replace","path":"/spec/none/none","value":1}]`, 422, false},
+	{"JSON patch of a path that does not exist", jsonPatch, `[{"op":"replace","path":"/spec/none/none","value":1}]`, 422, false},
 	{"JSON patch with an unknown operation", jsonPatch, `[{"op":"merge","path":"/spec","value":{}}]`, 422, false},
 	{"JSON patch with a result of a wrong type", jsonPatch, `[{"op":"replace","path":"/spec/replicas","value":"two"}]`, 422, false},
-	{"merge patch that is no JSON", mergePatch, `{"spec"`, 400, false},
+	{"merge patch that is not JSON", mergePatch, `{"spec"`, 400, false},
 	{"merge patch that is a list", mergePatch, `[{"spec":{"paused":true}}]`, 400, false},
 	{"merge patch with a result of a wrong type", mergePatch, `{"spec":{"replicas":"two"}}`, 422, false},
 	{"strategic merge patch with a result of a wrong type", strategicPatch, `{"metadata":{"annotations":{"a":["b"]}}}`, 422, false},
-	{"strategic merge patch that is no JSON", strategicPatch, `{"spec"`, 400, true},
+	{"strategic merge patch that is not JSON", strategicPatch, `{"spec"`, 400, true},
 	{"patch of a Deployment's name", jsonPatch, `[{"op":"replace","path":"/metadata/name","value":"d3"}]`, 400, true},
 	{"patch that validation refuses", mergePatch, `{"spec":{"replicas":-1}}`, 422, true},
 	{"good JSON patch", jsonPatch, `[{"op":"test","path":"/spec/replicas","value":0},{"op":"add","path":"/metadata/labels","value":{"json":"1"}}]`, 200, true},

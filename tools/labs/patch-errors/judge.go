@@ -59,10 +59,10 @@ func message(body string, code int) string {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"each bad patch answers 400 or 422 with a Status that has a reason and a message; good ones answer 200, others as stock",
+		"each bad patch gets 400 or 422 with a Status that has a reason and a message; good patches get 200, and all others the same answer as with stock",
 		"kubectl v1.9.11 prints why its patch does not apply",
-		"a rollback reaches the Deployment that its URL names or none; 400 for another name in the body, 404 for a URL of no Deployment",
-		"the kube-apiserver lives on after each patch that ends stock",
+		"a rollback reaches only the Deployment that its URL names; it gets 400 for another name in the body, and 404 if the Deployment does not exist",
+		"the kube-apiserver keeps running after each patch that makes stock exit",
 	},
 	Judge: judge,
 }
@@ -107,7 +107,7 @@ func judge(h *history.History) labkit.Outcome {
 				reached++
 				bad = append(bad, fmt.Sprintf("%s: %s is rolled back", what, got))
 			default:
-				odd = fmt.Sprintf("%s answers %d, and %q is rolled back: %.200s", what, o.Code, got, o.Body)
+				odd = fmt.Sprintf("%s gets %d, and %q is rolled back: %.200s", what, o.Code, got, o.Body)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func judge(h *history.History) labkit.Outcome {
 			missing = p.Name
 		case f.Ended:
 			ends++
-			bad = append(bad, fmt.Sprintf("%s, of %d bytes, ends the kube-apiserver", p.Name, len(p.Body)))
+			bad = append(bad, fmt.Sprintf("%s, of %d bytes, makes the kube-apiserver exit", p.Name, len(p.Body)))
 		case f.Code != p.Want || f.Code != 200 && message(f.Body, f.Code) == "" || f.Later != 200:
 			odd = fmt.Sprintf("%s answers %d, /healthz after it %d: %.200s", p.Name, f.Code, f.Later, f.Body)
 		}
@@ -145,9 +145,9 @@ func judge(h *history.History) labkit.Outcome {
 	case odd != "" && (len(bad) == 0 || h.Variant != string(labkit.Ours)):
 		res = labkit.InconclusiveBecause("%s", odd)
 	case len(bad) == 0:
-		res = labkit.AbsentBecause("%d bad patches answer 400 or 422, no rollback reaches another Deployment, the kube-apiserver lives", count())
+		res = labkit.AbsentBecause("%d bad patches get 400 or 422, no rollback reaches another Deployment, the kube-apiserver keeps running", count())
 	case !all && h.Variant != string(labkit.Ours):
-		res = labkit.InconclusiveBecause("only a part: %s", strings.Join(bad, "; "))
+		res = labkit.InconclusiveBecause("only some of the faults occurred: %s", strings.Join(bad, "; "))
 	default:
 		res = labkit.ReproducedBecause("%s", strings.Join(bad, "; "))
 	}

@@ -32,7 +32,7 @@ const (
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "patch-errors",
-		Summary: "bad patches answer 500 or end the kube-apiserver; a rollback reaches a Deployment that RBAC does not allow",
+		Summary: "a bad patch gets 500 or makes the kube-apiserver exit; a rollback reaches a Deployment that RBAC does not allow",
 		Needs: []labkit.Binary{
 			labkit.BinaryUnderTest(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
@@ -80,13 +80,13 @@ func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	return []labkit.Step{
 		{Text: "start etcd, the kube-apiserver under test and a stock kube-controller-manager", Do: l.start},
-		{Text: fmt.Sprintf("make the Deployments d1 and d2 with two revisions, and a user %s who may create the rollback of d1", deployer), Do: l.create},
+		{Text: fmt.Sprintf("create the Deployments d1 and d2 with two revisions, and a user %s who may create the rollback of d1", deployer), Do: l.create},
 		{Text: fmt.Sprintf("send %d patches of d1, good and bad, of three content types", len(patches)), Do: l.patch},
-		{Text: "send a JSON patch that does not apply by kubectl v1.9.11, and keep what it prints", Do: l.kubectl},
-		{Text: fmt.Sprintf("send %d rollbacks in each of %d API versions: names that agree, and names that do not", len(rollbacks), len(versions)), Do: l.rollback},
+		{Text: "send a JSON patch that does not apply with kubectl v1.9.11, and record what kubectl prints", Do: l.kubectl},
+		{Text: fmt.Sprintf("send %d rollbacks in each of %d API versions, with equal and with different names in URL and body", len(rollbacks), len(versions)), Do: l.rollback},
 		labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
-		{Text: fmt.Sprintf("send %d patches that end stock, and look whether the kube-apiserver lives; it is started again if not", len(fatals)), Do: l.fatal},
-		{Text: "look whether etcd runs", Do: func(context.Context) error { return process.AllAlive(l.c.Etcd.Proc) }},
+		{Text: fmt.Sprintf("send %d patches that make stock exit, and check that the kube-apiserver runs; start it again if it does not", len(fatals)), Do: l.fatal},
+		{Text: "check that etcd runs", Do: func(context.Context) error { return process.AllAlive(l.c.Etcd.Proc) }},
 	}
 }
 

@@ -59,8 +59,8 @@ type lived struct{ Cell place }
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"on the way there and back no container is recreated, after the kubelet's log has shown that it compared each; each host port answers",
-		"the last kubelet refuses no checkpoint, after its log has shown that kubenet took each sandbox down; ours says which kubelet was there",
+		"no swap to Holdfast or back recreates a container, after the kubelet's log has shown that it compared each; each host port answers",
+		"the last kubelet refuses no checkpoint, after its log has shown that kubenet took each sandbox down; Holdfast's metric names the previous kubelet",
 	},
 	Judge: judge,
 }
@@ -92,7 +92,7 @@ func judge(h *history.History) labkit.Outcome {
 		for _, key := range append(d.Recreated, d.Gone...) {
 			name := strings.Split(key, "/")[1]
 			if slices.Contains(o.GatesOff, name) && o.To < base && !o.Before[key].Sandbox {
-				at(o.Cell).must = append(at(o.Cell).must, fmt.Sprintf("%s: %s, started while the gates were off, has the hash of 1.9", o.What, key))
+				at(o.Cell).must = append(at(o.Cell).must, fmt.Sprintf("%s: %s was started while the gates were off and has the hash of 1.9", o.What, key))
 				continue
 			}
 			lost = append(lost, key)
@@ -147,14 +147,14 @@ func sum(h *history.History, cells map[place]*found) labkit.Outcome {
 			x := cells[place{w.name, ev}]
 			n++
 			if x == nil {
-				open = append(open, fmt.Sprintf("%s, %s: the cell did not come to its end", w.name, ev))
+				open = append(open, fmt.Sprintf("%s, %s: the case did not complete", w.name, ev))
 				continue
 			}
 			switch {
 			case !x.lived:
-				open = append(open, fmt.Sprintf("%s, %s: the cell did not come to its end", w.name, ev))
+				open = append(open, fmt.Sprintf("%s, %s: the case did not complete", w.name, ev))
 			case x.back == 0 || x.asked == 0 || x.down != 1 || h.Variant != string(labkit.Stock) && x.said == 0 || (ev == "bad override") != (x.over == 1):
-				open = append(open, fmt.Sprintf("%s, %s: too little was seen: %+v", w.name, ev, *x))
+				open = append(open, fmt.Sprintf("%s, %s: not all observations were recorded: %+v", w.name, ev, *x))
 			}
 			facts = append(facts, fmt.Sprintf("%-13s %-24s %6d  %s", w.name, ev, x.looks, list(x.wrong)))
 			for _, m := range x.must {
@@ -166,7 +166,7 @@ func sum(h *history.History, cells map[place]*found) labkit.Outcome {
 			looks += x.looks
 		}
 	}
-	res := labkit.AbsentBecause("%d cells, %d looks at a container or sandbox: all kept, no host port lost", n, looks)
+	res := labkit.AbsentBecause("%d cases, %d comparisons of a container or sandbox: all kept, no host port lost", n, looks)
 	switch {
 	case len(open) > 0 && (len(wrong) == 0 || h.Variant != string(labkit.Ours)):
 		res = labkit.InconclusiveBecause("%s", open[0])

@@ -109,7 +109,7 @@ func (r *rig) restarts(ctx context.Context) (map[string]int64, error) {
 
 // restarted waits until each pod runs anew: proof that the event ended it.
 func (r *rig) restarted(ctx context.Context, before map[string]int64) error {
-	if err := wait.Until(ctx, "all pods run anew", 3*time.Minute, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "all pods run again", 3*time.Minute, func(ctx context.Context) (bool, error) {
 		now, err := r.restarts(ctx)
 		for name, n := range before {
 			if now[name] <= n {
@@ -160,7 +160,7 @@ func (r *rig) delete(ctx context.Context) error {
 	if err := r.remove(ctx, names); err != nil {
 		return err
 	}
-	if err := wait.Until(ctx, "kubenet took each sandbox down", time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "kubenet has taken each sandbox down", time.Minute, func(context.Context) (bool, error) {
 		log, err := r.node.Kubelet.LastRunLog()
 		for _, name := range names {
 			if !strings.Contains(log, " for "+ns+"/"+name+"\n") && err == nil {

@@ -77,7 +77,7 @@ var order = []was{from17, from18, from19, fromEmpty}
 func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "predecessor",
-		Summary: "ours forgets which kubelet was there, which then recreates containers and loses host ports on the way back",
+		Summary: "Holdfast loses the record of the previous kubelet, which then recreates containers and loses host ports after the swap back",
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps:   steps,
 		Oracle:  oracle,
@@ -119,10 +119,10 @@ func steps(e *labkit.Env) []labkit.Step {
 	}
 	return []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11", Do: l.start},
-		{Text: "side by side, a node with kubenet for each kubelet that can have been there, one after the other: " + strings.Join(cells, "; ") +
-			". Before each: power off, remove containers, checkpoints, records and the Node object; pods with and without host ports under the first kubelet; " +
-			"after what happens more pods under test; then the last kubelet deletes all pods", Do: l.live},
-		{Text: "look whether the control plane runs", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
+		{Text: "run a node with kubenet for each previous kubelet, in parallel; on each node, one after the other: " + strings.Join(cells, "; ") +
+			". Before each case: power off, remove containers, checkpoints, records and the Node object; start pods with and without host ports under the first kubelet; " +
+			"after the event start more pods under the kubelet under test; at the end the last kubelet deletes all pods", Do: l.live},
+		{Text: "check that the control plane runs", Always: true, Do: func(ctx context.Context) error { return l.c.Alive(ctx) }},
 	}
 }
 

@@ -252,7 +252,7 @@ func (r *rig) noRecord(ctx context.Context) error {
 	if err := r.swap(ctx, "a restart without the record", r.underTest(), false); err != nil {
 		return err
 	}
-	r.step("wait until the evidence is kept")
+	r.step("wait until Holdfast has recorded the evidence")
 	if err := wait.Until(ctx, "a record by evidence", 5*time.Minute, func(context.Context) (bool, error) {
 		b, err := os.ReadFile(record)
 		if err != nil {

@@ -49,10 +49,10 @@ func rowsOf(p labkit.Profile) []row {
 
 func init() {
 	rows = []row{
-		{"readers", "two nodes want it read-only", (*lab).readers, judgeReaders, nil, false, false},
-		{"beside", "a node wants it read-only that another one has mounted for writing", (*lab).beside, judgeBeside, map[string]string{"written": "before", "later": "after"}, false, false},
-		{"keyring", "the volume names a keyring in a folder that is not Ceph's", (*lab).keyring, judgeKeyring, nil, false, false},
-		{"user", "mounted by 1.7.0 with a user of mon 'allow r', kubelet swapped, pod deleted", (*lab).user, judgeUser, map[string]string{"written": "by 1.7"}, true, false},
+		{"readers", "two nodes mount the image read-only", (*lab).readers, judgeReaders, nil, false, false},
+		{"beside", "a node mounts read-only an image that another node has mounted for writing", (*lab).beside, judgeBeside, map[string]string{"written": "before", "later": "after"}, false, false},
+		{"keyring", "the volume names a keyring outside of Ceph's folders", (*lab).keyring, judgeKeyring, nil, false, false},
+		{"user", "1.7.0 mounts the image with a user that has only mon 'allow r'; the kubelet is swapped, the pod deleted", (*lab).user, judgeUser, map[string]string{"written": "by 1.7"}, true, false},
 		{"death", "the power of a 1.7.0 node is cut, its pod starts on another one", (*lab).death, judgeDeath, map[string]string{"written": "by 1.7", "later": "by the next node"}, true, false},
 		{"death19", "the power of a node with the kubelet under test is cut, its pod starts on another one", (*lab).death19, judgeDeath19, map[string]string{"written": "by the dead node", "later": "by the next node"}, false, true},
 	}
@@ -60,12 +60,12 @@ func init() {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		fmt.Sprintf("readers, beside: the second pod runs within %v, and no byte of the image has changed when it is gone", bound),
+		fmt.Sprintf("readers, beside: the second pod runs within %v, and when it is gone no byte of the image has changed", bound),
 		fmt.Sprintf("keyring: the pod runs within %v", bound),
-		fmt.Sprintf("user: no watcher, no lock and no volumesInUse within %v, and Ceph's blocklist is as before", bound),
+		fmt.Sprintf("user: within %v no watcher, no lock and no volumesInUse; Ceph's blocklist has not changed", bound),
 		fmt.Sprintf("death: the pod runs within %v, and the dead node's lock is gone", deathBound),
-		fmt.Sprintf("death19, with stock as well: the pod runs within %v, and nobody else watches the image", deathBound),
-		"at the end nobody has an image, each is clean for e2fsck -fn and has its data",
+		fmt.Sprintf("death19, also on stock: the pod runs within %v, and nothing else watches the image", deathBound),
+		"at the end no node has an image mapped; each image is clean for e2fsck -fn and has its data",
 	},
 	Judge: judge,
 }
@@ -84,7 +84,7 @@ type seen struct {
 func (s seen) state(when string) (rbdlab.State, error) {
 	x, ok := s.states[rbdlab.At{Image: s.row.name, When: when}]
 	if !ok {
-		return x, fmt.Errorf("the image was not looked at: %s", when)
+		return x, fmt.Errorf("no observation of the image was recorded: %s", when)
 	}
 	return x, nil
 }
@@ -92,7 +92,7 @@ func (s seen) state(when string) (rbdlab.State, error) {
 func (s seen) content(when string) (rbdlab.Contents, error) {
 	x, ok := s.contents[rbdlab.At{Image: s.row.name, When: when}]
 	if !ok {
-		return x, fmt.Errorf("what the image holds was not looked at: %s", when)
+		return x, fmt.Errorf("the contents of the image were not read: %s", when)
 	}
 	return x, nil
 }
@@ -159,7 +159,7 @@ func judgeBeside(s seen) (string, error) {
 	case !after.Runs("beside"):
 		return "the reader does not run", nil
 	case !after.Runs("writer") || !gone.Runs("writer") || len(gone.Watchers) != 1:
-		return fmt.Sprintf("the writer does not run on alone (watchers %v)", gone.Watchers), nil
+		return fmt.Sprintf("the writer does not keep running as the only client (watchers %v)", gone.Watchers), nil
 	case !slices.Equal(after.WritersOn(), []string{"node2"}):
 		return fmt.Sprintf("mounted for writing on %v", after.WritersOn()), nil
 	}
@@ -187,11 +187,11 @@ func judgeUser(s seen) (string, error) {
 	reported, ok3 := s.learned["user"]
 	switch {
 	case !ok || !ok2:
-		return "", fmt.Errorf("the blocklist was not looked at")
+		return "", fmt.Errorf("the blocklist was not read")
 	case !ok3:
-		return "", fmt.Errorf("whether the mount was reported again was not looked at")
+		return "", fmt.Errorf("it was not recorded whether the mount was reported again")
 	case (s.variant == string(labkit.Stock) || s.variant == string(labkit.GateOff)) && (!reported || after.Held()):
-		return "", fmt.Errorf("the kubelet has reported the mount again: %t, and the image is watched by %v and mapped on %v: that has another reason than the lock",
+		return "", fmt.Errorf("the kubelet has reported the mount again: %t, and the image is watched by %v and mapped on %v: the lock is not the reason",
 			reported, after.Watchers, after.Mapped)
 	case after.Held():
 		return fmt.Sprintf("still watched by %v", after.Watchers), nil
@@ -280,7 +280,7 @@ func judge(h *history.History) labkit.Outcome {
 			fine = append(fine, x.name)
 		}
 		res.Measure(x.name, after.Seconds, "s")
-		res.Facts = append(res.Facts, fmt.Sprintf("%s: as wanted after %.1f s", x.name, after.Seconds))
+		res.Facts = append(res.Facts, fmt.Sprintf("%s: as expected after %.1f s", x.name, after.Seconds))
 	}
 	// What an image holds is judged in every variant, what is left of a row that is lost is not.
 	for _, x := range all {
@@ -295,5 +295,5 @@ func judge(h *history.History) labkit.Outcome {
 		}
 	}
 	return rbdlab.Ending{Lost: lost, Fine: fine, Wrong: damaged, Missing: missing,
-		Absent: strings.Join(fine, ", ") + ": as wanted, and all images are clean and have their data"}.Answer(h, res)
+		Absent: strings.Join(fine, ", ") + ": as expected, and all images are clean and have their data"}.Answer(h, res)
 }

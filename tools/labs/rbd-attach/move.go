@@ -33,12 +33,12 @@ func moveLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "rbd-attach-move",
 		Folder:  "rbd-attach",
-		Summary: "the lock that a 1.7 kubelet left at an orderly move stays on the image when a 1.9 node has it",
+		Summary: "the lock that a 1.7 kubelet left at an orderly move stays on the image after a 1.9 node has mounted it",
 		Steps:   moveSteps,
 		Oracle: labkit.Oracle{Text: []string{
 			fmt.Sprintf("1.7.0 to 1.7.0: with one blank between the columns of rbd lock list the pod runs, with two it does not within %v and the image has the first node's lock", stuckBound),
 			fmt.Sprintf("then to the kubelet under test: the pod runs within %v, and the lock is gone", bound),
-			"at the end nobody has the image, and it is clean for e2fsck -fn and has what each node wrote",
+			"at the end no node has the image mapped; it is clean for e2fsck -fn and has what each node wrote",
 		}, Judge: judgeMove},
 		Needs:    rbdlab.Needs(old),
 		Packages: rbdlab.Packages,
@@ -139,11 +139,11 @@ func judgeMove(h *history.History) labkit.Outcome {
 		moved := second.Runs(image + "-old-2")
 		switch {
 		case !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6:
-			return labkit.InconclusiveBecause("%s: it was not looked at to its end", image)
+			return labkit.InconclusiveBecause("%s: not all observations were recorded", image)
 		case !first.Locked(lock) || len(first.Watchers) != 1 || !first.Runs(image+"-old-1"):
-			return labkit.InconclusiveBecause("%s: on old-1 it had the watchers %v and the locks %v", image, first.Watchers, first.Locks)
+			return labkit.InconclusiveBecause("%s: on old-1 the image had the watchers %v and the locks %v", image, first.Watchers, first.Locks)
 		case left.Held():
-			return labkit.InconclusiveBecause("%s: old-1 did not let go of it: %v", image, left.Watchers)
+			return labkit.InconclusiveBecause("%s: old-1 did not release the image: %v", image, left.Watchers)
 		case image == oneBlank && (!moved || left.Locked(lock)):
 			return labkit.InconclusiveBecause("%s: 1.7.0 to 1.7.0: running %t, locks %v", image, moved, left.Locks)
 		case image == twoBlanks && (moved || !second.Locked(lock)):
@@ -166,7 +166,7 @@ func judgeMove(h *history.History) labkit.Outcome {
 			wrong = append(wrong, text)
 		}
 		if len(next.Locks) > 0 || len(end.Locks) > 0 {
-			lost = append(lost, fmt.Sprintf("%s: on next it has the locks %v, at the end %v", image, next.Locks, end.Locks))
+			lost = append(lost, fmt.Sprintf("%s: on next the image has the locks %v, at the end %v", image, next.Locks, end.Locks))
 		}
 		res.Facts = append(res.Facts, fmt.Sprintf("%s: 1.7.0 to 1.7.0: running %t after %.1f s, locks %v; on the node under test running %t after %.1f s, locks %v",
 			image, moved, second.Seconds, second.Locks, next.Runs(image+"-next"), next.Seconds, next.Locks))

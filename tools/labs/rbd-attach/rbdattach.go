@@ -36,7 +36,7 @@ func Labs() []labkit.Lab {
 func rbdAttachLab() labkit.Lab {
 	return labkit.Lab{
 		Name:     "rbd-attach",
-		Summary:  "an RBD image is not mounted though it could be, or its lock stays",
+		Summary:  "an RBD image is not mounted although it could be, or its lock stays",
 		Steps:    steps,
 		Oracle:   oracle,
 		Needs:    rbdlab.Needs(old),
@@ -61,7 +61,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		lanes[x.old] = append(lanes[x.old], x)
 		text[x.old] = append(text[x.old], x.name+": "+x.text)
 	}
-	s = append(s, labkit.Step{Text: strings.Join(text[false], "; ") + ". Beside them: " + strings.Join(text[true], "; "), Do: func(ctx context.Context) error {
+	s = append(s, labkit.Step{Text: strings.Join(text[false], "; ") + ". In parallel: " + strings.Join(text[true], "; "), Do: func(ctx context.Context) error {
 		var g errgroup.Group
 		for _, lane := range lanes {
 			g.Go(func() error { return l.lane(ctx, lane) })

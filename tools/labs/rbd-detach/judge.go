@@ -23,8 +23,8 @@ type triggered struct{ Row, By string }
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		fmt.Sprintf("rbd status names no watcher of the image, and the node has it mapped no longer, within %v", bound),
-		"a filesystem that was let go of is clean for e2fsck -fn and has its data; volumesInUse then names no volume without monitors and image",
+		fmt.Sprintf("within %v rbd status names no watcher of the image, and the node no longer has it mapped", bound),
+		"the filesystem of a released image is clean for e2fsck -fn and has its data; volumesInUse then names no volume without monitors and image",
 	},
 	Judge: judge,
 }
@@ -41,10 +41,10 @@ func judge(h *history.History) labkit.Outcome {
 		s, ended := seen[rbdlab.At{Image: x.image, When: after}]
 		switch {
 		case !ended || !proven[x.image]:
-			missing = append(missing, x.image+": the row did not come to its end")
+			missing = append(missing, x.image+": the row did not complete")
 			continue
 		case (!x.late || x.unlocked) && (!had || len(was.Watchers) != 1) || x.unlocked && !was.Locked(rbdlab.LegacyLock("old")):
-			missing = append(missing, fmt.Sprintf("%s: before, the image's watchers were %v and its locks %v", x.image, was.Watchers, was.Locks))
+			missing = append(missing, fmt.Sprintf("%s: before the trigger, the image's watchers were %v and its locks %v", x.image, was.Watchers, was.Locks))
 			continue
 		case x.unlocked && !s.Held() && len(s.Locks) > 0:
 			held = append(held, fmt.Sprintf("%s still locked after %v: %v", x.image, bound, s.Locks))
@@ -56,7 +56,7 @@ func judge(h *history.History) labkit.Outcome {
 		}
 		c, ok := contents[rbdlab.At{Image: x.image, When: after}]
 		if !ok {
-			missing = append(missing, x.image+": what it holds was not looked at")
+			missing = append(missing, x.image+": the contents of the image were not read")
 			continue
 		}
 		if lost := c.Lost(nil); lost != "" {
@@ -69,5 +69,5 @@ func judge(h *history.History) labkit.Outcome {
 		res.Measure(x.image+" until free", s.Seconds, "s")
 		res.Facts = append(res.Facts, fmt.Sprintf("%s: free after %.1f s", x.image, s.Seconds))
 	}
-	return rbdlab.Ending{Lost: held, Fine: freed, Wrong: wrong, Missing: missing, EachLosesAll: true, Absent: strings.Join(freed, ", ") + " let go of, clean and with their data"}.Answer(h, res)
+	return rbdlab.Ending{Lost: held, Fine: freed, Wrong: wrong, Missing: missing, EachLosesAll: true, Absent: strings.Join(freed, ", ") + " released, clean and with their data"}.Answer(h, res)
 }

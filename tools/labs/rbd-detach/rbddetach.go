@@ -59,8 +59,8 @@ type row struct {
 var rows = []row{
 	{"busy", "ext4", "a process holds the device open while the pod is deleted, until rbd unmap has failed", false, false, (*lab).busy},
 	{"down", "ext4", "the pod is deleted while the kubelet is stopped", false, false, (*lab).down},
-	{"badfs", "xfs", "the volume says xfs, the image has ext4; the pod is deleted", true, false, (*lab).badfs},
-	{"leftover", "ext4", "kubelet 1.7.0 has failed to unmap the image once and left it; the kubelet is swapped", true, true, (*lab).leftover},
+	{"badfs", "xfs", "the volume names xfs, the image has ext4; the pod is deleted", true, false, (*lab).badfs},
+	{"leftover", "ext4", "kubelet 1.7.0 has failed to unmap the image once and does not try again; the kubelet is swapped", true, true, (*lab).leftover},
 }
 
 // rowsOf are the rows of a profile. Stock takes the whole bound for each.
@@ -160,7 +160,7 @@ func (l *lab) busy(ctx context.Context, x row) error {
 		return err
 	}
 	l.e.Record(triggered{Row: "busy", By: "rbd unmap has ended with 16"})
-	l.e.Step("rbd unmap has failed: let go of %s", devices[0])
+	l.e.Step("rbd unmap has failed: close %s", devices[0])
 	return holder.Stop()
 }
 
@@ -190,7 +190,7 @@ func (l *lab) badfs(ctx context.Context, x row) error {
 	if err := l.r.Event(ctx, "badfs", "MountVolume.MountDevice failed", time.Minute); err != nil {
 		return err
 	}
-	l.e.Record(triggered{Row: "badfs", By: "the image was mapped, and the event of the failed mount is there"})
+	l.e.Record(triggered{Row: "badfs", By: "the image was mapped, and the event of the failed mount exists"})
 	return l.r.Client.DeleteNow(ctx, kube.Pods, rbdlab.NS, "badfs")
 }
 

@@ -40,12 +40,12 @@ func mixedLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "rbd-legacy-lock-mixed",
 		Folder:  "rbd-legacy-lock",
-		Summary: "a 1.7 kubelet mounts for writing what a 1.9 kubelet has mounted for writing",
+		Summary: "a 1.7 kubelet mounts for writing an image that a 1.9 kubelet has mounted for writing",
 		Steps:   mixedSteps,
 		Oracle: labkit.Oracle{Text: []string{
 			fmt.Sprintf("image other: the pod on %s, with kubelet 1.7.0, does not run for %v, and one node has the image mounted", mixedOld, refusedBound),
-			fmt.Sprintf("when the first pod is deleted that pod runs within %v; at the end the image is clean for e2fsck -fn and has what both wrote", handedBound),
-			"image node10: 1.7.0 on " + mixedOld + " mounts it, whoever has the lock: a known limit, which must be seen",
+			fmt.Sprintf("when the first pod is deleted, this pod runs within %v; at the end the image is clean for e2fsck -fn and has what both pods wrote", handedBound),
+			"image node10: 1.7.0 on " + mixedOld + " mounts it, whoever has the lock: a known limit, which every variant must show",
 		}, Judge: judgeMixed},
 		Needs:    rbdlab.Needs("v1.7.0"),
 		Packages: rbdlab.Packages,
@@ -70,7 +70,7 @@ func mixedSteps(e *labkit.Env) []labkit.Step {
 		l.r, err = rbdlab.Start(ctx, e, rbdlab.Config{Nodes: nodes})
 		return err
 	}}}
-	all = append(all, labkit.Step{Text: "other, node10: a pod on it and one on " + mixedOld + " want the claim of one writer; the first one is deleted, then the other", Do: func(ctx context.Context) error {
+	all = append(all, labkit.Step{Text: "other, node10: a pod on this node and one on " + mixedOld + " want the claim of one writer; the first one is deleted, then the other", Do: func(ctx context.Context) error {
 		var g errgroup.Group
 		for _, p := range pairs {
 			g.Go(func() error {
@@ -153,10 +153,10 @@ func judgeMixed(h *history.History) labkit.Outcome {
 		is, ok4 := contents[rbdlab.At{Image: p.node, When: mixedEnd}]
 		switch {
 		case !ok1 || !ok2 || !ok3 || !ok4:
-			missing = append(missing, fmt.Sprintf("%s: it was not looked at to its end", p.node))
+			missing = append(missing, fmt.Sprintf("%s: not all observations were recorded", p.node))
 			continue
 		case !slices.Equal(first.WritersOn(), []string{p.node}) || len(first.Watchers) != 1:
-			missing = append(missing, fmt.Sprintf("%s: at first it was mounted for writing on %v and watched by %v", p.node, first.WritersOn(), first.Watchers))
+			missing = append(missing, fmt.Sprintf("%s: at first the image was mounted for writing on %v and watched by %v", p.node, first.WritersOn(), first.Watchers))
 			continue
 		}
 		writers := both.WritersOn()
@@ -164,10 +164,10 @@ func judgeMixed(h *history.History) labkit.Outcome {
 		twice := len(writers) == 2 && len(both.Watchers) == 2
 		if p.limit {
 			if !twice {
-				missing = append(missing, fmt.Sprintf("%s: the known limit was not seen: mounted for writing on %v", p.node, writers))
+				missing = append(missing, fmt.Sprintf("%s: the known limit did not occur: mounted for writing on %v", p.node, writers))
 				continue
 			}
-			res.Facts = append(res.Facts, fmt.Sprintf("%s, after two writers, which nothing prevents: e2fsck -fn: %q", p.node, is.Fsck))
+			res.Facts = append(res.Facts, fmt.Sprintf("%s, after the known limit let two nodes write: e2fsck -fn: %q", p.node, is.Fsck))
 			continue
 		}
 		doubled = twice
@@ -181,7 +181,7 @@ func judgeMixed(h *history.History) labkit.Outcome {
 			missing = append(missing, fmt.Sprintf("%s: mounted for writing on %v, pods %v", p.node, writers, both.Pods))
 			continue
 		case !sawHanded:
-			missing = append(missing, fmt.Sprintf("%s: it was not looked at when it was let go of", p.node))
+			missing = append(missing, fmt.Sprintf("%s: no observation was recorded when it was released", p.node))
 			continue
 		}
 		if !first.Locked(rbdlab.LegacyLock(p.node)) {
@@ -202,7 +202,7 @@ func judgeMixed(h *history.History) labkit.Outcome {
 		}
 	}
 	end := rbdlab.Ending{Lost: lost, Missing: missing, EachLosesAll: true,
-		Absent: "1.7.0 is refused as long as the other node has the image, and takes it over with its data; node1 and node10 stay the known limit"}
+		Absent: "1.7.0 is refused as long as the other node has the image, and then takes it over with its data; node1 and node10 show the known limit"}
 	if !doubled {
 		end.Fine = []string{"1.7.0 did not mount what another node had mounted"}
 	}

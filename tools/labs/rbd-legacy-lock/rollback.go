@@ -43,7 +43,7 @@ func rollbackLab() labkit.Lab {
 	return labkit.Lab{
 		Name:     "rbd-legacy-lock-rollback",
 		Folder:   "rbd-legacy-lock",
-		Summary:  "ours mounts an RBD image unseen by older kubelets; and whether these take it over, and back, with its data",
+		Summary:  "Holdfast mounts an RBD image without a lock that older kubelets see; also: kubelets take over an image in both directions, with its data",
 		Steps:    rollbackSteps,
 		Oracle:   rollbackOracle,
 		Needs:    rbdlab.Needs("v1.7.0", "v1.8.15", rbdlab.Base),
@@ -112,9 +112,9 @@ func rollbackSteps(e *labkit.Env) []labkit.Step {
 	}
 	return []labkit.Step{
 		{Text: "start Ceph, etcd, apiserver and controller manager v1.9.11, and nodes without kubelets: " + strings.Join(cells, "; "), Do: l.start},
-		{Text: "each node: the old kubelet runs pods a and b; swap to the kubelet under test; delete b; run c and d; swap back; delete a and c; " +
-			"swap there again; power cut, the kubelet under test starts; swap back; delete d; swap there again; run e; power cut, the old kubelet starts; delete e. " +
-			"Each pod has an image and writes to it. After a swap to stock 1.9.11 nothing is deleted before it has reported the mounts" + control, Do: l.live},
+		{Text: "on each node: the old kubelet runs pods a and b; swap to the kubelet under test; delete b; run c and d; swap back; delete a and c; " +
+			"swap to the kubelet under test again; power cut, the kubelet under test starts; swap back; delete d; swap to the kubelet under test again; run e; power cut, the old kubelet starts; delete e. " +
+			"Each pod has an image and writes to it. After a swap to stock 1.9.11 no pod is deleted before that kubelet has reported the mounts" + control, Do: l.live},
 		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }),
 	}
 }

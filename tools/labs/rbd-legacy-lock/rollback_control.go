@@ -118,7 +118,7 @@ func judgeControl(h *history.History) (wrong []string, fact string, err error) {
 		c, ok := contents[at(letter, deleted)]
 		was, had := states[at(letter, backAgain)]
 		if !ok || !had || len(was.Mounts) == 0 {
-			return nil, "", fmt.Errorf("control: image %s was not looked at", letter)
+			return nil, "", fmt.Errorf("control: no observation of image %s was recorded", letter)
 		}
 		if lost := c.Lost(map[string]string{written(byOld): textOf(c.Image, byOld)}); lost != "" {
 			wrong = append(wrong, "control: "+lost)
@@ -131,11 +131,11 @@ func judgeControl(h *history.History) (wrong []string, fact string, err error) {
 	case wait.Seconds == 0:
 		return nil, "", fmt.Errorf("control: the mount was not reported")
 	case !sawX || !x.Held():
-		return nil, "", fmt.Errorf("control: stock let go of an image whose pod was deleted right after its start, so the trips waited for nothing")
+		return nil, "", fmt.Errorf("control: stock released an image whose pod was deleted right after the kubelet's start, so the waits on the other nodes were not needed")
 	case !sawHand || hand.Held():
 		return nil, "", fmt.Errorf("control: the image was not unmapped by hand: watchers %v, mapped on %v", hand.Watchers, hand.Mapped)
 	case !sawY || y.Held():
-		return nil, "", fmt.Errorf("control: stock did not let go of an image that it had reported as mounted: watchers %v, mapped on %v", y.Watchers, y.Mapped)
+		return nil, "", fmt.Errorf("control: stock did not release an image that it had reported as mounted: watchers %v, mapped on %v", y.Watchers, y.Mapped)
 	}
 	return wrong, fmt.Sprintf("%s, stock alone: x, deleted right after the kubelet's start, watched by %v after %.0f s, volumesInUse %v; y, deleted after its mount was reported %.1f s after the start, free after %.1f s",
 		controlNode, x.Watchers, x.Seconds, x.InUse[controlNode], wait.Seconds, y.Seconds), nil

@@ -87,9 +87,9 @@ type arrived struct{ Cell string }
 var rollbackOracle = labkit.Oracle{
 	Text: []string{
 		"no container is recreated by a swap, and each image stays mounted for writing on its node; after a power cut its pod runs again",
-		"node " + controlNode + ", stock alone: an image whose pod is deleted right after the kubelet's start stays mapped, one whose mount was reported does not",
-		"with the gate on an image that the kubelet under test has mapped has the node's lock, whoever has it mounted now",
-		fmt.Sprintf("when a pod is deleted its image has no watcher and no lock within %v, is clean for e2fsck -fn, and has all that was written", freeBound),
+		"node " + controlNode + ", stock alone: an image whose pod is deleted right after the kubelet's start stays mapped; an image whose mount was reported before the deletion does not",
+		"with the gate on, an image that the kubelet under test has mapped has the node's lock, also after a swap",
+		fmt.Sprintf("within %v after a pod is deleted, its image has no watcher and no lock, is clean for e2fsck -fn, and has everything that was written", freeBound),
 	},
 	Judge: judgeRollback,
 }
@@ -107,16 +107,16 @@ func judgeRollback(h *history.History) labkit.Outcome {
 		j := &rollbackJudge{cell: c, states: states, contents: contents}
 		if v != labkit.Ours {
 			if !j.unlocked("c") && !j.unlocked("d") {
-				return labkit.InconclusiveBecause("%s: what was not seen: %s", c, or(strings.Join(j.missing, ", "), "an image without a lock"))
+				return labkit.InconclusiveBecause("%s: not recorded: %s", c, or(strings.Join(j.missing, ", "), "an image without a lock"))
 			}
-			return labkit.ReproducedBecause("%s: the node has the image mounted and no kubelet up to 1.8 sees a lock", c)
+			return labkit.ReproducedBecause("%s: the node has the image mounted, but there is no lock that a kubelet up to 1.8 sees", c)
 		}
 		j.swaps(history.Of[swapped](h))
 		for _, l := range letters {
 			j.image(l)
 		}
 		if len(j.missing) > 0 || !ended[c.name] {
-			open = append(open, fmt.Sprintf("%s: not seen: %s", c, or(strings.Join(j.missing, ", "), "the end")))
+			open = append(open, fmt.Sprintf("%s: not recorded: %s", c, or(strings.Join(j.missing, ", "), "the end")))
 		}
 		wrong = append(wrong, j.wrong...)
 		facts = append(facts, fmt.Sprintf("%s: %d containers kept in %d swaps; free after %s", c, j.kept, len(swaps), strings.Join(j.free, ", ")))

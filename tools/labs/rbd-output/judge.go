@@ -19,10 +19,10 @@ const mostCalls = 4
 var oracle = labkit.Oracle{
 	Text: []string{
 		fmt.Sprintf("rbd ls and the PersistentVolume have %d MiB within %v", larger, bound),
-		"neither key is in a log, an event or an object; the log has the plugin's lines about rbd create, so it is at -v=4 at least",
+		"neither key is in a log, an event or an object; the log has the plugin's lines about rbd create, which proves a level of at least -v=4",
 		fmt.Sprintf("the claim's image is gone within %v after the claim", bound),
-		fmt.Sprintf("a pod whose volume nobody attaches has an event that says so; one that has waited %v for its attach runs within %v under a controller manager that attaches", lateWaits, bound),
-		fmt.Sprintf("an attach takes two commands of rbd in stock, and at most %d in ours", mostCalls),
+		fmt.Sprintf("a pod whose volume is not attached gets an event about it; a pod that has waited %v for its attach runs within %v after a controller manager attaches volumes", lateWaits, bound),
+		fmt.Sprintf("an attach runs rbd twice on stock, and at most %d times on Holdfast", mostCalls),
 	},
 	Judge: judge,
 }
@@ -59,13 +59,13 @@ func judge(h *history.History) labkit.Outcome {
 	case was.MiB != smaller:
 		return labkit.InconclusiveBecause("the claim was not provisioned: %+v", was)
 	case is.When == "" || end.When == "":
-		return labkit.InconclusiveBecause("the claim's image was not looked at")
+		return labkit.InconclusiveBecause("no observation of the claim's image was recorded")
 	case !history.One[failed](h).Seen || !history.One[waitEvent](h).Seen:
-		return labkit.InconclusiveBecause("an event was not seen")
+		return labkit.InconclusiveBecause("an event was not recorded")
 	case places < 7 || creates == 0:
-		return labkit.InconclusiveBecause("%d logs and lists were looked at for keys, with %d lines about rbd create", places, creates)
+		return labkit.InconclusiveBecause("%d logs and lists were searched for keys, with %d lines about rbd create", places, creates)
 	case !sawWaiting || !sawLate || !sawGone || !sawLeft || waiting.Runs("late") || waiting.Held() || !slices.Contains(waiting.InUseOn(), "node1"):
-		return labkit.InconclusiveBecause("the pod did not wait for its attach, or was not looked at")
+		return labkit.InconclusiveBecause("the pod did not wait for its attach, or no observation was recorded")
 	case len(attaches) != 2:
 		return labkit.InconclusiveBecause("%d attaches were counted", len(attaches))
 	}
@@ -81,7 +81,7 @@ func judge(h *history.History) labkit.Outcome {
 	var other []string
 	switch {
 	case !late.Runs("late"):
-		other = append(other, "the pod does not run though its volume is attached")
+		other = append(other, "the pod does not run although its volume is attached")
 	case gone.Held():
 		other = append(other, "the pod's image is still held")
 	}
@@ -101,7 +101,7 @@ func judge(h *history.History) labkit.Outcome {
 		answer.Fine = append(answer.Fine, "no key is seen")
 	}
 	if is.MiB != larger || is.Capacity != fmt.Sprintf("%dMi", larger) {
-		answer.Lost = append([]string{fmt.Sprintf("the image has %d MiB and its volume %s, asked for were %d", is.MiB, is.Capacity, larger)}, found...)
+		answer.Lost = append([]string{fmt.Sprintf("the image has %d MiB and its volume %s, requested were %d", is.MiB, is.Capacity, larger)}, found...)
 	} else {
 		answer.Fine = append(answer.Fine, "it is expanded")
 	}

@@ -70,7 +70,7 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "start Ceph, etcd, apiserver v1.9.11, the controller manager and a kubelet under test at -v=5, with ExpandPersistentVolumes", Do: l.start},
 		{Text: "provision a claim of 64 MiB", Do: l.provision},
 		{Text: "ask for 128 MiB", Do: l.expand},
-		{Text: "provision with a key that is none, until an event says that it failed", Do: l.malformed},
+		{Text: "provision with a malformed key, until an event says that it failed", Do: l.malformed},
 		{Text: "delete the claim", Do: l.remove},
 		{Text: "run a controller manager that attaches nothing, and a pod with an image; then one that does", Do: l.attach},
 		{Text: "look for both keys in the logs of controller manager and kubelet, in events and objects", Do: l.look},

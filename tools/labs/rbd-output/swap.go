@@ -37,7 +37,7 @@ func swapLab() labkit.Lab {
 		Summary: "a volume that 1.7 or 1.8 mounted before the kubelet's swap is never detached, and its pod does not run on the next node",
 		Steps:   swapSteps,
 		Oracle: labkit.Oracle{Text: []string{
-			fmt.Sprintf("when the pod is deleted the image has no watcher and no lock, and no node's volumesInUse has it, within %v", bound),
+			fmt.Sprintf("within %v after the pod is deleted, the image has no watcher and no lock, and no node's volumesInUse has it", bound),
 			fmt.Sprintf("the claim's next pod, on another node, runs within %v", bound),
 			"at the end the image is clean for e2fsck -fn and has what was written",
 		}, Judge: judgeSwap},
@@ -160,13 +160,13 @@ func judgeSwap(h *history.History) labkit.Outcome {
 		reported, ok7 := learned[n.name]
 		switch {
 		case !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7:
-			return labkit.InconclusiveBecause("%s: it was not looked at to its end", n.name)
+			return labkit.InconclusiveBecause("%s: not all observations were recorded", n.name)
 		case !old.Locked(rbdlab.LegacyLock(n.name)) || len(old.Watchers) != 1:
-			return labkit.InconclusiveBecause("%s: under %s it had the watchers %v and the locks %v", n.name, n.base, old.Watchers, old.Locks)
+			return labkit.InconclusiveBecause("%s: under %s the image had the watchers %v and the locks %v", n.name, n.base, old.Watchers, old.Locks)
 		case !slices.Equal(swap.WritersOn(), []string{n.name}) || !swap.Locked(rbdlab.LegacyLock(n.name)):
-			return labkit.InconclusiveBecause("%s: after the swap it was mounted on %v and had the locks %v", n.name, swap.WritersOn(), swap.Locks)
+			return labkit.InconclusiveBecause("%s: after the swap the image was mounted on %v and had the locks %v", n.name, swap.WritersOn(), swap.Locks)
 		case h.Variant == string(labkit.Stock) && (!reported || gone.Held()):
-			return labkit.InconclusiveBecause("%s: stock has reported the mount again: %t, and the image is watched by %v and mapped on %v: that has another reason than the lock",
+			return labkit.InconclusiveBecause("%s: stock has reported the mount again: %t, and the image is watched by %v and mapped on %v: the lock is not the reason",
 				n.name, reported, gone.Watchers, gone.Mapped)
 		}
 		texts := map[string]string{"old": "by the old kubelet"}
