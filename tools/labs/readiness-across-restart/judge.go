@@ -51,8 +51,8 @@ type wentAway struct {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"MODIFIED events with Ready=False, addresses that left Endpoints, failed requests; for the pods that were changed, that they left",
-		"control: requests to the pod whose container is replaced fail if they go on for a minute after it left Endpoints",
+		"no MODIFIED event with Ready=False, no address that left Endpoints, no failed request; the changed pods must have left",
+		"control: requests to the pod whose container is replaced must fail if they continue for a minute after its address left Endpoints",
 	},
 	Judge: judge,
 }
@@ -68,7 +68,7 @@ func judge(h *history.History) labkit.Outcome {
 			return labkit.InconclusiveBecause("restart %d is missing", i)
 		}
 		if ours && (int(r.Kept) < r.MustKeep || r.MustKeep == 0) {
-			few = fmt.Sprintf("%s: the kubelet says that it kept the readiness of %v containers, want at least %d", r.What, r.Kept, r.MustKeep)
+			few = fmt.Sprintf("%s: the kubelet reports that it kept the readiness of %v containers, want at least %d", r.What, r.Kept, r.MustKeep)
 		}
 		facts = append(facts, fmt.Sprintf("%s: %v", r.What, r.Seen))
 		for k, v := range r.Seen.NotReady {
@@ -91,7 +91,7 @@ func judge(h *history.History) labkit.Outcome {
 		return res
 	}
 	if len(rounds) != want {
-		return labkit.InconclusiveBecause("%d restarts of %d were seen", len(rounds), want)
+		return labkit.InconclusiveBecause("%d restarts of %d were recorded", len(rounds), want)
 	}
 	q, never := history.One[requests](h), history.One[everReady](h)
 	facts = append(facts, fmt.Sprintf("load: %v", q.Load), fmt.Sprintf("control, the pod whose container was replaced: %v", q.Control))
@@ -99,20 +99,20 @@ func judge(h *history.History) labkit.Outcome {
 		return labkit.InconclusiveBecause("the load sent nothing")
 	}
 	if q.Control.Failed == q.Control.NoTarget {
-		return labkit.InconclusiveBecause("no request to the pod whose container was replaced failed (%v): the load cannot see what it is for", q.Control)
+		return labkit.InconclusiveBecause("no request to the pod whose container was replaced failed (%v): the load does not detect failures", q.Control)
 	}
 	if never.Events == 0 {
-		return labkit.InconclusiveBecause("the pod that never is ready was not seen")
+		return labkit.InconclusiveBecause("the pod that is never ready was not recorded")
 	}
 	if len(never.At) > 0 {
-		facts = append(facts, fmt.Sprintf("the pod that never was ready was published as ready at %v", never.At))
+		facts = append(facts, fmt.Sprintf("the pod that is never ready was published as ready at %v", never.At))
 	}
 	res := labkit.AbsentBecause("in %d restarts no pod of %d was published as not ready, no address left Endpoints, %d requests, none failed", want, probed, q.Load.OK)
 	switch refused := q.Load.Failed - q.Load.TimedOut; {
 	case lost || refused > 0 || len(never.At) > 0:
 		res = labkit.ReproducedBecause("in %d restarts: %v; %d of %d requests failed", want, total, q.Load.Failed, q.Load.OK+q.Load.Failed)
 	case q.Load.TimedOut > 0:
-		res = labkit.InconclusiveBecause("%d requests had no answer in time: the machine is too busy to tell", q.Load.TimedOut)
+		res = labkit.InconclusiveBecause("%d requests got no answer in time: the machine is too busy for a verdict", q.Load.TimedOut)
 		res.Facts = facts
 		return res
 	}
@@ -127,9 +127,9 @@ func judge(h *history.History) labkit.Outcome {
 	if ours && h.Profile == string(labkit.Long) {
 		switch a := history.One[wentAway](h); {
 		case a.Withdrawn > 0:
-			facts = append(facts, fmt.Sprintf("no kubelet and no controller manager for %v: the readiness of %v containers is given up at the first publish", a.For, a.Withdrawn))
+			facts = append(facts, fmt.Sprintf("no kubelet and no controller manager for %v: the next kubelet discards the readiness of %v containers when it first publishes", a.For, a.Withdrawn))
 		default:
-			res = labkit.ReproducedBecause("%v without a kubelet and a controller manager, and what was published before is kept", a.For)
+			res = labkit.ReproducedBecause("after %v without a kubelet and a controller manager, the kubelet kept the readiness that was published before", a.For)
 		}
 	}
 	res.Facts = facts

@@ -146,13 +146,13 @@ func steps(e *labkit.Env, base string) []labkit.Step {
 		}
 		s = append(s, labkit.Step{Text: text, Do: func(ctx context.Context) error { return l.step(ctx, r) }})
 	}
-	s = append(s, labkit.Step{Text: "look at the pods that were changed, and stop the requests", Do: l.end})
+	s = append(s, labkit.Step{Text: "check the changed pods, and stop the requests", Do: l.end})
 	if e.Variant == labkit.Ours {
-		s = append(s, labkit.Step{Text: "let a pod fail its probe and restart the kubelet faster than the probe's threshold; it must not stay ready", Do: l.fasterThanProbes})
+		s = append(s, labkit.Step{Text: "let a pod fail its probe, and restart the kubelet again and again before the probe's failure threshold; the pod must not stay ready", Do: l.fasterThanProbes})
 	}
 	if e.Variant == labkit.Ours && e.Profile == labkit.Long {
 		// The controller manager and the kubelet are ended in it, so nothing can be asked whether it runs.
-		return append(s, labkit.Step{Text: fmt.Sprintf("end the controller manager, and the kubelet for %v; what was published before must not be kept", awayFor), Do: l.away})
+		return append(s, labkit.Step{Text: fmt.Sprintf("stop the controller manager, and the kubelet for %v; the next kubelet must not keep the readiness that was published before", awayFor), Do: l.away})
 	}
 	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
@@ -416,7 +416,7 @@ func (l *lab) fasterThanProbes(ctx context.Context) error {
 			}
 		}
 		if !kept {
-			return fmt.Errorf("the kubelet gave up the readiness of %s, and has not published that after %v", stuck, alive)
+			return fmt.Errorf("the kubelet discarded the readiness of %s, but has not published this after %v", stuck, alive)
 		}
 	}
 	l.e.Record(fast{Starts: starts, For: time.Since(begin)})
@@ -463,7 +463,7 @@ func (l *lab) away(ctx context.Context) error {
 		return fmt.Errorf("pod %s was not ready before", pod)
 	}
 	seen := wentAway{For: awayFor}
-	err = wait.Until(ctx, "the kubelet has given up what it kept", time.Minute, func(ctx context.Context) (bool, error) {
+	err = wait.Until(ctx, "the kubelet has discarded the kept readiness", time.Minute, func(ctx context.Context) (bool, error) {
 		var err error
 		seen.Withdrawn, err = kubeletlab.Metric(ctx, l.node, "holdfast_readiness_across_restart_withdrawn_total")
 		return seen.Withdrawn > 0, err

@@ -122,7 +122,7 @@ func (o lists) fault() string {
 	}
 	for name := range o.Ready {
 		if !slices.Contains(o.Services, name) {
-			return fmt.Sprintf("endpoints %s are of no Service", name)
+			return fmt.Sprintf("endpoints %s belong to no Service", name)
 		}
 	}
 	return ""
@@ -161,10 +161,10 @@ func (c churned) wrong() int {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"an independent watcher of Endpoints sees no deletion of the Endpoints of a Service that lives",
-		"the apiserver's audit log has no watch of the controller manager that restarts from the past, but for the time when the gate was off",
-		"the controller that counts: no event comes twice, no deletion of what lives is handled",
-		"ours has the counter and the warning; Endpoints converge to the server's Services each time",
+		"an independent watcher of Endpoints receives no deletion of the Endpoints of a live Service",
+		"the apiserver's audit log has no watch of the controller manager that restarts from an older version, except while the gate was off",
+		"the counting controller receives no event twice, and handles no deletion of an existing object",
+		"Holdfast has counted and warned; each time the Endpoints converge to the server's Services",
 	},
 	Judge: judge,
 }
@@ -188,7 +188,7 @@ func judge(h *history.History) labkit.Outcome {
 		restarts = o.Restarts
 		fact("%s: deletion of old sent with resourceVersion %d after %d; %d deletions of the Endpoints of live Services", o.Phase, o.Sent, o.Last, len(o.Deleted))
 		if o.Sent >= o.Last {
-			return labkit.InconclusiveBecause("the deletion was sent with resourceVersion %d, after %d: the server does not have the fault that this lab needs", o.Sent, o.Last)
+			return labkit.InconclusiveBecause("the deletion was sent with resourceVersion %d after %d: the server does not have the fault that this lab needs", o.Sent, o.Last)
 		}
 		if o.Gaps > 0 {
 			return labkit.InconclusiveBecause("an independent watch was lost: what happened in the gap is unknown")
@@ -200,7 +200,7 @@ func judge(h *history.History) labkit.Outcome {
 			return labkit.InconclusiveBecause("the counting controller had too little of %s to judge: %d events, %d watches", c.Resource, c.Events, len(c.Watches))
 		}
 		replays, flaps, resources = replays+c.Replays, flaps+c.Flaps, resources+1
-		fact("counting controller, %s: %d events, %d of them replayed; %d deletions of what lives; watches from %s", c.Resource, c.Events, c.Replays, c.Flaps, strings.Join(c.Watches, " "))
+		fact("counting controller, %s: %d events, %d of them replayed; %d deletions of existing objects; watches from %s", c.Resource, c.Events, c.Replays, c.Flaps, strings.Join(c.Watches, " "))
 	}
 	logs := map[string]audited{}
 	for _, a := range history.Of[audited](h) {
@@ -211,9 +211,9 @@ func judge(h *history.History) labkit.Outcome {
 	}
 	first, ok := logs[phaseIncident]
 	if !ok || !phases[phaseIncident] || resources != 2 && h.Variant != string(labkit.GateOff) {
-		return labkit.InconclusiveBecause("the incident, the counting controller or the audit log was not seen")
+		return labkit.InconclusiveBecause("the incident, the counting controller or the audit log was not recorded")
 	}
-	fact("watches of the controller manager that restart from the past, by the audit log: %d", len(first.Found))
+	fact("watches of the controller manager that restart from an older version, in the audit log: %d", len(first.Found))
 	for _, f := range first.Found {
 		fact("  %s: %d of %d restarts (%d back, %d stale)", f.Resource, f.count("back")+f.count("stale"), f.Restarts, f.count("back"), f.count("stale"))
 	}
@@ -224,16 +224,16 @@ func judge(h *history.History) labkit.Outcome {
 	case n > 0 && (len(first.Found) > 0 || !first.Has):
 		res = labkit.ReproducedBecause("%d deletions of the Endpoints of live Services in %d restarts of the watch", n, restarts)
 	case n > 0:
-		res = labkit.InconclusiveBecause("%d deletions of the Endpoints of live Services, but the audit log shows no watch that restarts from the past", n)
+		res = labkit.InconclusiveBecause("%d deletions of the Endpoints of live Services, but the audit log shows no watch that restarts from an older version", n)
 	case len(first.Found) > 0:
-		res = labkit.ReproducedBecause("watches restart from the past (audit log), though no Endpoints were deleted")
+		res = labkit.ReproducedBecause("watches restart from an older version (audit log), although no Endpoints were deleted")
 	case replays+flaps > 0:
-		res = labkit.ReproducedBecause("the counting controller had %d replayed events and %d deletions of what lives", replays, flaps)
+		res = labkit.ReproducedBecause("the counting controller had %d replayed events and %d deletions of existing objects", replays, flaps)
 	default:
 		res = judgeRest(h, deleted[phaseLiveCheck], phases[phaseLiveCheck], logs, fact)
 	}
 	if res.Verdict == labkit.Reproduced && h.Variant == string(withoutLiveCheck) && deleted[phaseLiveCheck] == 0 {
-		res = labkit.InconclusiveBecause("the live check that was taken out is not missed; %s", res.Why)
+		res = labkit.InconclusiveBecause("without the live check the result is the same; %s", res.Why)
 	}
 	res.Facts = facts
 	return res
@@ -259,7 +259,7 @@ func judgeRest(h *history.History, deleted int, live bool, logs map[string]audit
 		if deleted > 0 {
 			bad("%d deletions of the Endpoints of live Services with the live check on", deleted)
 		} else if o.Kept == 0 {
-			unsure = "the endpoints controller never lacked a live Service, so the check was not put to the test"
+			unsure = "the cache of the endpoints controller never lacked a live Service, so the check was not tested"
 		}
 	}
 	var converged []string
@@ -270,7 +270,7 @@ func judgeRest(h *history.History, deleted int, live bool, logs map[string]audit
 		}
 	}
 	for _, o := range churns {
-		fact("churn: %d Services created, %d deleted, %d watches cut in mid-stream; %d deletions of the Endpoints of live Services; %d Services passed over as by stock", o.Made, o.Removed, o.Cuts, o.wrong(), len(o.Skipped))
+		fact("churn: %d Services created, %d deleted, %d watches cut in mid-stream; %d deletions of the Endpoints of live Services; %d Services were left without Endpoints, as by stock", o.Made, o.Removed, o.Cuts, o.wrong(), len(o.Skipped))
 		if n := o.wrong(); n > 0 {
 			bad("churn: %d deletions of the Endpoints of live Services", n)
 		} else if o.Cuts == 0 || o.Gaps > 0 || len(o.Deleted) == 0 {
@@ -281,7 +281,7 @@ func judgeRest(h *history.History, deleted int, live bool, logs map[string]audit
 	for _, r := range last.Found {
 		for _, f := range r.Findings {
 			if f.proof() && (f.Time.Before(last.OffFrom) || f.Time.After(last.OffTo)) {
-				bad("a watch of %s restarted from the past at %s: %+v", r.Resource, f.Time.Format(time.RFC3339), f)
+				bad("a watch of %s restarted from an older version at %s: %+v", r.Resource, f.Time.Format(time.RFC3339), f)
 			}
 		}
 	}
@@ -291,9 +291,9 @@ func judgeRest(h *history.History, deleted int, live bool, logs map[string]audit
 	case unsure != "":
 		return labkit.InconclusiveBecause("%s", unsure)
 	case h.Variant == string(labkit.GateOff):
-		return labkit.AbsentBecause("no Endpoints of a live Service were deleted, no watch restarted from the past")
+		return labkit.AbsentBecause("no Endpoints of a live Service were deleted, and no watch restarted from an older version")
 	case len(says) != 1 || len(checks) != 1 || !live || len(churns) != 1 || !all || !slices.Equal(converged, convergences):
-		return labkit.InconclusiveBecause("not everything was seen: it converged after %q", converged)
+		return labkit.InconclusiveBecause("not all observations were recorded: Endpoints converged after %q", converged)
 	}
-	return labkit.AbsentBecause("no Endpoints of a live Service were deleted, no watch restarted from the past")
+	return labkit.AbsentBecause("no Endpoints of a live Service were deleted, and no watch restarted from an older version")
 }

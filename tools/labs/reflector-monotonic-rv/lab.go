@@ -59,7 +59,7 @@ func Labs() []labkit.Lab {
 			Name:    strings.ReplaceAll(l.name, ".", "-"),
 			Folder:  "reflector-monotonic-rv",
 			Test:    l.test,
-			Summary: fmt.Sprintf("Endpoints of live Services are deleted after a watch restarts from the past (kube-apiserver %s)", server),
+			Summary: fmt.Sprintf("Endpoints of live Services are deleted after a watch restarts from an older version (kube-apiserver %s)", server),
 			Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, server) },
 			Oracle:  oracle,
 			Needs: []labkit.Binary{
@@ -106,23 +106,23 @@ type lab struct {
 func steps(e *labkit.Env, server string) []labkit.Step {
 	l := &lab{size: sizeOf(e.Profile), e: e, server: server}
 	s := []labkit.Step{
-		{Text: fmt.Sprintf("start etcd, kube-apiserver %s (TLS, RBAC, audit log), a proxy that shortens watches to seconds, and the kube-controller-manager under test behind it; two ready pods", server), Do: l.start},
+		{Text: fmt.Sprintf("start etcd, kube-apiserver %s (TLS, RBAC, audit log), a proxy that shortens watches to seconds, and the kube-controller-manager under test behind the proxy; create two ready pods", server), Do: l.start},
 		{Text: fmt.Sprintf("create the Service old, then create, delete and create again %d Services with ready Endpoints; delete old, whose deletion an independent watcher must get with an old resourceVersion; "+
 			"wait for %d restarts of the controller manager's watch of Services", l.services, l.restarts), Do: l.first},
 	}
 	if e.Variant != labkit.GateOff { // the counting controller has no gates
 		s = append(s, labkit.Step{Text: "the same with ConfigMaps and Secrets and a controller that counts", Do: l.count})
 	}
-	s = append(s, labkit.Step{Text: "kubectl-holdfast audit-rv reads the apiserver's audit log; the rest is done if nothing was found until here", Do: l.auditIncident})
+	s = append(s, labkit.Step{Text: "kubectl-holdfast audit-rv reads the apiserver's audit log; the remaining steps run only if the incident was not found so far", Do: l.auditIncident})
 	if e.Variant != labkit.GateOff {
 		s = append(s,
-			labkit.Step{Text: "read the counter and the warning that ours has of the incident", Do: l.says},
-			labkit.Step{Text: "the incident again with " + reflectorGate + " off and " + endpointsGate + " on", Do: l.liveCheckAlone},
-			labkit.Step{Text: "hold all watches back until the server has forgotten: 410 Gone, list, converge", Do: l.gone},
+			labkit.Step{Text: "read Holdfast's counter and warning about the incident", Do: l.says},
+			labkit.Step{Text: "repeat the incident with " + reflectorGate + " off and " + endpointsGate + " on", Do: l.liveCheckAlone},
+			labkit.Step{Text: "delay all watches until the server no longer has the events: 410 Gone, list, converge", Do: l.gone},
 			labkit.Step{Text: "restart the API server: converge", Do: l.restartServer},
 			labkit.Step{Text: "restore etcd from an older copy: list from a lower resourceVersion, converge", Do: l.restore},
 			labkit.Step{Text: fmt.Sprintf("change %d Services for %v while the proxy cuts watches at random: converge", l.churnServices, l.churn), Do: l.churnAndCut},
-			labkit.Step{Text: "kubectl-holdfast audit-rv reads the audit log of all this, but for the time when the gate was off", Do: l.auditAll})
+			labkit.Step{Text: "kubectl-holdfast audit-rv reads the audit log of all steps, except while the gate was off", Do: l.auditAll})
 	}
 	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
@@ -220,7 +220,7 @@ func (l *lab) ready(name string) bool {
 }
 
 func (l *lab) waitEndpoints(ctx context.Context, names []string, there bool) error {
-	what := fmt.Sprintf("Endpoints of %d Services there: %v", len(names), there)
+	what := fmt.Sprintf("Endpoints of %d Services exist: %v", len(names), there)
 	return wait.Until(ctx, what, 90*time.Second, func(context.Context) (bool, error) {
 		for _, n := range names {
 			if there != l.ready(n) {

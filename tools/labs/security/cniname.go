@@ -24,20 +24,20 @@ func cniNameLab() labkit.Lab {
 		Name:     "cni-plugin-name",
 		Folder:   "security",
 		Test:     []labkit.Variant{labkit.Ours},
-		Summary:  "a file in /etc/cni/net.d runs any program of the node",
+		Summary:  "a file in /etc/cni/net.d makes the kubelet run any program of the node",
 		Packages: []string{node.CNIPackage},
 		Needs:    labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
 			p := &pluginPath{e: e}
 			return []labkit.Step{
 				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node with the kubelet under test and --network-plugin=cni", Do: p.start},
-				{Text: "put a configuration whose type is a path out of --cni-bin-dir before the good one, and start the kubelet anew", Do: p.write},
-				{Text: "create a pod; wait until the program behind the path has run, or until the pod is ready by the good configuration", Do: p.create},
+				{Text: "put a configuration whose type is a path out of --cni-bin-dir before the good configuration, and restart the kubelet", Do: p.write},
+				{Text: "create a pod; wait until the program behind the path has run, or until the pod is ready with the good configuration", Do: p.create},
 				labkit.AllRun(func(ctx context.Context) error { return p.c.Alive(ctx) }),
 			}
 		},
 		Oracle: labkit.Oracle{
-			Text:  []string{"the program behind the path has run as root; absent: the kubelet names the file it left out, has counted it, and the pod has an address of the good configuration"},
+			Text:  []string{"the program behind the path has run as root; absent: the kubelet's log names the skipped file, the kubelet has counted it, and the pod has an address of the good configuration"},
 			Judge: judgePluginPath,
 		},
 	}
@@ -118,9 +118,9 @@ func judgePluginPath(h *history.History) labkit.Outcome {
 	case o.Ran:
 		return labkit.ReproducedBecause("the kubelet ran, as root, the program that %s names by a path", pluginFile)
 	case !o.Ready:
-		return labkit.InconclusiveBecause("neither did the program run nor is the pod ready")
+		return labkit.InconclusiveBecause("the program did not run, and the pod is not ready")
 	case !o.Named || o.Counted != 1:
-		return labkit.InconclusiveBecause("the pod is ready, but that %s was left out is in the log: %t, counted: %v", pluginFile, o.Named, o.Counted)
+		return labkit.InconclusiveBecause("the pod is ready, but the log says that %s was skipped: %t, counted: %v", pluginFile, o.Named, o.Counted)
 	}
-	return labkit.AbsentBecause("%s was left out, and the pod is ready by the next configuration", pluginFile)
+	return labkit.AbsentBecause("%s was skipped, and the pod is ready with the next configuration", pluginFile)
 }

@@ -19,9 +19,9 @@ import (
 
 var credentials = row{
 	fix:     "log-credentials",
-	summary: "tokens and registry passwords stand in the log",
+	summary: "tokens and registry passwords are in the log",
 	kcmArgs: []string{"--v=7"}, // from here on client-go logs headers
-	starts:  "write a docker config file for the kubelet whose auth is no base64, and create a pod whose image must be pulled; the controller manager runs with --v=7 and a token for each controller",
+	starts:  "write a docker config file for the kubelet whose auth is not base64, and create a pod whose image must be pulled; the controller manager runs with --v=7 and a token for each controller",
 	does:    "read both logs",
 	oracle:  "tokens in the controller manager's log, the password in the kubelet's; absent: the masked header and the error are there",
 	start:   startCredentials,

@@ -24,9 +24,9 @@ const hostsMiB = 50
 var etcHosts = row{
 	fix:     "etc-hosts-eviction",
 	gate:    "CountEtcHosts",
-	summary: "what a pod writes into its /etc/hosts is counted nowhere",
+	summary: "what a pod writes into its /etc/hosts is not counted anywhere",
 	starts:  fmt.Sprintf("create a pod that writes %d MiB into its /etc/hosts, and one that does not", hostsMiB),
-	does:    "when the file has that size read the ephemeral storage of both pods in /stats/summary",
+	does:    "when the file has that size, read the ephemeral storage of both pods in /stats/summary",
 	oracle:  "the pod's ephemeral storage is less than the file; absent: it is more, and that of the other pod is not",
 	start: func(ctx context.Context, l *lab) error {
 		return l.pods(ctx, pod("hosts-writer", func(c *corev1.Container) {

@@ -35,7 +35,7 @@ func etcHostsRankingLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "etc-hosts-ranking",
 		Folder:  "security",
-		Summary: "a pod that fills the node's disk through its /etc/hosts has another one evicted",
+		Summary: "a pod fills the node's disk through its /etc/hosts, and another pod is evicted",
 		Needs:   labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
 			r := &ranking{e: e}

@@ -21,10 +21,10 @@ import (
 var gcOwner = row{
 	fix:     "gc-foreign-owner",
 	gate:    "GCForeignOwnerCheck",
-	summary: "objects of one namespace make the garbage collector delete pods of another whose owner lives",
+	summary: "objects of one namespace make the garbage collector delete pods of another namespace whose owner exists",
 	starts:  "create a ConfigMap and a pod that it owns, and another namespace",
-	does:    "create in the other namespace a ConfigMap with two owners, one that never was and the UID of the first ConfigMap under another name; then one that names the UID of the pod, and take that back",
-	oracle:  "the pod is deleted; absent: the first foreign ConfigMap is collected, the pod was looked at, which is counted, and it stays; the owner lives in any case",
+	does:    "create in the other namespace a ConfigMap with two owners, one that never existed and one with the UID of the first ConfigMap and another name; then a ConfigMap whose owner has the UID of the pod, and remove that owner again",
+	oracle:  "the pod is deleted; absent: the first foreign ConfigMap is collected, the garbage collector processed the pod, which is counted, and kept it; the pod's owner survives in every variant",
 	start:   startGCOwner,
 	look:    lookGCOwner,
 	judge:   judgeGCOwner,
@@ -91,7 +91,7 @@ func lookGCOwner(ctx context.Context, l *lab) error {
 		return err == nil && got.GetUID() == uid && got.GetDeletionTimestamp() == nil, err
 	}
 	// The pod goes, or is looked at and stays. On ours the counter tells which.
-	if err := wait.Until(ctx, "the garbage collector looks at the pod", patience, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the garbage collector processes the pod", patience, func(context.Context) (bool, error) {
 		var err error
 		if o.Counted, err = l.managerCounted(ctx, "holdfast_gc_foreign_owner_kept_total 0"); err != nil {
 			return false, err
@@ -130,9 +130,9 @@ func judgeGCOwner(h *history.History) finding {
 	if !o.Owner {
 		return cannotTell("the pod's owner is gone")
 	}
-	saw := "the pod of a living owner is there"
+	saw := "the pod of an existing owner still exists"
 	if !o.Victim {
-		saw = "the pod of a living owner was deleted"
+		saw = "the pod of an existing owner was deleted"
 	}
 	return finding{happened: !o.Victim, saw: saw}.
 		counting(h, "holdfast_gc_foreign_owner_kept_total", float64(o.Counted), 1).

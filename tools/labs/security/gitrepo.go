@@ -29,10 +29,10 @@ var gitRepo = row{
 	fix:     "gitrepo-hardening",
 	gate:    "GitRepoVolumeHardening",
 	summary: "a pod with a gitRepo volume runs commands on the node and reads its disk",
-	starts: "serve repositories by git daemon and HTTP; create two pods that clone them as they should, " +
-		"and three whose gitRepo volumes have an option for a repository, a clone below .git with a hook, and a path of the node",
+	starts: "serve repositories by git daemon and HTTP; create two pods with legitimate gitRepo volumes, " +
+		"and three whose gitRepo volumes have an option as repository, a clone below .git with a hook, and a path of the node",
 	does:   "wait until each of the three has reached the node or is refused",
-	oracle: "the files that option and hook write on the node, and the pod that has the node's repository; absent: each pod's events have the refusal",
+	oracle: "the files that option and hook write are on the node, or the pod with the node's repository is ready; absent: each pod's events have the refusal",
 	start:  startGitRepo,
 	look:   lookGitRepo,
 	judge:  judgeGitRepo,
@@ -139,7 +139,7 @@ func judgeGitRepo(h *history.History) finding {
 		case e.Did:
 			did = append(did, name)
 		case !e.Refused:
-			return cannotTell("pod %s has not reached the node and is not refused", name)
+			return cannotTell("pod %s has neither reached the node nor been refused", name)
 		}
 	}
 	if n := len(did); n > 0 && n < len(gitExploits) && h.Variant == string(labkit.Stock) {

@@ -21,20 +21,20 @@ func glogLinksLab() labkit.Lab {
 	return labkit.Lab{
 		Name:    "glog-no-follow",
 		Folder:  "security",
-		Summary: "a link in the folder of the logs makes a process empty any file",
+		Summary: "a link in the log folder makes a process empty any file",
 		Needs:   []labkit.Binary{labkit.BinaryUnderTest(base, "kube-controller-manager")},
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			g := &logLinks{e: e}
 			return []labkit.Step{
 				{Text: "start the controller manager under test with its logs in a folder that everyone may write to, learn the log's name, and stop it", Do: g.learn},
-				{Text: fmt.Sprintf("put links to a file that only root may write under the log's names of the next %v and the next %d process ids, as nobody", linksFor, linkPids), Do: g.plant},
-				{Text: "start the controller manager again; look at its log, at the file behind the links and at its counter", Do: g.look},
-				{Text: "look whether the controller manager runs", Always: true, Do: func(context.Context) error { return process.AllAlive(g.manager) }},
+				{Text: fmt.Sprintf("as user nobody, create links to a file that only root may write, under the log names of the next %v and the next %d process IDs", linksFor, linkPids), Do: g.plant},
+				{Text: "start the controller manager again; check its log, the file behind the links and its counter", Do: g.look},
+				{Text: "check that the controller manager runs", Always: true, Do: func(context.Context) error { return process.AllAlive(g.manager) }},
 			}
 		},
 		Oracle: labkit.Oracle{
-			Text:  []string{"the file behind the links was emptied and has the log in it; absent: the log's name was one of the links', there is a log of its own now, the file is as it was, and the counter has grown"},
+			Text:  []string{"the file behind the links was emptied and contains the log; absent: a link had the log's name, a new log file replaced it, the file behind the links has not changed, and the counter has increased"},
 			Judge: judgeLogLinks,
 		},
 	}
@@ -178,13 +178,13 @@ func judgeLogLinks(h *history.History) labkit.Outcome {
 	o := history.One[followed](h)
 	switch {
 	case !o.Planted:
-		return labkit.InconclusiveBecause("no link was where the log %s was created", o.Log)
+		return labkit.InconclusiveBecause("no link had the name of the log %s", o.Log)
 	case o.InVictim:
 		return labkit.ReproducedBecause("the process followed the link %s, emptied root's file and writes its log into it", o.Log)
 	case !o.Untouched || !o.Own:
-		return labkit.InconclusiveBecause("root's file is as it was: %t; %s is a log of its own: %t", o.Untouched, o.Log, o.Own)
+		return labkit.InconclusiveBecause("root's file has not changed: %t; %s is a new log file: %t", o.Untouched, o.Log, o.Own)
 	case o.Counted < 1:
 		return labkit.InconclusiveBecause("the link was replaced, but not counted")
 	}
-	return labkit.AbsentBecause("the link %s was replaced by a log, root's file is as it was", o.Log)
+	return labkit.AbsentBecause("the link %s was replaced by a log, and root's file has not changed", o.Log)
 }

@@ -65,7 +65,7 @@ func judge(h *history.History, rows []row) labkit.Outcome {
 			f = r.judge(h)
 		}
 		if f.untold == "" && r.gate == "" && h.Variant == string(labkit.GateOff) && f.happened {
-			f.untold = "there is no gate, and it happened with the gates off: " + f.saw
+			f.untold = "the fix has no gate, but the incident happened with the gates off: " + f.saw
 		}
 		if f.untold != "" {
 			why = append(why, r.fix+": "+f.untold)

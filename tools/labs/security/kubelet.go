@@ -23,9 +23,9 @@ import (
 var healthz = row{
 	fix:     "healthz-no-pprof",
 	gate:    "KubeletHealthzOwnMux",
-	summary: "the kubelet's healthz port gives profiles without authentication",
-	does:    "ask the healthz port for /healthz, /debug/pprof/ and two profiles",
-	oracle:  "a profile is answered; absent: all are refused, and /healthz says ok",
+	summary: "the kubelet's healthz port serves profiles without authentication",
+	does:    "request /healthz, /debug/pprof/ and two profiles from the healthz port",
+	oracle:  "a profile is served; absent: all are refused, and /healthz answers ok",
 	look:    lookHealthz,
 	judge:   judgeHealthz,
 }
@@ -99,7 +99,7 @@ var mountErrors = row{
 	fix:     "mount-error-secrets",
 	gate:    "MountErrorsWithoutSecrets",
 	summary: "a failed mount shows the storage password in an event and in the log",
-	starts:  "create two pods with azureFile and cephfs volumes whose servers are not there",
+	starts:  "create two pods with azureFile and cephfs volumes whose servers do not exist",
 	does:    "read the pods' FailedMount events and the kubelet's log",
 	oracle:  "the passwords are in the events or the log; absent: the events name server and options",
 	start:   startMountErrors,
@@ -181,10 +181,10 @@ func judgeMountErrors(h *history.History) finding {
 		text += o.Events[m.pod]
 	}
 	if o.Logged == 0 {
-		return cannotTell("no failed mount command in the kubelet's log")
+		return cannotTell("the kubelet's log has no failed mount command")
 	}
 	n := passwords(text)
-	return finding{happened: n+o.Password > 0, saw: fmt.Sprintf("the passwords stand %d times in events and %d times in the kubelet's log (azure %v, ceph %v)",
+	return finding{happened: n+o.Password > 0, saw: fmt.Sprintf("the passwords are %d times in events and %d times in the kubelet's log (azure %v, ceph %v)",
 		n, o.Password, strings.Contains(text, azureKey), strings.Contains(text, cephKey))}.
 		counting(h, "holdfast_mount_error_secrets_masked_total", o.Counted, 2).
 		measure("passwords in events", float64(n), "").measure("passwords in the log", float64(o.Password), "")

@@ -22,10 +22,10 @@ import (
 var localnet = row{
 	fix:     "localnet-firewall",
 	gate:    "LocalnetFirewall",
-	summary: "pods reach what listens on the node's loopback only",
+	summary: "pods reach programs that listen only on the node's loopback",
 	starts:  "set route_localnet=1 on the node, as kube-proxy does, and listen on its loopback",
-	does:    "send a request to 127.0.0.1 to the node out of a pod's network; in the long profile let stock, ours with the gate off, and ours follow each other",
-	oracle:  "the request is answered; absent: it is dropped, while the node itself is answered, and so is the pod at another address of the node",
+	does:    "send a request to 127.0.0.1 from a pod's network to the node; in the long profile swap the kubelet to stock, to Holdfast with the gate off, and to Holdfast",
+	oracle:  "the request is answered; absent: it is dropped, while requests of the node itself, and of the pod to another address of the node, are answered",
 	start:   startLocalnet,
 	look:    lookLocalnet,
 	judge:   judgeLocalnet,
@@ -106,7 +106,7 @@ func lookLocalnet(ctx context.Context, l *lab) error {
 	}
 	// The kubelet syncs its rules once a minute and at its start.
 	if l.e.Variant == labkit.Ours {
-		if err := wait.Until(ctx, "the rule on the node", patience, func(ctx context.Context) (bool, error) {
+		if err := wait.Until(ctx, "the rule exists on the node", patience, func(ctx context.Context) (bool, error) {
 			rules, err := l.node.Output(ctx, "iptables-save", "-t", "filter")
 			return err == nil && strings.Contains(rules, "block incoming localnet connections"), err
 		}); err != nil {
@@ -177,13 +177,13 @@ func judgeLocalnet(h *history.History) finding {
 	o, ours := history.One[request](h), h.Variant == string(labkit.Ours)
 	switch {
 	case !o.AtNode || !o.AtItself || o.Answered == o.TimedOut:
-		return cannotTell("too little was seen: %+v", o)
+		return cannotTell("not all observations were recorded: %+v", o)
 	case o.Answered:
-		return finding{happened: true, saw: "a pod was answered by a program that listens on 127.0.0.1 of its node"}
+		return finding{happened: true, saw: "a pod got an answer from a program that listens on 127.0.0.1 of its node"}
 	case ours && o.Dropped == 0:
-		return cannotTell("the request timed out, and the rule has dropped nothing")
+		return cannotTell("the request timed out, but the rule has dropped nothing")
 	}
-	f := finding{saw: "the request timed out; the node itself is answered, and the pod at the node's own address"}.
+	f := finding{saw: "the request timed out; requests of the node itself, and of the pod to the node's own address, were answered"}.
 		counting(h, "holdfast_localnet_firewall_rules_added_total", o.Counted, 1)
 	if !ours {
 		return f
@@ -216,8 +216,8 @@ func (l *lab) waysOut(ctx context.Context) error {
 		kubelet kube.Program
 		rules   int
 	}{
-		{"stock in ours' place", l.e.Stock(base, "kubelet"), 1},
-		{"ours with the gate off", l.e.UnderTest(base, "kubelet").WithGates(map[string]bool{"LocalnetFirewall": false}), 0},
+		{"stock instead of Holdfast", l.e.Stock(base, "kubelet"), 1},
+		{"Holdfast with the gate off", l.e.UnderTest(base, "kubelet").WithGates(map[string]bool{"LocalnetFirewall": false}), 0},
 		{"ours again", l.e.UnderTest(base, "kubelet"), 1},
 		{"ours restarted", l.e.UnderTest(base, "kubelet"), 1},
 	} {

@@ -20,9 +20,9 @@ const invented = 100
 
 var metrics = row{
 	fix:     "metrics-method-label",
-	summary: "whoever reaches /metrics makes series that stay",
+	summary: "anyone who reaches /metrics can create series that stay",
 	does:    fmt.Sprintf("send %d requests with invented HTTP methods to /metrics of the kubelet's read-only port and of the controller manager", invented),
-	oracle:  "http_requests_total of one grows by more than one series; absent: every request was answered, and GET and PATCH have their series",
+	oracle:  "http_requests_total of the kubelet or the controller manager grows by more than one series; absent: every request was answered, and GET and PATCH have their series",
 	look:    lookMetrics,
 	judge:   judgeMetrics,
 }

@@ -20,10 +20,10 @@ var namespaces = row{
 	fix:     "ordered-namespace-deletion",
 	gate:    "OrderedNamespaceDeletion",
 	off:     true,
-	summary: "the NetworkPolicies of a namespace that is deleted go before its pods",
+	summary: "when a namespace is deleted, its NetworkPolicies are deleted before its pods",
 	starts:  "create two namespaces, one with a NetworkPolicy and a pod that takes seconds to end, one with a ConfigMap only",
 	does:    "delete both namespaces",
-	oracle:  "the NetworkPolicy is deleted before the pod is; absent: after it, and both namespaces go",
+	oracle:  "the NetworkPolicy is deleted before the pod; absent: it is deleted after the pod, and both namespaces disappear",
 	start:   startNamespaces,
 	look:    lookNamespaces,
 	judge:   judgeNamespaces,
@@ -135,16 +135,16 @@ func judgeNamespaces(h *history.History) finding {
 	switch {
 	case ours && !o.Policy.IsZero() && !o.Pod.IsZero() && ahead > 0: // whatever else there was
 	case o.Policy.IsZero() || o.Pod.IsZero() || o.Took[isolated] == 0 || o.Took[plain] == 0:
-		return cannotTell("too little was seen: %+v", o)
+		return cannotTell("not all observations were recorded: %+v", o)
 	case o.Took[plain] > 45*time.Second:
 		return cannotTell("the namespace without pods took %v", o.Took[plain])
 	case ours && o.Counted != 1:
-		return cannotTell("the controller manager has not counted one namespace that it waited for")
+		return cannotTell("the controller manager has not counted exactly one namespace that it waited for")
 	}
 	if ahead <= 0 {
 		word = "after"
 	}
-	return finding{happened: ahead > 0, saw: fmt.Sprintf("the NetworkPolicy went %.1f s %s the pod; the namespace with a pod took %.1f s, the one without %.1f s",
+	return finding{happened: ahead > 0, saw: fmt.Sprintf("the NetworkPolicy was deleted %.1f s %s the pod; the namespace with a pod took %.1f s, the namespace without pods %.1f s",
 		ahead.Abs().Seconds(), word, o.Took[isolated].Seconds(), o.Took[plain].Seconds())}.
 		measure("from the NetworkPolicy's deletion to the pod's", ahead.Seconds(), "s")
 }

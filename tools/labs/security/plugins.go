@@ -26,11 +26,11 @@ import (
 
 var iscsi = row{
 	fix:      "iscsi-chap-secrets",
-	summary:  "CHAP passwords of iSCSI volumes stand in the kubelet's log",
+	summary:  "CHAP passwords of iSCSI volumes are in the kubelet's log",
 	programs: map[string]string{"iscsiadm": iscsiadm},
-	starts:   "create a pod with an iSCSI volume and a Secret with CHAP passwords; an iscsiadm that refuses the password and prints it is first on the kubelet's PATH",
+	starts:   "create a pod with an iSCSI volume and a Secret with CHAP passwords; the kubelet's PATH begins with an iscsiadm that refuses the password and prints it",
 	does:     "read the kubelet's log and the pod's events",
-	oracle:   "the password stands in the log or in an event; absent: the log names the setting and has <masked> in what iscsiadm printed",
+	oracle:   "the password is in the log or in an event; absent: the log names the setting and has <masked> in the output of iscsiadm",
 	start:    startISCSI,
 	look:     lookISCSI,
 	judge:    judgeISCSI,
@@ -55,7 +55,7 @@ esac
 // refusedCHAP is what iscsiadm prints before the password.
 const refusedCHAP = "could not set " + chapKey + " to "
 
-// chap is how often the kubelet's log has what iscsiadm printed, the password and what is in
+// chap is how often the kubelet's log has the output of iscsiadm, the password and what is in
 // its place; and how often the pod's events have the password. An error while the kubelet
 // waits for a volume's device makes no event in v1.9.11.
 type chap struct{ Refused, Password, Masked, Events int }
@@ -87,7 +87,7 @@ func startISCSI(ctx context.Context, l *lab) error {
 
 func lookISCSI(ctx context.Context, l *lab) error {
 	var o chap
-	if err := wait.Until(ctx, "the kubelet's log has what iscsiadm printed", patience, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the kubelet's log has the output of iscsiadm", patience, func(context.Context) (bool, error) {
 		log, err := l.node.Kubelet.LastRunLog()
 		if err != nil {
 			return false, err
@@ -108,18 +108,18 @@ func judgeISCSI(h *history.History) finding {
 	if o.Refused == 0 || !happened && o.Masked == 0 {
 		return cannotTell("the kubelet's log has %d refusals by iscsiadm, %d of them with <masked>", o.Refused, o.Masked)
 	}
-	return finding{happened: happened, saw: fmt.Sprintf("the password stands %d times in the kubelet's log and %d times in events; iscsiadm refused it in %d lines",
+	return finding{happened: happened, saw: fmt.Sprintf("the password is %d times in the kubelet's log and %d times in events; iscsiadm refused it in %d lines",
 		o.Password, o.Events, o.Refused)}.
 		measure("passwords in the log", float64(o.Password), "").measure("passwords in events", float64(o.Events), "")
 }
 
 var heketi = row{
 	fix:     "heketi-key-log",
-	summary: "Heketi's key stands in the log of the controller manager",
+	summary: "Heketi's key is in the log of the controller manager",
 	kcmArgs: []string{"--v=4"}, // from here on a StorageClass's parameters are logged, too
 	starts:  "serve an API that refuses every volume; create two StorageClasses glusterfs for it, one with the key as parameter and one with a Secret, and a claim of each; the controller manager runs with --v=4",
 	does:    "read the controller manager's log",
-	oracle:  "a key stands in it; absent: both volumes were to be created, and the log has <masked>",
+	oracle:  "a key is in the log; absent: the controller manager tried to create both volumes, and the log has <masked>",
 	start:   startHeketi,
 	look:    lookHeketi,
 	judge:   judgeHeketi,
@@ -171,7 +171,7 @@ func typed(kind, api string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion
 
 func lookHeketi(ctx context.Context, l *lab) error {
 	var o keys
-	if err := wait.Until(ctx, "the controller manager's log has both volumes to create", patience, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the controller manager's log has the attempts to create both volumes", patience, func(context.Context) (bool, error) {
 		log, err := l.c.ControllerManager.LastRunLog()
 		if err != nil {
 			return false, err
@@ -209,12 +209,12 @@ func judgeHeketi(h *history.History) finding {
 	happened := byParameter+bySecret > 0
 	switch {
 	case !o.created():
-		return cannotTell("volumes to create in the controller manager's log: %v", o.Created)
+		return cannotTell("attempts to create volumes in the controller manager's log: %v", o.Created)
 	case happened && h.Variant != string(labkit.Ours) && (byParameter == 0 || bySecret == 0):
 		return cannotTell("keys in the log: %v", o.Logged)
 	case !happened && o.Masked == 0:
 		return cannotTell("neither a key nor <masked> is in the log")
 	}
-	return finding{happened: happened, saw: fmt.Sprintf("the key of the StorageClass stands %d times in the controller manager's log, that of the Secret %d times", byParameter, bySecret)}.
+	return finding{happened: happened, saw: fmt.Sprintf("the key of the StorageClass is %d times in the controller manager's log, the key of the Secret %d times", byParameter, bySecret)}.
 		measure("keys in the log", float64(byParameter+bySecret), "")
 }

@@ -38,7 +38,7 @@ var probes = row{
 	gate:    "ProbeOutputLimits",
 	summary: "a pod with a probe fills the node's memory through the kubelet",
 	does:    fmt.Sprintf("create a pod whose HTTP readiness probe gets %d MiB from a server, then one whose postStart hook prints %d MiB; in the long profile also one whose postStart hook gets the HTTP answer", bodyMiB, execMiB),
-	oracle:  fmt.Sprintf("the kubelet's peak of resident memory (VmHWM) grows by more than %d MiB for HTTP or %d MiB for exec; absent: the whole answer was fetched and the pods became ready", bodyBound/mib, execBound/mib),
+	oracle:  fmt.Sprintf("the kubelet's peak of resident memory (VmHWM) grows by more than %d MiB for HTTP or %d MiB for exec; absent: the whole answer was sent, and the pods became ready", bodyBound/mib, execBound/mib),
 	look:    lookProbes,
 	judge:   judgeProbes,
 }
@@ -136,7 +136,7 @@ func judgeProbes(h *history.History) finding {
 	for i, o := range all {
 		p := probePods[i]
 		if o.Pod != p.name || o.From == 0 || p.http && !o.Whole {
-			return cannotTell("pod %s is ready, and the server has sent no answer to the end: %+v", p.name, o)
+			return cannotTell("pod %s is ready, but the server has not sent a whole answer: %+v", p.name, o)
 		}
 		grew := o.To - o.From
 		how = append(how, fmt.Sprintf("%s %d MiB", o.Pod, grew/mib))

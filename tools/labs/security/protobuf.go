@@ -34,15 +34,15 @@ func protobufLab() labkit.Lab {
 			m := &malformed{e: e}
 			steps := []labkit.Step{
 				{Text: "start etcd, kube-apiserver of stock v1.9.11, a proxy before it, and behind the proxy the controller manager under test", Do: m.start},
-				{Text: fmt.Sprintf("have the proxy answer %d requests of the controller manager for its leader's lock with a protobuf message whose unknown field is too long; wait until it has ended, or until the API server has answered the next such request", malformedAnswers), Do: m.feedManager},
+				{Text: fmt.Sprintf("let the proxy answer %d requests of the controller manager for its leader-election lock with a protobuf message whose unknown field claims an excessive length; wait until the controller manager has ended, or until the API server has answered the next such request", malformedAnswers), Do: m.feedManager},
 			}
 			if e.Profile == labkit.Long {
 				steps = append(steps, labkit.Step{Text: "start a node with the kubelet under test behind the proxy, and do the same with its requests for its Node", Do: m.feedKubelet})
 			}
-			return append(steps, labkit.Step{Text: "look whether etcd and kube-apiserver run", Always: true, Do: m.alive})
+			return append(steps, labkit.Step{Text: "check that etcd and kube-apiserver run", Always: true, Do: m.alive})
 		},
 		Oracle: labkit.Oracle{
-			Text:  []string{"a component ends in a panic of the generated decoder; absent: each was given the messages, names them in its log, has counted them, and goes on with the next answer"},
+			Text:  []string{"a component ends in a panic of the generated decoder; absent: each component got the messages, names them in its log, has counted them, and accepts the next answer"},
 			Judge: judgeMalformed,
 		},
 	}
@@ -156,7 +156,7 @@ func (m *malformed) given(ctx context.Context, name string, p *process.Proc, pat
 			_, _ = w.Write(body) // a client that went away is seen below
 		})
 	before := -1
-	if err := wait.Until(ctx, name+" has ended or goes on", time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, name+" has ended or continues", time.Minute, func(context.Context) (bool, error) {
 		if o.Given = given(); o.Given == malformedAnswers && before < 0 {
 			before = good()
 		}
@@ -230,7 +230,7 @@ func judgeMalformed(h *history.History) labkit.Outcome {
 		o, ok := seen[name]
 		switch {
 		case !ok || o.Given == 0:
-			return labkit.InconclusiveBecause("%s was given no malformed message", name)
+			return labkit.InconclusiveBecause("%s got no malformed message", name)
 		case o.Exit != "" && !o.Panicked:
 			return labkit.InconclusiveBecause("%s ended without a panic of the decoder: %s", name, o.Exit)
 		case o.Exit != "":
@@ -239,14 +239,14 @@ func judgeMalformed(h *history.History) labkit.Outcome {
 		case o.Given < malformedAnswers || o.After == 0:
 			return labkit.InconclusiveBecause("%s runs: %d malformed messages of %d, %d answers after them", name, o.Given, malformedAnswers, o.After)
 		case o.Named < malformedAnswers || o.Counted < malformedAnswers:
-			return labkit.InconclusiveBecause("%s runs, was given %d malformed messages, names %d of them and has counted %v", name, o.Given, o.Named, o.Counted)
+			return labkit.InconclusiveBecause("%s runs and got %d malformed messages, but names %d of them and has counted %v", name, o.Given, o.Named, o.Counted)
 		default:
-			facts = append(facts, fmt.Sprintf("%s was given %d malformed messages, named %d, counted %v, and went on", name, o.Given, o.Named, o.Counted))
+			facts = append(facts, fmt.Sprintf("%s got %d malformed messages, named %d, counted %v, and continued", name, o.Given, o.Named, o.Counted))
 		}
 	}
-	res := labkit.AbsentBecause("%s: an error for each malformed message, and the next answer is taken", strings.Join(want, ", "))
+	res := labkit.AbsentBecause("%s: an error for each malformed message, and the next answer is accepted", strings.Join(want, ", "))
 	if len(ended) > 0 {
-		res = labkit.ReproducedBecause("%s ended by one malformed message", strings.Join(ended, ", "))
+		res = labkit.ReproducedBecause("one malformed message ended %s", strings.Join(ended, ", "))
 	}
 	res.Facts = facts
 	return res

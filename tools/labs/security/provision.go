@@ -27,10 +27,10 @@ import (
 var provision = row{
 	fix:     "provision-error-redaction",
 	gate:    "ProvisionErrorsWithoutResponse",
-	summary: "an event quotes what a server of the control plane's network answers",
-	starts:  "serve a page on the loopback of the control plane and a redirect to it; create a StorageClass glusterfs whose resturl is the redirect, a claim of it, a volume of it whose claim is gone, a claim of a StorageClass with a misspelt parameter, and a pod with a StorageOS volume whose server answers the page",
+	summary: "an event quotes the answer of a server in the control plane's network",
+	starts:  "serve a page on the loopback of the control plane and a redirect to this page; create a StorageClass glusterfs whose resturl is the redirect, a claim and a volume without claim of this class, a claim of a StorageClass with a misspelt parameter, and a pod with a StorageOS volume whose server answers with the page",
 	does:    "read the events of claims, volume and pod, the volume's status, and both logs",
-	oracle:  "the page in the events of the claim, the volume or the pod, or in the volume's status; absent: the page was asked for by all three, the events say what failed and both logs have the page; the misspelt parameter is named in any case",
+	oracle:  "the page is in the events of the claim, the volume or the pod, or in the volume's status; absent: all three led to a request for the page, the events say what failed, and both logs have the page; the event about the misspelt parameter names it in every variant",
 	start:   startProvision,
 	look:    lookProvision,
 	judge:   judgeProvision,
@@ -177,7 +177,7 @@ var places = []struct{ name, verb string }{{"ssrf", "create"}, {"ssrf-volume", "
 func judgeProvision(h *history.History) finding {
 	o := history.One[quotes](h)
 	if o.Posts == 0 || o.Deletes == 0 || o.Mounts == 0 {
-		return cannotTell("the page was asked for by %d creations, %d deletions and %d mounts", o.Posts, o.Deletes, o.Mounts)
+		return cannotTell("the page was requested by %d creations, %d deletions and %d mounts", o.Posts, o.Deletes, o.Mounts)
 	}
 	if !strings.Contains(o.Shown["misspelt"], misspelt) {
 		return cannotTell("the event about a misspelt parameter does not name it: %s", o.Shown["misspelt"])
@@ -192,7 +192,7 @@ func judgeProvision(h *history.History) finding {
 			return cannotTell("%s does not say what failed: %s", p.name, o.Shown[p.name])
 		}
 	}
-	saw := fmt.Sprintf("the page was asked for by %d creations, %d deletions and %d mounts and stands in %d of %d places %q", o.Posts, o.Deletes, o.Mounts, len(quoted), len(places), quoted)
+	saw := fmt.Sprintf("the page was requested by %d creations, %d deletions and %d mounts and is in %d of %d places %q", o.Posts, o.Deletes, o.Mounts, len(quoted), len(places), quoted)
 	switch n := len(quoted); {
 	case !ours && n > 0 && n < len(places):
 		return cannotTell("%s: %v", saw, o.Shown)

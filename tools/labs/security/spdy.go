@@ -37,7 +37,7 @@ const (
 
 var spdy = row{
 	fix:     "spdy-frame-limits",
-	summary: "whoever may exec into a pod fills the node's memory with a frame of 34 bytes",
+	summary: "a user who may exec into a pod fills the node's memory with a frame of 34 bytes",
 	needs:   []labkit.Binary{labkit.StockBinary(base, "kubectl")},
 	starts:  "create a pod",
 	does:    fmt.Sprintf("send data through kubectl exec and compare what comes back, before and after an exec through the API server with one SYN_STREAM that announces %d headers", announced),
@@ -126,7 +126,7 @@ func (l *lab) echo(ctx context.Context, size int) error {
 		return fmt.Errorf("kubectl exec: %w: %s", err, errs.String())
 	}
 	if !bytes.Equal(got, data) {
-		return fmt.Errorf("of %d bytes that were sent through kubectl exec %d came back, or others", len(data), len(got))
+		return fmt.Errorf("%d bytes were sent through kubectl exec; %d came back, or they differ", len(data), len(got))
 	}
 	l.e.Record(echoed{size, time.Since(begin)})
 	return nil

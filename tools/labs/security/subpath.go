@@ -28,11 +28,11 @@ const leastBinds = 50
 var subPath = row{
 	fix:     "subpath-symlink-race",
 	gate:    "SubpathMountByFD",
-	summary: "a container that exchanges a directory for a symlink gets files of the node mounted",
+	summary: "a container that replaces a directory with a symlink gets files of the node mounted",
 	needs:   []labkit.Binary{labkit.BinaryUnderTest(base, "subpathrace")},
-	starts:  "create a pod with subPaths that are a directory, a file, read-only, and behind a symlink inside the volume",
-	does:    "bind a subPath by the kubelet's code, again and again, on a file system of its own, while a thread exchanges its parent directory and a symlink out of the volume",
-	oracle:  fmt.Sprintf("binds that show the directory outside of the volume; absent: at least %d binds were made, and the pod is ready", leastBinds),
+	starts:  "create a pod with four subPaths: a directory, a file, a read-only one, and one behind a symlink inside the volume",
+	does:    "bind a subPath again and again with the kubelet's code, on a file system of its own, while a thread swaps its parent directory with a symlink that leads out of the volume",
+	oracle:  fmt.Sprintf("a bind shows the directory outside of the volume; absent: at least %d binds were made, and the pod is ready", leastBinds),
 	start:   startSubPath,
 	look:    lookSubPath,
 	judge:   judgeSubPath,
@@ -165,7 +165,7 @@ func judgeSubPath(h *history.History) finding {
 	case r.Mounted < leastBinds:
 		return cannotTell("too few: %v; refused: %v", r, r.Errors)
 	case quiet.Mounted != quiet.Tries || quiet.Tries == 0:
-		return cannotTell("with nothing exchanged: %v; refused: %v", quiet, quiet.Errors)
+		return cannotTell("without an exchange: %v; refused: %v", quiet, quiet.Errors)
 	case ours && r.Counted < 1:
 		return cannotTell("holdfast_subpath_symlink_race_exchanged_total is %v: %v", r.Counted, r)
 	// The check of subpath-rollback must find nothing.

@@ -23,10 +23,10 @@ import (
 var devicePath = row{
 	fix:     "storageos-device-path",
 	gate:    "StorageOSDevicePathCheck",
-	summary: "a StorageOS server that a pod names has any device of the node mounted into it",
-	starts:  "serve StorageOS's API on the machine, which answers a volume whose ID is a path to " + device + "; create a pod whose own Secret names the server",
+	summary: "a StorageOS server that a pod names makes the kubelet mount any device of the node into the pod",
+	starts:  "serve a StorageOS API on the machine that answers with a volume whose ID is a path to " + device + "; create a pod whose own Secret names the server",
 	does:    "read the pod's FailedMount events and the kubelet's log",
-	oracle:  "the kubelet tries to mount the device that the server named; absent: it asked the server, and the event says that the ID is refused",
+	oracle:  "the kubelet tries to mount the device that the server named; absent: the kubelet sent a request to the server, and the event says that the ID is refused",
 	start:   startDevicePath,
 	look:    lookDevicePath,
 	judge:   judgeDevicePath,
@@ -103,11 +103,11 @@ func judgeDevicePath(h *history.History) finding {
 	o := history.One[attached](h)
 	happened := o.Disk > 0
 	if o.Asked == 0 || !happened && !strings.Contains(o.Events, refusal) {
-		return cannotTell("the server was asked %d times; events: %s", o.Asked, o.Events)
+		return cannotTell("the server got %d requests; events: %s", o.Asked, o.Events)
 	}
-	saw := "the ID of the server was refused"
+	saw := "the ID that the server sent was refused"
 	if happened {
-		saw = "the device that the server named was to be mounted"
+		saw = "the kubelet tried to mount the device that the server named"
 	}
 	return finding{happened: happened, saw: saw}.
 		counting(h, "holdfast_storageos_device_path_refused_total", o.Counted, 1)
@@ -116,9 +116,9 @@ func judgeDevicePath(h *history.History) finding {
 var pluginPanic = row{
 	fix:     "volume-plugin-panic",
 	gate:    "VolumePluginPanicRecovery",
-	summary: "a pod's volume makes its plugin panic, and other pods' volumes are not mounted",
+	summary: "a pod's volume makes the volume plugin panic, and other pods' volumes are not mounted",
 	does:    "create a pod with a scaleIO volume without secretRef, wait 20 s, and read its events and the kubelet's log",
-	oracle:  "the kubelet's log has more than 10 panics that nobody but the last resort caught; absent: none, the pod has an event of it, and a pod that is created afterwards gets its volume",
+	oracle:  "the kubelet's log has more than 10 panics that only the last handler caught; absent: no panic, an event of the pod reports the error, and a pod that is created afterwards gets its volume",
 	look:    lookPluginPanic,
 	judge:   judgePluginPanic,
 }

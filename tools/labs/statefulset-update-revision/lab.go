@@ -29,7 +29,7 @@ func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "statefulset-update-revision",
 		Folder:  "statefulset-update-revision",
-		Summary: "14 rollouts of a StatefulSet of 8 pods that end at once: how many pods are made too many",
+		Summary: "14 rollouts of a StatefulSet of 8 pods that end at once: how many superfluous pods are created",
 		Needs:   labkit.ManagerNeeds(base),
 		Test:    []labkit.Variant{labkit.Ours},
 		Timeout: func(labkit.Profile) time.Duration { return 15 * time.Minute },
@@ -37,12 +37,12 @@ func Labs() []labkit.Lab {
 			l := &lab{e: e}
 			return []labkit.Step{
 				{Text: "start etcd, kube-apiserver and the controller manager under test", Do: l.start},
-				{Text: "create a StatefulSet of 8 with RollingUpdate and no partition, whose pods are ready and end at once", Do: l.create},
-				{Text: "change its template 14 times, each when the rollout before is over, and count the pods that are made", Do: l.roll},
+				{Text: "create a StatefulSet of 8 pods with RollingUpdate and no partition; its pods are ready, and end, at once", Do: l.create},
+				{Text: "change its template 14 times, each time after the previous rollout has finished, and count the created pods", Do: l.roll},
 				labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }),
 			}
 		},
-		Oracle: labkit.Oracle{Text: []string{"each rollout makes 8 pods"}, Judge: judge},
+		Oracle: labkit.Oracle{Text: []string{"each rollout creates 8 pods"}, Judge: judge},
 	}}
 }
 
@@ -144,7 +144,7 @@ func (l *lab) roll(ctx context.Context) error {
 				r.Old++
 			}
 		}
-		l.e.Step("rollout %d: %d pods made, %d of them with the template before", n, r.Made, r.Old)
+		l.e.Step("rollout %d: %d pods created, %d of them with the previous template", n, r.Made, r.Old)
 		l.e.Record(r)
 	}
 	return nil
@@ -154,7 +154,7 @@ func judge(h *history.History) labkit.Outcome {
 	var made, old, n int
 	for _, r := range history.Of[rolled](h) {
 		if r.Gaps > 0 || r.Made < replicas {
-			return labkit.InconclusiveBecause("%d pods were seen in a rollout, with %d gaps", r.Made, r.Gaps)
+			return labkit.InconclusiveBecause("%d pods were recorded in a rollout, and the watch has %d gaps", r.Made, r.Gaps)
 		}
 		n, made, old = n+1, made+r.Made, old+r.Old
 	}
@@ -163,9 +163,9 @@ func judge(h *history.History) labkit.Outcome {
 	case n != rollouts:
 		return labkit.InconclusiveBecause("%d rollouts, want %d", n, rollouts)
 	case extra > 0:
-		res = labkit.ReproducedBecause("%d pods too many in %d rollouts of %d, %d of them with the template before", extra, n, replicas, old)
+		res = labkit.ReproducedBecause("%d superfluous pods in %d rollouts of %d, %d of them with the previous template", extra, n, replicas, old)
 	default:
-		res = labkit.AbsentBecause("each of %d rollouts of %d made %d pods", n, replicas, replicas)
+		res = labkit.AbsentBecause("each of %d rollouts of %d created %d pods", n, replicas, replicas)
 	}
 	res.Measure("pods too many", float64(made-n*replicas), "")
 	return res

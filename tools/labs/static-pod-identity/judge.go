@@ -34,9 +34,9 @@ type swapped struct {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"per swap: IDs and start times of the containers and sandboxes in docker, the mirror pods' hashes in the API, requests to each pod, and writes through the API server and etcd",
-		"every container is kept or recreated as kubectl-holdfast forecast told before the swap",
-		"control: the pod whose manifest is changed while the kubelet is down is replaced, once, and all at a reboot; a swap is over when the new kubelet has said of every pod that it compared its containers",
+		"for each swap: IDs and start times of the containers and sandboxes in docker, the mirror pods' hashes in the API, requests to each pod, and writes through the API server and etcd",
+		"every container is kept or recreated as kubectl-holdfast forecast said before the swap",
+		"control: the pod whose manifest is changed while the kubelet is down is replaced, once, and a reboot replaces all pods; a swap is over when the new kubelet has logged for every pod that it compared the pod's containers",
 	},
 	Judge: judge,
 }
@@ -51,7 +51,7 @@ func judge(h *history.History) labkit.Outcome {
 	recreated, kept, failed := 0, 0, 0
 	for i, s := range all {
 		if i >= len(want) || s.Step != i || s.Name != want[i].to {
-			missing = fmt.Sprintf("swap %d is to %s, which is not in its place", i+1, s.Name)
+			missing = fmt.Sprintf("swap %d is to %s, which is not the planned one", i+1, s.Name)
 			break
 		}
 		d := kubeletlab.Compare(s.Before, s.After, func(_ string, c kubeletlab.Container) bool { return !s.Edit || !isEdited(c.Pod) })
@@ -66,7 +66,7 @@ func judge(h *history.History) labkit.Outcome {
 		}
 		if s.Reboot {
 			if len(d.Kept) > 0 {
-				missing = fmt.Sprintf("swap %d: %d containers and sandboxes outlived the reboot", i+1, len(d.Kept))
+				missing = fmt.Sprintf("swap %d: %d containers and sandboxes survived the reboot", i+1, len(d.Kept))
 			}
 			for pod, hash := range s.HashesBefore {
 				if s.HashesAfter[pod] != hash {
@@ -94,7 +94,7 @@ func judge(h *history.History) labkit.Outcome {
 			case hash == "":
 				missing = fmt.Sprintf("swap %d: mirror pod %s has no hash", i+1, pod)
 			case s.Edit && isEdited(pod) && same:
-				bad = append(bad, fmt.Sprintf("swap %d: the manifest of %s was changed, and its UID is the same", i+1, pod))
+				bad = append(bad, fmt.Sprintf("swap %d: the manifest of %s was changed, but its UID is the same", i+1, pod))
 			case !(s.Edit && isEdited(pod)) && len(lost) == 0 && !same:
 				bad = append(bad, fmt.Sprintf("swap %d: mirror pod %s has another hash", i+1, pod))
 			}
@@ -102,12 +102,12 @@ func judge(h *history.History) labkit.Outcome {
 		if s.Edit {
 			e := kubeletlab.Compare(s.Before, s.After, func(_ string, c kubeletlab.Container) bool { return isEdited(c.Pod) })
 			if len(e.Recreated) != 2 {
-				bad = append(bad, fmt.Sprintf("swap %d: the manifest of %s was changed, and %d of its container and sandbox are new, want 2", i+1, edited, len(e.Recreated)))
+				bad = append(bad, fmt.Sprintf("swap %d: the manifest of %s was changed, but %d of its container and sandbox are new, want 2", i+1, edited, len(e.Recreated)))
 			}
 		}
 		failed += s.Failed + s.Unwritten
 		if s.Failed+s.Unwritten > 0 && len(lost) == 0 {
-			bad = append(bad, fmt.Sprintf("swap %d: %d of %d requests and %d of %d writes failed though nothing was recreated, first %s", i+1, s.Failed, s.Asked, s.Unwritten, s.Written, s.Why))
+			bad = append(bad, fmt.Sprintf("swap %d: %d of %d requests and %d of %d writes failed although nothing was recreated, first %s", i+1, s.Failed, s.Asked, s.Unwritten, s.Written, s.Why))
 		}
 	}
 	res := labkit.AbsentBecause("%d swaps: %d containers and sandboxes of static pods kept, no request and no write failed", len(all), kept)

@@ -110,7 +110,7 @@ func steps(e *labkit.Env) []labkit.Step {
 	l := &lab{e: e}
 	s := []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet " + oldest, Do: l.start},
-		{Text: "start etcd, apiserver, controller manager and scheduler as static pods of the node, and one from --manifest-url; ask each and write an object every 100 ms", Do: l.create},
+		{Text: "start etcd, apiserver, controller manager and scheduler as static pods of the node, and a fifth pod from --manifest-url; every 100 ms send a request to each and write an object", Do: l.create},
 	}
 	for i, w := range chain(e.Variant, e.Profile) {
 		s = append(s, labkit.Step{Text: w.String(), Do: func(ctx context.Context) error { return l.swap(ctx, i, w) }})

@@ -36,7 +36,7 @@ const (
 )
 
 var oracle = labkit.Oracle{
-	Text:  []string{"each file below the host directories has its checksum, each pod's directory is gone; the kubelet's log shows that it removed orphans"},
+	Text:  []string{"each file below the host directories still has its checksum, and each pod's directory is gone; the kubelet's log shows that it removed orphans"},
 	Judge: judge,
 }
 
@@ -95,7 +95,7 @@ func judge(h *history.History) labkit.Outcome {
 	case !slices.Equal(seen, want):
 		res = labkit.InconclusiveBecause("seen %q, want %q", seen, want)
 	case len(bad) == 0:
-		res = labkit.AbsentBecause("%d looks at a file, every one as it was; no pod directory is left", all)
+		res = labkit.AbsentBecause("%d checks of a file, each had its checksum; no pod directory is left", all)
 	case len(bad) < len(want):
 		res = labkit.InconclusiveBecause("only %s", strings.Join(bad, "; "))
 	default:

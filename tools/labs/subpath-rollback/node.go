@@ -119,7 +119,7 @@ func (l *lab) swap(ctx context.Context, to kube.Program, kill bool) error {
 		// Some of the pods are started again and again, and the kubelet was ended
 		// in the moment that no kubelet can close. It is not what is judged.
 		if try == 5 {
-			return fmt.Errorf("%d binds are left, %d times: the kubelet was ended while it started a container", n, try)
+			return fmt.Errorf("%d binds remained, in %d cases: the kubelet ended while it started a container", n, try)
 		}
 		if err := l.node.StartKubelet(ctx, from); err != nil {
 			return err
@@ -296,7 +296,7 @@ func (l *lab) byHand(ctx context.Context, name string) error {
 		var refused *node.DockerError
 		err := l.node.Docker.Call(ctx, c[0], "/containers/"+cs[0].ID+c[1], "", nil, nil)
 		if !errors.As(err, &refused) || !strings.Contains(refused.Body, "not a directory") {
-			return fmt.Errorf("docker %s of pod %s: %v, want that something is not a directory", c[1], name, err)
+			return fmt.Errorf("docker %s of pod %s: %v, want the error that something is not a directory", c[1], name, err)
 		}
 	}
 	return l.another(ctx, name, cs[0].ID)
@@ -343,7 +343,7 @@ func (l *lab) dealt(ctx context.Context, what string, names ...string) error {
 	}
 	dir := func(name string) string { return filepath.Join(l.node.Dir, "kubelet", "pods", l.pods[name].uid) }
 	var stay []string
-	if err := wait.Until(ctx, "the kubelet has dealt with the pods' directories", 2*time.Minute, func(ctx context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the kubelet has removed the pods' directories or reported why not", 2*time.Minute, func(ctx context.Context) (bool, error) {
 		text, err := l.node.Kubelet.LastRunLog()
 		if err != nil {
 			return false, err
@@ -355,13 +355,13 @@ func (l *lab) dealt(ctx context.Context, what string, names ...string) error {
 				stay = append(stay, name)
 				// It tries again and again.
 				if strings.Count(text, fmt.Sprintf("Failed to remove orphaned pod %q dir", uid)) < 2 {
-					return false, fmt.Errorf("the directory of pod %s is there", name)
+					return false, fmt.Errorf("the directory of pod %s still exists", name)
 				}
 			} else if !os.IsNotExist(err) {
 				return false, err
 			}
 			if !strings.Contains(text, fmt.Sprintf("Orphaned pod %q found, removing", uid)) {
-				return false, fmt.Errorf("the kubelet does not say that it removes orphan %s", name)
+				return false, fmt.Errorf("the kubelet's log does not say that it removes orphan %s", name)
 			}
 		}
 		return true, nil
@@ -387,7 +387,7 @@ func (l *lab) dealt(ctx context.Context, what string, names ...string) error {
 	// Files of pods that still run are not to change either.
 	for file, want := range l.sums {
 		if sums[file] != want {
-			return fmt.Errorf("%s is not as it was, though its pod runs", file)
+			return fmt.Errorf("%s has changed, although its pod runs", file)
 		}
 	}
 	l.e.Record(o)

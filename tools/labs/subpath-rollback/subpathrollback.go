@@ -33,7 +33,7 @@ var image = node.WebImage("v1")
 func Labs() []labkit.Lab {
 	plain := labkit.Lab{
 		Name:      "subpath-rollback",
-		Summary:   "a kubelet deletes the user's files through subPath mounts that an other kubelet left",
+		Summary:   "a kubelet deletes the user's files through subPath mounts that another kubelet left",
 		Test:      []labkit.Variant{labkit.Ours},
 		Steps:     func(e *labkit.Env) []labkit.Step { return steps(e, "") },
 		Oracle:    oracle,
@@ -80,8 +80,8 @@ func steps(e *labkit.Env, link string) []labkit.Step {
 	}
 	s := []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0", Do: l.startCluster},
-		{Text: "make the host directories, start a pod with subPaths under v1.7.0", Do: l.prepare},
-		{Text: "replace the kubelet by " + binder + "; stop it, force the deletion of a pod, start it again: it removes the directory of a pod whose volume it does not know", Do: l.forced},
+		{Text: "create the host directories, start a pod with subPaths under v1.7.0", Do: l.prepare},
+		{Text: "replace the kubelet by " + binder + "; stop this kubelet, force-delete a pod, and start the kubelet again: it removes the directory of a pod that it no longer knows", Do: l.forced},
 	}
 	if l.ours() {
 		s = append(s, labkit.Step{Text: "the kubelet under test takes over", Do: l.takeOver})
@@ -89,7 +89,7 @@ func steps(e *labkit.Env, link string) []labkit.Step {
 	for i, to := range l.tos() {
 		look, how := "", ""
 		if l.ours() && i == 0 {
-			look = "; look from inside, restart containers, the kubelet, docker"
+			look = "; read and write inside the containers, restart containers, the kubelet and docker"
 		}
 		if e.Profile == labkit.Long {
 			how = " by kill -9"
@@ -144,7 +144,7 @@ func (l *lab) binder() kube.Program {
 
 // prepare makes the host directories and starts a pod under the old kubelet.
 func (l *lab) prepare(ctx context.Context) error {
-	l.e.Step("make the host directories, start a pod under kubelet %s", old)
+	l.e.Step("create the host directories, start a pod under kubelet %s", old)
 	l.root = l.e.Path("node1", "host")
 	// The second one is mounted in the node's own mount namespace.
 	if err := l.node.Run(ctx, "bash", "-euc", `mkdir -p "$1/same" "$1/other"; mount -t tmpfs none "$1/other"`, "-", l.root); err != nil {
@@ -178,7 +178,7 @@ func (l *lab) forced(ctx context.Context) error {
 	} else if n < 8 { // stock has recreated the first pod too
 		return fmt.Errorf("the kubelet made %d binds for two pods with 4 subPaths each", n)
 	}
-	l.e.Step("stop the kubelet, force the deletion of pod forced, start the kubelet")
+	l.e.Step("stop the kubelet, force-delete pod forced, start the kubelet")
 	if err := l.node.StopKubelet(); err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (l *lab) live(ctx context.Context, round int) error {
 	if round > 0 {
 		return nil
 	}
-	l.e.Step("look from inside; restart containers, the kubelet, docker")
+	l.e.Step("read and write inside the containers; restart containers, the kubelet and docker")
 	if err := l.insideAll(ctx); err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func (l *lab) during(ctx context.Context, round int) error {
 	if err := ws[thirdImage].replaced(ctx); err != nil {
 		return err
 	}
-	if err := wait.Until(ctx, "the container whose new image is not there is killed", time.Minute, func(context.Context) (bool, error) {
+	if err := wait.Until(ctx, "the container whose new image does not exist is killed", time.Minute, func(context.Context) (bool, error) {
 		return !l.web.At(ws[noImage].id).IsZero(), nil
 	}); err != nil {
 		return err
@@ -220,7 +220,7 @@ func (l *lab) restarted(ctx context.Context, round int) error {
 		return err
 	}
 	// The new process has looked at it when it says that it holds it.
-	if err := w.record(ctx, held, wait.Until(ctx, "the new kubelet has looked at the pod", bound, func(ctx context.Context) (bool, error) {
+	if err := w.record(ctx, held, wait.Until(ctx, "the new kubelet has synced the pod", bound, func(ctx context.Context) (bool, error) {
 		held, err := kubeletlab.Metric(ctx, n, "holdfast_unready_before_replace_marked_total")
 		return held > 0, err
 	})); err != nil {

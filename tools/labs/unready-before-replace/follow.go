@@ -35,7 +35,7 @@ func (l *lab) followSteps() []labkit.Step {
 			}})
 		}
 	}
-	return append(all, labkit.Step{Text: "the kubelet of node2 reaches the API server by a DaemonSet's pod in the host's network; change that pod's image, twice", Do: l.way})
+	return append(all, labkit.Step{Text: "the kubelet of node2 reaches the API server through a DaemonSet pod on the host network; change that pod's image, twice", Do: l.way})
 }
 
 // follow waits until a pod whose image was changed at that time has its new container, and
@@ -186,7 +186,7 @@ spec:
 `, way, n.Name, node.WebImage("v1"), wayAddress, server.Host)); err != nil {
 		return err
 	}
-	pods, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "app="+way, time.Minute, "of the DaemonSet are there", func(all []kube.Object) (bool, error) { return len(all) == 1, nil })
+	pods, err := l.c.Client.WaitList(ctx, kube.Pods, ns, "app="+way, time.Minute, "of the DaemonSet exist", func(all []kube.Object) (bool, error) { return len(all) == 1, nil })
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (f followed) wrong() (why string, sure bool) {
 	case !f.Replaced:
 		return f.Case + " is not ready with a new container", true
 	case off.IsZero():
-		return f.Case + " was never seen not ready", true
+		return f.Case + " was never published as not ready", true
 	case f.Killed.IsZero():
 		return f.Case + ": docker's stream has no kill of its container", false
 	case late > lag:
@@ -77,7 +77,7 @@ func missingFollowed(h *history.History) string {
 	}
 	for name, rounds := range followedCases {
 		if len(seen[name]) != rounds {
-			return fmt.Sprintf("case %s: seen %d times, want %d", name, len(seen[name]), rounds)
+			return fmt.Sprintf("case %s: recorded %d times, want %d", name, len(seen[name]), rounds)
 		}
 	}
 	return ""

@@ -66,12 +66,12 @@ func (a alone) wrong() string {
 
 var oracle = labkit.Oracle{
 	Text: []string{
-		"K, for each container: docker's stream has no kill before the API's watch has the pod not ready, and the pod is not ready again before the new container is; each address leaves Endpoints once and comes once",
-		"stock: K must be broken for at least half, or the trigger was missing; requests to what Endpoints has must fail",
-		"ours: with " + drainAnnotation + " " + drain + " no request to what Endpoints has fails",
-		"ours: no container is killed during its drain, what ends the drain ends it, and nothing is ready again before it is replaced; a stock kubelet replaces what waits",
-		"ours: the static pod is replaced, and not before 20 s",
-		"ours, long profile: K without the Endpoints for a container whose kubelet is killed at each step, for the same image under another tag, and for the way to the API server",
+		"K, for each container: docker reports no kill before the API publishes the pod as not ready, and the pod does not become ready again before its new container is ready; each address leaves Endpoints once and returns once",
+		"stock: K must be broken for at least half of the containers, otherwise the trigger is missing; some requests to addresses in Endpoints must fail",
+		"ours: with " + drainAnnotation + " " + drain + " no request to an address in Endpoints fails",
+		"ours: no container is killed during its drain, each event that must end the drain ends it, and no pod is ready again before it is replaced; a stock kubelet replaces the containers that are waiting",
+		"ours: the static pod is replaced, but not before 20 s",
+		"ours, long profile: K, without Endpoints, also holds if the kubelet is killed at each moment, for the same image under another tag, and for the proxy to the API server",
 	},
 	Judge: judge,
 }
@@ -131,7 +131,7 @@ func (r round) breaksK(p replaced) (why string, off time.Time) {
 	}
 	switch {
 	case off.IsZero():
-		return p.Name + " was never seen not ready", off
+		return p.Name + " was never published as not ready", off
 	case off.After(p.Killed.Add(lag)):
 		return fmt.Sprintf("%s was not ready %v after the kill", p.Name, off.Sub(p.Killed).Round(10*time.Millisecond)), off
 	}
@@ -166,7 +166,7 @@ func judge(h *history.History) labkit.Outcome {
 		facts = append(facts, fmt.Sprintf("%s: %v; %v", what, r.checkK(), r.Requests))
 	}
 	for _, o := range history.Of[alone](h) {
-		facts = append(facts, fmt.Sprintf("a static pod changed while the API server did not answer: killed after %v (20 s of it, at least, for the API server)", o.KilledAfter.Round(100*time.Millisecond)))
+		facts = append(facts, fmt.Sprintf("a static pod changed while the API server did not answer: killed after %v (it must wait at least 20 s for the API server)", o.KilledAfter.Round(100*time.Millisecond)))
 	}
 	res := verdict(h, stock, plain, drained)
 	res.Facts = facts
@@ -193,7 +193,7 @@ func verdict(h *history.History, stock bool, plain, drained []round) labkit.Outc
 	// A round that cannot tell hides no other round's loss.
 	for _, r := range append(slices.Clone(plain), drained...) {
 		if k := r.checkK(); len(k.broken) > k.late {
-			first = labkit.ReproducedBecause("containers were killed while the API had them ready; first: %s; %s", k.broken[0], res.Why)
+			first = labkit.ReproducedBecause("containers were killed while the API showed them as ready; first: %s; %s", k.broken[0], res.Why)
 			break
 		}
 	}
@@ -212,18 +212,18 @@ func answer(h *history.History, stock bool, plain, drained []round) labkit.Outco
 		k := r.checkK()
 		switch {
 		case k.unseen != "" || len(r.Pods) != pods:
-			return labkit.InconclusiveBecause("%d of %d pods were changed; docker's stream has no kill of the old container of pod %q", len(r.Pods), pods, k.unseen)
+			return labkit.InconclusiveBecause("%d of %d pods were changed; docker did not report the kill of the old container of pod %q", len(r.Pods), pods, k.unseen)
 		case len(k.broken) == 0:
 		case len(k.broken) == k.late:
-			return labkit.InconclusiveBecause("the watch told of %d pods that they were not ready up to %v after the kill: the machine is too busy to tell; first: %s", k.late, busy, k.broken[0])
+			return labkit.InconclusiveBecause("the watch reported %d pods as not ready up to %v after the kill: the machine is too busy for a verdict; first: %s", k.late, busy, k.broken[0])
 		case r.Drain != "":
 			return labkit.ReproducedBecause("with drain-seconds: %s", k.broken[0])
 		case stock && len(k.broken) < pods/2:
 			return labkit.InconclusiveBecause("stock killed only %d of %d containers before they were not ready: the trigger was missing", len(k.broken), pods)
 		case stock && r.Requests.Failed == r.Requests.NoTarget:
-			return labkit.InconclusiveBecause("K was broken, and no request failed (%v): the load cannot see what it is for", r.Requests)
+			return labkit.InconclusiveBecause("K was broken, but no request failed (%v): the load does not detect failures", r.Requests)
 		default:
-			return labkit.ReproducedBecause("%d of %d containers were killed while the API had them ready; %v; first: %s", len(k.broken), pods, r.Requests, k.broken[0])
+			return labkit.ReproducedBecause("%d of %d containers were killed while the API showed them as ready; %v; first: %s", len(k.broken), pods, r.Requests, k.broken[0])
 		}
 	}
 	n := rounds(labkit.Profile(h.Profile))
@@ -231,14 +231,14 @@ func answer(h *history.History, stock bool, plain, drained []round) labkit.Outco
 		return labkit.InconclusiveBecause("%d rounds, want %d", len(plain), n)
 	}
 	if stock {
-		return labkit.AbsentBecause("no container of %d was killed while the API had it ready", pods)
+		return labkit.AbsentBecause("none of %d containers was killed while the API showed it as ready", pods)
 	}
 	for _, r := range drained {
 		switch failed := r.Requests.Failed - r.Requests.NoTarget; {
 		case failed > r.Requests.TimedOut || r.Requests.OK == 0:
 			return labkit.ReproducedBecause("with drain-seconds %s: %v", r.Drain, r.Requests)
 		case failed > 0:
-			return labkit.InconclusiveBecause("with drain-seconds %s: %v: the machine is too busy to tell", r.Drain, r.Requests)
+			return labkit.InconclusiveBecause("with drain-seconds %s: %v: the machine is too busy for a verdict", r.Drain, r.Requests)
 		}
 	}
 	if why := wrongCase(h); why != "" {
@@ -250,6 +250,6 @@ func answer(h *history.History, stock bool, plain, drained []round) labkit.Outco
 	if why := missing(h, n); why != "" {
 		return labkit.InconclusiveBecause("%s", why)
 	}
-	return labkit.AbsentBecause("%d containers were killed after the API had them not ready, at %v at the latest; with drain-seconds %s %d requests, none failed",
+	return labkit.AbsentBecause("%d containers were killed after the API showed them as not ready, which took at most %v; with drain-seconds %s %d requests, none failed",
 		pods, plain[n-1].checkK().slowest.Round(10*time.Millisecond), drain, drained[0].Requests.OK)
 }

@@ -26,7 +26,7 @@ type podState string
 const (
 	unready podState = "is not ready"
 	waits   podState = "still waits"
-	held    podState = "is held by the next process of the kubelet"
+	held    podState = "is kept not ready by the next kubelet process"
 	again   podState = "is ready again with its old container"
 	anew    podState = "is ready with a new container"
 	gone    podState = "is gone"
@@ -36,9 +36,9 @@ const (
 func (s stateSeen) wrong() string {
 	switch {
 	case !s.In:
-		return fmt.Sprintf("%s: not seen that it %s", s.Case, s.State)
+		return fmt.Sprintf("%s: no observation that it %s", s.Case, s.State)
 	case s.Killed && slices.Contains([]podState{unready, waits, held, again}, s.State):
-		return fmt.Sprintf("%s %s, and its container was killed before", s.Case, s.State)
+		return fmt.Sprintf("%s %s, but its container was killed before that", s.Case, s.State)
 	}
 	return ""
 }
@@ -67,7 +67,7 @@ func (s watchedPod) wrong() string {
 		}
 	}
 	if !off {
-		return s.Case + " was never seen not ready with its old container"
+		return s.Case + " was never published as not ready with its old container"
 	}
 	return ""
 }
@@ -154,7 +154,7 @@ func missing(h *history.History, n int) string {
 		for r := range rounds {
 			for _, s := range states {
 				if seen[key{name, r, s}] != 1 {
-					return fmt.Sprintf("case %s, round %d, %q: seen %d times, want once", name, r+1, s, seen[key{name, r, s}])
+					return fmt.Sprintf("case %s, round %d, %q: recorded %d times, want once", name, r+1, s, seen[key{name, r, s}])
 				}
 			}
 		}

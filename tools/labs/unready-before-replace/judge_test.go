@@ -80,11 +80,11 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, made(labkit.Long, nil), labkit.Absent)
 	short := func(c judgetest.Change) *history.History { return made(labkit.Short, c) }
 	judgetest.Judged(t, l, labkit.Reproduced, short, map[string]judgetest.Change{
-		"with drain-seconds: web-03 was":  inRound(drain, func(r *round) { r.Pods[3].Killed = at(-3) }),
-		"with drain-seconds 5: 101":       inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 1} }),
-		"with drain-seconds 5: 0":         inRound(drain, func(r *round) { r.Requests = load.Report{} }),
-		"web-03 was not ready 4s":         inRound("", func(r *round) { r.Pods[3].Killed = at(-3) }),
-		"web-03 was never seen not ready": inRound("", func(r *round) { r.Pods[3].Events = r.Pods[3].Events[2:] }),
+		"with drain-seconds: web-03 was":          inRound(drain, func(r *round) { r.Pods[3].Killed = at(-3) }),
+		"with drain-seconds 5: 101":               inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 1} }),
+		"with drain-seconds 5: 0":                 inRound(drain, func(r *round) { r.Requests = load.Report{} }),
+		"web-03 was not ready 4s":                 inRound("", func(r *round) { r.Pods[3].Killed = at(-3) }),
+		"web-03 was never published as not ready": inRound("", func(r *round) { r.Pods[3].Events = r.Pods[3].Events[2:] }),
 		"web-03 was ready again before its": inRound("", func(r *round) {
 			r.Pods[3].Events = []podEvent{{at(1), false, "old"}, {at(2), true, "old"}, {at(3), true, "new"}}
 		}),
@@ -92,12 +92,12 @@ func TestJudge(t *testing.T) {
 			r.Endpoints = append(r.Endpoints, version{at(6), nil}, version{at(7), r.Endpoints[1].Ready})
 		}),
 		"web-00 left Endpoints 0 times":      inRound("", func(r *round) { r.Endpoints = r.Endpoints[1:] }),
-		"not-live: not seen that":            inCase(notLive, unready, func(s *stateSeen) { s.In = false }),
+		"not-live: no observation that":      inCase(notLive, unready, func(s *stateSeen) { s.In = false }),
 		"put-back is ready again with":       inCase(putBack, again, func(s *stateSeen) { s.Killed = true }),
-		"no-image still waits, and":          inCase(noImage, waits, func(s *stateSeen) { s.Killed = true }),
-		"restarted is held by":               inCase(restarted, held, func(s *stateSeen) { s.Killed = true }),
-		"to-stock: not seen that":            inCase(toStock, anew, func(s *stateSeen) { s.In = false }),
-		"deleted: not seen that":             inCase(deleted, gone, func(s *stateSeen) { s.In = false }),
+		"no-image still waits, but":          inCase(noImage, waits, func(s *stateSeen) { s.Killed = true }),
+		"restarted is kept not ready by":     inCase(restarted, held, func(s *stateSeen) { s.Killed = true }),
+		"to-stock: no observation that":      inCase(toStock, anew, func(s *stateSeen) { s.In = false }),
+		"deleted: no observation that":       inCase(deleted, gone, func(s *stateSeen) { s.In = false }),
 		"restarted was ready again":          inWatched(restarted, podEvent{at(1.5), true, "old"}),
 		"was not killed without":             judgetest.As(alone{}),
 		"it did not wait for the API server": judgetest.As(alone{9 * time.Second, true, 1}),
@@ -108,14 +108,14 @@ func TestJudge(t *testing.T) {
 	long := func(c judgetest.Change) *history.History { return made(labkit.Long, c) }
 	judgetest.Judged(t, l, labkit.Reproduced, long, map[string]judgetest.Change{
 		"killed-after is not ready with a new": inFollowed(killedAfter, func(f *followed) { f.Replaced = false }),
-		"way was never seen not ready":         inFollowed(way, func(f *followed) { f.Events = f.Events[2:] }),
+		"way was never published as not ready": inFollowed(way, func(f *followed) { f.Events = f.Events[2:] }),
 		"same-image was not ready 4s after":    inFollowed(sameImage, func(f *followed) { f.Killed = at(-3) }),
 		"killed-in-end was ready again":        inFollowed(killedInEnd, func(f *followed) { f.Events = append(f.Events, podEvent{at(6), true, "old"}) }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, long, map[string]judgetest.Change{
-		"case way: seen 0 times, want 2":  judgetest.Without(func(f followed) bool { return f.Case == way }),
-		"killed-soon was not ready 500ms": inFollowed(killedSoon, func(f *followed) { f.Killed = at(0.5) }),
-		"same-image: docker's stream has": inFollowed(sameImage, func(f *followed) { f.Killed = time.Time{} }),
+		"case way: recorded 0 times, want 2": judgetest.Without(func(f followed) bool { return f.Case == way }),
+		"killed-soon was not ready 500ms":    inFollowed(killedSoon, func(f *followed) { f.Killed = at(0.5) }),
+		"same-image: docker's stream has":    inFollowed(sameImage, func(f *followed) { f.Killed = time.Time{} }),
 	})
 	// A round that cannot tell hides no other round's loss, and no case's.
 	unseen := inRound("", func(r *round) { r.Pods = r.Pods[1:] })
@@ -125,11 +125,11 @@ func TestJudge(t *testing.T) {
 		"put-back is ready again with": both(inCase(putBack, again, func(s *stateSeen) { s.Killed = true })),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, short, map[string]judgetest.Change{
-		"web-03 was not ready 500ms":           inRound("", func(r *round) { r.Pods[3].Killed = at(0.5) }), // or the watch was late
-		"told of 1 pods that they were not re": inRound(drain, func(r *round) { r.Pods[3].Killed = at(0.5) }),
-		"with drain-seconds 5: 102 requests":   inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 2, TimedOut: 2} }),
-		"old container of pod \"web-03\"":      inRound("", func(r *round) { r.Pods[3].Killed = time.Time{} }),
-		"19 of 20 pods were changed":           inRound("", func(r *round) { r.Pods = r.Pods[1:] }),
+		"web-03 was not ready 500ms":         inRound("", func(r *round) { r.Pods[3].Killed = at(0.5) }), // or the watch was late
+		"reported 1 pods as not re":          inRound(drain, func(r *round) { r.Pods[3].Killed = at(0.5) }),
+		"with drain-seconds 5: 102 requests": inRound(drain, func(r *round) { r.Requests = load.Report{OK: 100, Failed: 2, TimedOut: 2} }),
+		"old container of pod \"web-03\"":    inRound("", func(r *round) { r.Pods[3].Killed = time.Time{} }),
+		"19 of 20 pods were changed":         inRound("", func(r *round) { r.Pods = r.Pods[1:] }),
 	})
 }
 

@@ -41,7 +41,7 @@ func Labs() []labkit.Lab {
 func of(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:    "unready-before-replace",
-		Summary: "in-place image updates kill containers that the API still has as ready",
+		Summary: "in-place image updates kill containers that the API still shows as ready",
 		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle:  oracle,
@@ -70,17 +70,17 @@ func steps(e *labkit.Env, base string) []labkit.Step {
 	}
 	for i := range rounds(e.Profile) {
 		all = append(all, labkit.Step{
-			Text: fmt.Sprintf("round %d: wait until the kubelets have requests to spare, change all images at once, and send requests to what Endpoints has; a container that is killed while it is ready is enough", i+1),
+			Text: fmt.Sprintf("round %d: wait until the kubelets have not used up their request limit, change all images at once, and send requests to the addresses in Endpoints; a container that is killed while it is ready ends the run", i+1),
 			Do:   func(ctx context.Context) error { return l.replaceAll(ctx, "") },
 		})
 	}
 	if e.Variant != labkit.Stock {
-		all = append(all, labkit.Step{Text: "the same with " + drainAnnotation + " " + drain, Do: func(ctx context.Context) error { return l.replaceAll(ctx, drain) }})
+		all = append(all, labkit.Step{Text: "repeat it with " + drainAnnotation + " " + drain, Do: func(ctx context.Context) error { return l.replaceAll(ctx, drain) }})
 		for i := range rounds(e.Profile) {
 			all = append(all,
-				labkit.Step{Text: fmt.Sprintf("cases, round %d: during the wait put the image back, set another, set one that is not there, delete the pod, let liveness fail; and a container that is opted out", i+1),
+				labkit.Step{Text: fmt.Sprintf("cases, round %d: during the wait restore the old image, set another image, set an image that does not exist, delete the pod, let the liveness probe fail; also change a container that is opted out", i+1),
 					Do: func(ctx context.Context) error { return l.during(ctx, i) }},
-				labkit.Step{Text: fmt.Sprintf("cases, round %d: kill -9 of the kubelet between not ready and the kill", i+1),
+				labkit.Step{Text: fmt.Sprintf("cases, round %d: kill -9 of the kubelet after the pod became not ready and before the kill of its container", i+1),
 					Do: func(ctx context.Context) error { return l.restarted(ctx, i) }})
 		}
 		all = append(all,
@@ -90,7 +90,7 @@ func steps(e *labkit.Env, base string) []labkit.Step {
 			all = append(all, l.followSteps()...)
 		}
 	}
-	return append(all, labkit.Step{Text: "look whether etcd and kube-apiserver run, and no stream of events was lost", Always: true, Do: l.intact})
+	return append(all, labkit.Step{Text: "check that etcd and kube-apiserver run, and that no stream of events was lost", Always: true, Do: l.intact})
 }
 
 // intact: the kubelets are killed by the lab.
