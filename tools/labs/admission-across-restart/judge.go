@@ -33,7 +33,7 @@ const admitted = "admitted"
 var oracle = labkit.Oracle{
 	Text: []string{
 		"a pod that ran before the kubelet started is Failed, or one of its containers no longer runs",
-		"a new pod that does not fit is rejected; one that fits as soon as the Node is known runs",
+		"a new pod that does not fit is rejected; a new pod that fits as soon as the kubelet has its Node runs",
 	},
 	Judge: judge,
 }

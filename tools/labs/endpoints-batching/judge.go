@@ -173,7 +173,7 @@ func wrongBatch(b batch) string {
 			return fmt.Sprintf("period 5s: %v, expected one update 5 s after the first change", b)
 		}
 		if b.Retries < 1 {
-			return fmt.Sprintf("period 5s: the page says that each wait counts as a retry: %v", b)
+			return fmt.Sprintf("period 5s: according to the fix's page each wait counts as a retry: %v", b)
 		}
 	}
 	return ""

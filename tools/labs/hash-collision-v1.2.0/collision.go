@@ -281,7 +281,7 @@ func tags(ctx context.Context, e *labkit.Env, c *cluster, p kube.Program) error 
 		return err
 	}
 	if len(rss) != len(list) {
-		return fmt.Errorf("%d releases made %d ReplicaSets", len(list), len(rss))
+		return fmt.Errorf("%d releases created %d ReplicaSets", len(list), len(rss))
 	}
 	events, err := c.events(ctx, "default", "web")
 	if err != nil {

@@ -45,8 +45,8 @@ type kase struct {
 
 var inTheWay = []kase{
 	{what: "another Deployment's", change: func(rs *kube.Object) { rs.SetLabels(map[string]string{"app": "other"}) }},
-	{what: "nobody's, outside the selector", change: func(rs *kube.Object) { rs.SetLabels(map[string]string{"app": "nobody"}) }},
-	{what: "nobody's, being deleted", change: func(rs *kube.Object) { rs.SetFinalizers([]string{"lab.holdfast/hold"}) }, hold: true},
+	{what: "no owner, outside the selector", change: func(rs *kube.Object) { rs.SetLabels(map[string]string{"app": "nobody"}) }},
+	{what: "no owner, being deleted", change: func(rs *kube.Object) { rs.SetFinalizers([]string{"lab.holdfast/hold"}) }, hold: true},
 }
 
 // met is what came of a ReplicaSet in the way of a new Deployment.

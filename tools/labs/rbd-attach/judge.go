@@ -18,7 +18,7 @@ import (
 const (
 	atStart    = "before the trigger"
 	atDeath    = "the node is dead"
-	wanted     = "what is wanted is there, or is not"
+	wanted     = "the expected state, or the time limit"
 	readerGone = "the reader is gone"
 	atEnd      = "at the end"
 )

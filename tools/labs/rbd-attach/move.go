@@ -22,8 +22,8 @@ const (
 
 	onFirst  = "on the first 1.7 node"
 	leftIt   = "its pod is gone from the first 1.7 node"
-	onSecond = "wanted on the second 1.7 node"
-	onNext   = "wanted on the node under test"
+	onSecond = "a pod starts on the second 1.7 node"
+	onNext   = "a pod starts on the node under test"
 
 	// stuckBound is how long the second 1.7 node is given.
 	stuckBound = 2 * time.Minute

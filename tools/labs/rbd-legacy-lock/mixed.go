@@ -28,8 +28,8 @@ var pairs = []struct {
 const (
 	mixedOld     = "node1"
 	mixedFirst   = "mounted by the kubelet under test"
-	mixedBoth    = "1.7.0 wants it"
-	mixedHanded  = "the kubelet under test has let go, 1.7.0 still wants it"
+	mixedBoth    = "1.7.0 tries to mount it"
+	mixedHanded  = "the kubelet under test has released it, 1.7.0 still tries to mount it"
 	mixedEnd     = "at the end"
 	refusedBound = time.Minute
 	// handedBound is for a kubelet of 1.7 that looks again after pauses of up to two minutes.
@@ -160,7 +160,7 @@ func judgeMixed(h *history.History) labkit.Outcome {
 			continue
 		}
 		writers := both.WritersOn()
-		res.Facts = append(res.Facts, fmt.Sprintf("%s: locks %v; when 1.7.0 on %s wanted it: mounted for writing on %v, watchers %v", p.node, first.Locks, mixedOld, writers, both.Watchers))
+		res.Facts = append(res.Facts, fmt.Sprintf("%s: locks %v; when 1.7.0 on %s tried to mount it: mounted for writing on %v, watchers %v", p.node, first.Locks, mixedOld, writers, both.Watchers))
 		twice := len(writers) == 2 && len(both.Watchers) == 2
 		if p.limit {
 			if !twice {

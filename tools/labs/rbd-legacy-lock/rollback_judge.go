@@ -216,7 +216,7 @@ func (j *rollbackJudge) image(letter string) {
 		case j.cell.base == "" && !must && locked:
 			j.bad("%s, %s: it has a lock that was taken with the gate off", image, when)
 		case !j.cell.gate && must && letter != "d" && letter != "e" && locked:
-			j.bad("%s, %s: it has a lock though the gate is off", image, when)
+			j.bad("%s, %s: it has a lock although the gate is off", image, when)
 		}
 	}
 	s, ok := j.state(image, deleted)

@@ -69,11 +69,11 @@ func steps(e *labkit.Env) []labkit.Step {
 		{Text: "count the commands of one attach, with a fake rbd (hack/tests/rbdcalls)", Do: l.calls},
 		{Text: "start Ceph, etcd, apiserver v1.9.11, the controller manager and a kubelet under test at -v=5, with ExpandPersistentVolumes", Do: l.start},
 		{Text: "provision a claim of 64 MiB", Do: l.provision},
-		{Text: "ask for 128 MiB", Do: l.expand},
+		{Text: "raise the claim to 128 MiB", Do: l.expand},
 		{Text: "provision with a malformed key, until an event says that it failed", Do: l.malformed},
 		{Text: "delete the claim", Do: l.remove},
 		{Text: "run a controller manager that attaches nothing, and a pod with an image; then one that does", Do: l.attach},
-		{Text: "look for both keys in the logs of controller manager and kubelet, in events and objects", Do: l.look},
+		{Text: "search for both keys in the logs of controller manager and kubelet, in events and objects", Do: l.look},
 		labkit.AllRun(func(ctx context.Context) error { return l.r.Alive(ctx) }),
 	}
 }

@@ -26,7 +26,7 @@ const (
 	mountedByOld = "mounted by the old kubelet"
 	swappedTo    = "the kubelet is swapped"
 	podGone      = "its pod is gone"
-	onNext       = "wanted on the next node"
+	onNext       = "a pod starts on the next node"
 	atEnd        = "at the end"
 )
 

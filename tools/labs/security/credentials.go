@@ -23,7 +23,7 @@ var credentials = row{
 	kcmArgs: []string{"--v=7"}, // from here on client-go logs headers
 	starts:  "write a docker config file for the kubelet whose auth is not base64, and create a pod whose image must be pulled; the controller manager runs with --v=7 and a token for each controller",
 	does:    "read both logs",
-	oracle:  "tokens in the controller manager's log, the password in the kubelet's; absent: the masked header and the error are there",
+	oracle:  "tokens are in the controller manager's log, the password is in the kubelet's log; absent: the masked header and the error are in these logs",
 	start:   startCredentials,
 	look:    lookCredentials,
 	judge:   judgeCredentials,

@@ -29,7 +29,7 @@ func Labs() []labkit.Lab {
 	return []labkit.Lab{{
 		Name:    "statefulset-update-revision",
 		Folder:  "statefulset-update-revision",
-		Summary: "14 rollouts of a StatefulSet of 8 pods that end at once: how many superfluous pods are created",
+		Summary: "14 rollouts of a StatefulSet of 8 pods that end at once when they are deleted: how many superfluous pods are created",
 		Needs:   labkit.ManagerNeeds(base),
 		Test:    []labkit.Variant{labkit.Ours},
 		Timeout: func(labkit.Profile) time.Duration { return 15 * time.Minute },

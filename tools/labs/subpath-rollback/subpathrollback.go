@@ -71,7 +71,7 @@ type pod struct {
 
 func steps(e *labkit.Env, link string) []labkit.Step {
 	l := &lab{e: e, link: link, pods: map[string]*pod{}, sums: map[string]string{}}
-	binder := "the one under test"
+	binder := "the kubelet under test"
 	switch {
 	case l.ours() && e.Profile == labkit.Long:
 		binder = "stock v1.9.11, which keeps the binds"
@@ -81,7 +81,7 @@ func steps(e *labkit.Env, link string) []labkit.Step {
 	s := []labkit.Step{
 		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0", Do: l.startCluster},
 		{Text: "create the host directories, start a pod with subPaths under v1.7.0", Do: l.prepare},
-		{Text: "replace the kubelet by " + binder + "; stop this kubelet, force-delete a pod, and start the kubelet again: it removes the directory of a pod that it no longer knows", Do: l.forced},
+		{Text: "replace the kubelet with " + binder + "; stop this kubelet, force-delete a pod, and start the kubelet again: it removes the directory of a pod that it no longer knows", Do: l.forced},
 	}
 	if l.ours() {
 		s = append(s, labkit.Step{Text: "the kubelet under test takes over", Do: l.takeOver})
@@ -130,7 +130,7 @@ func (l *lab) startCluster(ctx context.Context) error {
 
 func (l *lab) ours() bool { return l.e.Variant == labkit.Ours }
 
-// binder is a kubelet that leaves the binds: the one under test, or for ours
+// binder is a kubelet that leaves the binds: the kubelet under test, or for ours
 // what an operator may have had before.
 func (l *lab) binder() kube.Program {
 	switch {

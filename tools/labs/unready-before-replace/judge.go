@@ -146,7 +146,7 @@ func (r round) breaksK(p replaced) (why string, off time.Time) {
 		was = is
 	}
 	if left != 1 || came != 1 {
-		return fmt.Sprintf("the address of %s left Endpoints %d times and came %d times", p.Name, left, came), off
+		return fmt.Sprintf("the address of %s left Endpoints %d times and returned %d times", p.Name, left, came), off
 	}
 	return "", off
 }

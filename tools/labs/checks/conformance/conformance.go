@@ -43,7 +43,7 @@ func conformanceLabs() []labkit.Lab {
 		Needs:   needs, Packages: packages, Timeout: bound, OnRequest: true,
 	}, {
 		Name: "conformance-swap", Folder: "checks/conformance",
-		Summary: "the same while controller manager and kubelets are swapped: stock, ours, stock",
+		Summary: "the same while controller manager and kubelets are swapped from stock to Holdfast and back",
 		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, true) },
 		Oracle: labkit.Oracle{Text: append(oracle, "controller manager and both kubelets were swapped from stock to Holdfast and back while specs ran"),
 			Judge: judgeSwap},

@@ -273,7 +273,7 @@ func (l *lab) forward(ctx context.Context, n *node.Node) error {
 	line, err := bufio.NewReader(out).ReadString('\n')
 	address, _, ok := strings.Cut(strings.TrimPrefix(line, "Forwarding from "), " ->")
 	if err != nil || !ok {
-		return errors.Join(fmt.Errorf("kubectl port-forward says %q, and %s", line, &said), err)
+		return errors.Join(fmt.Errorf("kubectl port-forward prints %q, and %s", line, &said), err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/bytes?n=%d", strings.TrimSpace(address), copySize), nil)
 	if err != nil {

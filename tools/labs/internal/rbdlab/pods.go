@@ -251,7 +251,7 @@ func (r *Rig) MountedEvents(ctx context.Context) (map[string]int64, error) {
 
 // MountedAgain waits until each pod has more of those events than before.
 func (r *Rig) MountedAgain(ctx context.Context, before map[string]int64, bound time.Duration, pods ...string) error {
-	return wait.Until(ctx, fmt.Sprintf("the mounts of %v, reported anew", pods), bound, func(ctx context.Context) (bool, error) {
+	return wait.Until(ctx, fmt.Sprintf("the mounts of %v, reported again", pods), bound, func(ctx context.Context) (bool, error) {
 		now, err := r.MountedEvents(ctx)
 		for _, p := range pods {
 			if now[p] <= before[p] {
