@@ -24,7 +24,7 @@ type Step struct {
 
 // AllRun is the step that ends a lab: alive looks whether the components that it needs still run.
 func AllRun(alive func(ctx context.Context) error) Step {
-	return Step{Text: "look whether all components run", Always: true, Do: alive}
+	return Step{Text: "check that all components run", Always: true, Do: alive}
 }
 
 // Enough is what a step returns when what is recorded decides, and the steps after
@@ -108,7 +108,7 @@ func (l *Lab) Judge(h *history.History) Outcome {
 		return InconclusiveBecause("the history is of lab %s, not of %s", h.Lab, l.Name)
 	}
 	if err := h.Whole(); err != nil {
-		return InconclusiveBecause("the history is not whole: %v", err)
+		return InconclusiveBecause("the history is incomplete: %v", err)
 	}
 	res := l.Oracle.Judge(h)
 	if err := h.Err(); err != nil {

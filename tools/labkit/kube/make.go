@@ -47,7 +47,7 @@ func Untyped(typed runtime.Object) (*Object, error) {
 	delete(m, "status")
 	o := &Object{Object: m}
 	if o.GetKind() == "" || o.GetAPIVersion() == "" {
-		return nil, fmt.Errorf("a %T names no kind: set its TypeMeta, or take a maker", typed)
+		return nil, fmt.Errorf("a %T names no kind: set its TypeMeta, or use one of the kit's functions", typed)
 	}
 	return o, nil
 }

@@ -52,7 +52,7 @@ type Report struct {
 }
 
 func (r Report) String() string {
-	s := fmt.Sprintf("%d requests, %d failed (%d for want of an address)", r.OK+r.Failed, r.Failed, r.NoTarget)
+	s := fmt.Sprintf("%d requests, %d failed (%d because there was no address)", r.OK+r.Failed, r.Failed, r.NoTarget)
 	if r.TimedOut > 0 {
 		s += fmt.Sprintf(" (%d without an answer in time)", r.TimedOut)
 	}

@@ -99,7 +99,7 @@ func (s *Starter) StartNode(ctx context.Context, a *kube.APIServer, c Config) (*
 		return nil, err
 	}
 	if c.Hostname != "" && c.CgroupDriver == Systemd {
-		return nil, fmt.Errorf("node %s: Config.Hostname is not made for Config.CgroupDriver %q: systemd sets the name", c.Name, Systemd)
+		return nil, fmt.Errorf("node %s: Config.Hostname does not work with Config.CgroupDriver %q: systemd sets the name", c.Name, Systemd)
 	}
 	i := int(s.nodes.Add(1))
 	n := &Node{Name: c.Name, in: s, cfg: c, api: a, index: i, Unit: c.Unit,

@@ -25,10 +25,10 @@ import (
 // stay, too: a kubelet logs no event Rebooted.
 func (n *Node) PowerOff(ctx context.Context) error {
 	if n.cfg.CgroupDriver == Systemd {
-		return fmt.Errorf("node %s: PowerOff is not made for Config.CgroupDriver %q", n.Name, Systemd)
+		return fmt.Errorf("node %s: PowerOff does not work with Config.CgroupDriver %q", n.Name, Systemd)
 	}
 	if n.cfg.InMachine {
-		return fmt.Errorf("node %s: PowerOff is not made for Config.InMachine: the network is not the node's", n.Name)
+		return fmt.Errorf("node %s: PowerOff does not work with Config.InMachine: the node does not own its network", n.Name)
 	}
 	for _, p := range []*process.Proc{n.Kubelet, n.Dockerd} {
 		if p != nil {

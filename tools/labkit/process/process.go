@@ -133,7 +133,7 @@ func (p *Proc) Kill() error {
 	case <-p.done:
 		return nil
 	case <-time.After(10 * time.Second):
-		return fmt.Errorf("%s (pid %d): still there 10 s after SIGKILL", p.Spec.Name, p.PID())
+		return fmt.Errorf("%s (pid %d): still exists 10 s after SIGKILL", p.Spec.Name, p.PID())
 	}
 }
 

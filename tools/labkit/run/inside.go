@@ -89,7 +89,7 @@ func (r request) lab(all []labkit.Lab) (*labkit.Lab, error) {
 
 // runVariant is Lab.Drive with everything around it.
 func runVariant(signalled context.Context, e *labkit.Env, req request) (res Answer) {
-	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's bound of %v is over", req.Timeout))
+	ctx, cancel := context.WithTimeoutCause(signalled, req.Timeout, fmt.Errorf("the lab's time limit of %v is exceeded", req.Timeout))
 	defer cancel()
 	res.Outcome = guard(ctx, e.Lab, func() (labkit.Outcome, error) {
 		if err := e.SetUp(ctx); err != nil {

@@ -113,7 +113,7 @@ func TestMachine(t *testing.T) {
 		{"t-error", labkit.Inconclusive, "broken", true},
 		{"t-exit", labkit.Inconclusive, "ended without an answer: exit status 7", true},
 		{"t-nonsense", labkit.Inconclusive, `answered "fine", which is no verdict`, true},
-		{"t-slow", labkit.Inconclusive, "the lab's bound of 2s is over", true},
+		{"t-slow", labkit.Inconclusive, "the lab's time limit of 2s is exceeded", true},
 		{"t-dump", labkit.Reproduced, "it happened", true},
 	} {
 		t.Run(tt.lab, func(t *testing.T) {

@@ -94,9 +94,9 @@ func Up(ctx context.Context, o UpOptions) error {
 	dir := upDir(root)
 	if s, err := readUpState(dir); err == nil {
 		if s.alive() {
-			return fmt.Errorf("a cluster is up already (process %d, %s): end it with `make down`", s.Pid, dir)
+			return fmt.Errorf("a cluster is already up (process %d, %s): end it with `make down`", s.Pid, dir)
 		}
-		return fmt.Errorf("an earlier cluster ended by itself; its logs are in %s: clear it away with `make down`", dir)
+		return fmt.Errorf("an earlier cluster ended by itself; its logs are in %s: remove it with `make down`", dir)
 	}
 	var needs []labkit.Binary
 	for _, b := range upNeeds(o.Base) {
@@ -194,7 +194,7 @@ func upSocket(id string) string { return filepath.Join(os.TempDir(), "holdfast-u
 
 // lab starts the cluster and waits to be asked to end. It is in no list.
 func (up upCluster) lab() *labkit.Lab {
-	return &labkit.Lab{Name: upLab, Summary: "a cluster for a person", Needs: upNeeds(up.Base),
+	return &labkit.Lab{Name: upLab, Summary: "a cluster to try things on", Needs: upNeeds(up.Base),
 		Expect: map[labkit.Variant]labkit.Verdict{labkit.Stock: labkit.Absent, labkit.Ours: labkit.Absent},
 		Steps: func(e *labkit.Env) []labkit.Step {
 			var c *node.Cluster
@@ -203,7 +203,7 @@ func (up upCluster) lab() *labkit.Lab {
 					c, err = up.start(ctx, e)
 					return err
 				}},
-				{Text: "keep it until asked to end", Do: func(ctx context.Context) error {
+				{Text: "keep it until make down ends it", Do: func(ctx context.Context) error {
 					say(ctx, e, c)
 					<-ctx.Done()
 					e.Record(asked{})
@@ -211,9 +211,9 @@ func (up upCluster) lab() *labkit.Lab {
 				}},
 			}
 		},
-		Oracle: labkit.Oracle{Text: []string{"it was asked to end"}, Judge: func(h *history.History) labkit.Outcome {
+		Oracle: labkit.Oracle{Text: []string{"make down ended it"}, Judge: func(h *history.History) labkit.Outcome {
 			history.One[asked](h)
-			return labkit.AbsentBecause("asked to end")
+			return labkit.AbsentBecause("make down ended it")
 		}}}
 }
 

@@ -172,7 +172,7 @@ func (s *Sweep) Undisturbed(ctx context.Context, f func() error, components ...s
 		return f()
 	}
 	for try := 1; ; try++ {
-		if err := wait.Until(ctx, "no component is away", time.Minute, func(context.Context) (bool, error) { return !s.sup.Disturbed(), nil }); err != nil {
+		if err := wait.Until(ctx, "no component is down", time.Minute, func(context.Context) (bool, error) { return !s.sup.Disturbed(), nil }); err != nil {
 			return err
 		}
 		kills := s.killed(components)
