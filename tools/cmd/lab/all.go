@@ -30,13 +30,13 @@ func allCmd() *cobra.Command {
 	var rest bool
 	o := proof.Options{}
 	c := &cobra.Command{
-		Use: "all [NAME...]", Short: "Run labs in every variant, also without their fix, and write the record; without a name all labs",
+		Use: "all [NAME...]", Short: "Run labs in every variant, also without their fix, and write the record; without a name: all labs",
 		Long: `Run each lab of the profile short on stock, ours, ours without its fix and ours with its gates off,
-and in what other variants it has. A run that cannot tell is repeated, twice at most.
+and in any other variants that it has. An inconclusive run is repeated at most twice.
 
-Then write what answered as it must into ` + outcomes.File + `, the track record and
-` + proof.MarkdownFile + `: of a checkout without changes only, because the record names a commit.
-Exit status 1: a lab did not answer as it must, or an answer could not be recorded.`,
+Then write each verdict that is as expected into ` + outcomes.File + `, the track record and
+` + proof.MarkdownFile + `, but only in a checkout without changes, because the record names a commit.
+Exit status 1: a verdict is not the expected one, or could not be recorded.`,
 		Example: `  lab all
   lab all hash-collision rbd-detach
   lab all --rest`,
@@ -47,7 +47,7 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
 				return err
 			}
 			if o.AtOnce < 1 {
-				return exit.Usagef("--at-once %d: it is 1 or more", o.AtOnce)
+				return exit.Usagef("--at-once %d: want 1 or more", o.AtOnce)
 			}
 			chosen, err := known.NamedOrAll(names)
 			if err != nil {
@@ -83,7 +83,7 @@ Exit status 1: a lab did not answer as it must, or an answer could not be record
 	}
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of all random choices of the labs")
 	c.Flags().IntVar(&o.AtOnce, "at-once", 4, "how many labs run side by side")
-	c.Flags().BoolVar(&rest, "rest", false, "only what the record does not have of this very commit: after a run that was cut off")
+	c.Flags().BoolVar(&rest, "rest", false, "make only the runs that the record lacks for this commit: after an interruption")
 	return c
 }
 
@@ -95,9 +95,9 @@ func take(root string, table *fixes.Table, all labkit.Labs, record *outcomes.Rec
 		name := fmt.Sprintf("lab %s (%s)", a.Lab, a.Variant)
 		switch {
 		case !a.AsExpected():
-			left = append(left, fmt.Sprintf("%s answered %s and must answer %s: %s", name, a.Verdict, a.Expected, a.FirstLine()))
+			left = append(left, fmt.Sprintf("%s answered %s, want %s: %s", name, a.Verdict, a.Expected, a.FirstLine()))
 		case !a.OfCommit():
-			left = append(left, fmt.Sprintf("%s answered as it must, on %q: commit what is changed, and run it again", name, a.Commit))
+			left = append(left, fmt.Sprintf("%s gave the expected verdict on %q: commit your changes, and run it again", name, a.Commit))
 		default:
 			record.Put(a)
 		}

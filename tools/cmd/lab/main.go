@@ -49,7 +49,7 @@ func labCmd() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
 		Use:   "lab [NAME...]",
-		Short: "Run labs: each incident on stock and on our binaries; without a name list them",
+		Short: "Run labs: each incident on stock and on Holdfast's binaries; without a name: list the labs",
 		Example: `  lab cluster-smoke
   lab cluster-smoke --profile long --seed 7 --keep
   lab --all
@@ -170,7 +170,7 @@ func build(ctx context.Context, c *cobra.Command, needs []labkit.Binary, rules [
 func buildCmd() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
-		Use: "build", Short: "Build the product, stock's and Holdfast's, and every binary that the labs of make test run", Args: exit.NoArgs,
+		Use: "build", Short: "Build the product (stock and Holdfast), and every binary that the labs of make test run", Args: exit.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			root, _, known, err := checkout(c)
 			if err != nil {
@@ -207,7 +207,7 @@ func buildCmd() *cobra.Command {
 			return build(ctx, c, append(needs, ofLabs...), nil)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "those of make test-all, but for the builds without a fix")
+	c.Flags().BoolVar(&all, "all", false, "build what make test-all needs, except the builds without a fix")
 	return c
 }
 
@@ -215,8 +215,8 @@ func buildCmd() *cobra.Command {
 func rejudgeCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "rejudge DIR", Short: "Judge again the histories that runs left below a directory",
-		Long: "Judge again the histories (history.jsonl) that runs left below a directory: after a failure, or with --keep.\n" +
-			"Nothing is run. Exit status 1: a verdict is not the one that the variant must give.",
+		Long: "Judge again the histories (history.jsonl) that runs left below a directory, after a failure or with --keep.\n" +
+			"No component runs. Exit status 1: a verdict is not the expected one.",
 		Example: "  lab rejudge _output/lab/cluster-smoke",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -273,7 +273,7 @@ func printCounts(w io.Writer, all []labkit.Outcome) {
 			passed++
 			continue
 		}
-		fmt.Fprintf(w, "lab %s (%s) answered %s and must answer %s\n", o.Lab, o.Variant, o.Verdict, o.Expected)
+		fmt.Fprintf(w, "lab %s (%s) answered %s, want %s\n", o.Lab, o.Variant, o.Verdict, o.Expected)
 	}
 	fmt.Fprintf(w, "labs: %d passed, %d failed\n", passed, len(all)-passed)
 }
@@ -290,7 +290,7 @@ func upCmd() *cobra.Command {
 	var variant string
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Start a cluster of our binaries and leave it running; end it with down",
+		Short: "Start a cluster of Holdfast's binaries and leave it running; end it with down",
 		Args:  exit.NoArgs, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Out, o.Root, o.Variant = c.OutOrStdout(), rootFlag(c), labkit.Variant(variant)
@@ -309,7 +309,7 @@ func upCmd() *cobra.Command {
 			return run.Up(ctx, o)
 		},
 	}
-	c.Flags().StringVar(&variant, "variant", "ours", "whose kube-controller-manager and kubelet: ours or stock")
+	c.Flags().StringVar(&variant, "variant", "ours", "which kube-controller-manager and kubelet: ours or stock")
 	c.Flags().IntVar(&o.Nodes, "nodes", 1, "number of nodes")
 	c.Flags().StringArrayVar(&o.Bins, "bin", nil, "as for lab")
 	return c
@@ -317,7 +317,7 @@ func upCmd() *cobra.Command {
 
 func downCmd() *cobra.Command {
 	return &cobra.Command{
-		Use: "down", Short: "Stop the cluster that up started and prove that nothing is left",
+		Use: "down", Short: "Stop the cluster that up started, and check that nothing is left",
 		Args: exit.NoArgs, SilenceUsage: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)

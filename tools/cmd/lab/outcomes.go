@@ -18,7 +18,7 @@ import (
 func outcomesCmd() *cobra.Command {
 	var profile, format string
 	c := &cobra.Command{
-		Use: "outcomes [NAME...]", Short: "Print the last outcomes of labs, which are kept in _output/lab; without a name of all",
+		Use: "outcomes [NAME...]", Short: "Print the last outcomes of labs, which are kept in _output/lab; without a name: of all labs",
 		Example: `  lab outcomes
   lab outcomes hash-collision --format markdown`,
 		RunE: func(c *cobra.Command, names []string) error {
@@ -27,10 +27,10 @@ func outcomesCmd() *cobra.Command {
 				return err
 			}
 			if !slices.Contains(run.Formats, format) {
-				return exit.Usagef("--format %q: it is one of %s", format, strings.Join(run.Formats, ", "))
+				return exit.Usagef("--format %q: want one of %s", format, strings.Join(run.Formats, ", "))
 			}
 			if p := labkit.Profile(profile); p != labkit.Short && p != labkit.Long {
-				return exit.Usagef("--profile %q: it is short or long", profile)
+				return exit.Usagef("--profile %q: want short or long", profile)
 			}
 			chosen, err := known.NamedOrAll(names)
 			if err != nil {

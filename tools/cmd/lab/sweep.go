@@ -23,12 +23,12 @@ func sweepCmd() *cobra.Command {
 	var profile string
 	var variants []string
 	c := &cobra.Command{
-		Use: "sweep [NAME...]", Short: "Run labs while a component is killed at a random point: verdicts right or inconclusive, never wrong",
-		Long: `Run labs while a component is killed (kill -9) at a random point and comes back by itself. Without
-a name these are the labs of make test. Each lab runs first without a kill, in each variant, which
+		Use: "sweep [NAME...]", Short: "Run labs in which a component is killed at a random point: verdicts must be right or inconclusive, never wrong",
+		Long: `Run labs in which a component is killed (kill -9) at a random point and then restarts. Without
+a name these are the labs of make test. Each lab first runs without a kill, in each variant, which
 shows its components and how long it takes. Then it runs once for each seed.
 
-Each history is judged again. At the end, also of kill tests that are cut off, a table has each run.
+Each history is judged again. At the end, or after an interruption, a table shows each run.
 Exit status 1: a verdict is wrong, more than 1 in 20 are inconclusive, or a saved history gives
 another verdict.`,
 		Example: `  lab sweep hash-collision reflector-monotonic-rv
@@ -43,13 +43,13 @@ another verdict.`,
 			o.Root, o.Out, o.Profile = root, c.OutOrStdout(), labkit.Profile(profile)
 			switch {
 			case o.Profile != labkit.Short && o.Profile != labkit.Long:
-				return exit.Usagef("--profile %q: it is short or long", profile)
+				return exit.Usagef("--profile %q: want short or long", profile)
 			case o.Seeds < 1:
-				return exit.Usagef("--seeds %d: it is 1 or more", o.Seeds)
+				return exit.Usagef("--seeds %d: want 1 or more", o.Seeds)
 			case o.Kills < 1:
-				return exit.Usagef("--kills %d: it is 1 or more", o.Kills)
+				return exit.Usagef("--kills %d: want 1 or more", o.Kills)
 			case o.AtOnce < 1:
-				return exit.Usagef("--at-once %d: it is 1 or more", o.AtOnce)
+				return exit.Usagef("--at-once %d: want 1 or more", o.AtOnce)
 			}
 			for _, s := range variants {
 				v, err := base.ParseVariant(s)
@@ -84,9 +84,9 @@ another verdict.`,
 	}
 	f := c.Flags()
 	f.StringVar(&profile, "profile", "short", "short or long")
-	f.Uint64Var(&o.Seeds, "seeds", 5, "how many seeds, from 1 on")
+	f.Uint64Var(&o.Seeds, "seeds", 5, "how many seeds, beginning with 1")
 	f.StringSliceVar(&variants, "variant", nil, "run only these variants")
-	f.StringVar(&o.Kill, "kill", "", "kill this component, as etcd or kubelet, or node1-kubelet, and not one by chance; "+sweeps.Each+": each in a run of its own")
+	f.StringVar(&o.Kill, "kill", "", "kill this component (for example etcd, kubelet or node1-kubelet) instead of a random one; "+sweeps.Each+": each component in a run of its own")
 	f.IntVar(&o.Kills, "kills", 1, "how many kills in each run")
 	f.IntVar(&o.AtOnce, "at-once", 2, "how many labs run side by side")
 	return c

@@ -89,7 +89,7 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]labkit.Outcome, e
 		for _, out := range got {
 			cpu += out.CPUSeconds
 		}
-		fmt.Fprintf(o.Out, "lab %s took %.0f s, %.0f s of the processors\n\n", l.Name, time.Since(start).Seconds(), cpu)
+		fmt.Fprintf(o.Out, "lab %s took %.0f s, %.0f s of CPU time\n\n", l.Name, time.Since(start).Seconds(), cpu)
 		outcomes[l] = repeated(outcomes[l], got)
 		delete(broken, l)
 		if f := Failed(nil); err != nil && !errors.As(err, &f) {
@@ -113,9 +113,9 @@ func Suite(ctx context.Context, chosen []Chosen, o Options) ([]labkit.Outcome, e
 			if ctx.Err() != nil || len(only) == 0 {
 				continue
 			}
-			fmt.Fprintf(o.Out, "lab %s (%s) was inconclusive: again, alone\n", l.Name, words(only))
+			fmt.Fprintf(o.Out, "lab %s (%s) was inconclusive: run it again, alone\n", l.Name, words(only))
 			if one(l, only); len(again(outcomes[l])) == 0 {
-				fmt.Fprintf(o.Out, "flaky: lab %s (%s) answered only when it ran again, alone\n", l.Name, words(only))
+				fmt.Fprintf(o.Out, "flaky: lab %s (%s) reached a verdict only when it ran again, alone\n", l.Name, words(only))
 			}
 		}
 	}

@@ -151,7 +151,7 @@ func Up(ctx context.Context, o UpOptions) error {
 		select {
 		case <-done:
 			tailed, kept := process.Tail(log.Name(), 20), dir+"-failed"
-			return errors.Join(fmt.Errorf("the cluster did not come up; its logs are in %s, up.log ends:\n%s", kept, process.Indent(tailed)), down(context.WithoutCancel(ctx), root, io.Discard, kept))
+			return errors.Join(fmt.Errorf("the cluster did not start; its logs are in %s, up.log ends:\n%s", kept, process.Indent(tailed)), down(context.WithoutCancel(ctx), root, io.Discard, kept))
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("interrupted"), Down(context.WithoutCancel(ctx), root, o.Out))
 		case <-time.After(100 * time.Millisecond):
