@@ -137,7 +137,7 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 	if err != nil {
 		return err
 	}
-	o.Slow = strings.Contains(log, "its first status has no")
+	o.Slow = strings.Contains(log, "its first status is published without")
 	l.e.Record(o)
 	return nil
 }
