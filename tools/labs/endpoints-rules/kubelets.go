@@ -92,7 +92,7 @@ func (l *kubelets) columns(list []column, into map[column]labkit.Step) []labkit.
 			all = append(all, s)
 		}
 		for i := range rounds(l.e.Profile) {
-			all = append(all, labkit.Step{Text: fmt.Sprintf("%s, round %d: wait until the kubelets have requests to spare, and change all images within 1 s", col, i+1),
+			all = append(all, labkit.Step{Text: fmt.Sprintf("%s, round %d: wait until the kubelets have not used up their request limit, and change all images within 1 s", col, i+1),
 				Do: func(ctx context.Context) error { return l.replaceAll(ctx, col, i) }})
 		}
 	}

@@ -118,10 +118,10 @@ func steps(e *labkit.Env, server string) []labkit.Step {
 		s = append(s,
 			labkit.Step{Text: "read Holdfast's counter and warning about the incident", Do: l.says},
 			labkit.Step{Text: "repeat the incident with " + reflectorGate + " off and " + endpointsGate + " on", Do: l.liveCheckAlone},
-			labkit.Step{Text: "delay all watches until the server no longer has the events: 410 Gone, list, converge", Do: l.gone},
-			labkit.Step{Text: "restart the API server: converge", Do: l.restartServer},
-			labkit.Step{Text: "restore etcd from an older copy: list from a lower resourceVersion, converge", Do: l.restore},
-			labkit.Step{Text: fmt.Sprintf("change %d Services for %v while the proxy cuts watches at random: converge", l.churnServices, l.churn), Do: l.churnAndCut},
+			labkit.Step{Text: "delay all watches until the server no longer has the events: after 410 Gone the controller manager must list again, and Endpoints must converge", Do: l.gone},
+			labkit.Step{Text: "restart the API server: Endpoints must converge", Do: l.restartServer},
+			labkit.Step{Text: "restore etcd from an older copy: the controller manager must list at a lower resourceVersion, and Endpoints must converge", Do: l.restore},
+			labkit.Step{Text: fmt.Sprintf("change %d Services for %v while the proxy cuts watches at random: Endpoints must converge", l.churnServices, l.churn), Do: l.churnAndCut},
 			labkit.Step{Text: "kubectl-holdfast audit-rv reads the audit log of all steps, except while the gate was off", Do: l.auditAll})
 	}
 	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))

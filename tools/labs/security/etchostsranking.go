@@ -185,7 +185,7 @@ func judgeRanking(h *history.History) labkit.Outcome {
 	first, end := history.One[evictedFirst](h), history.One[inTheEnd](h)
 	switch {
 	case first.Pod == "other" || end.OtherEvicted:
-		return labkit.ReproducedBecause("a pod with %d MiB in an emptyDir was evicted (first: %s), as another had %d MiB in its /etc/hosts", otherMiB, first.Pod, writeMiB)
+		return labkit.ReproducedBecause("a pod with %d MiB in an emptyDir was evicted (first: %s), while another pod had %d MiB in its /etc/hosts", otherMiB, first.Pod, writeMiB)
 	case first.Pod != "writer":
 		return labkit.InconclusiveBecause("%q was evicted first", first.Pod)
 	case !end.PressureGone || !end.OtherRuns:

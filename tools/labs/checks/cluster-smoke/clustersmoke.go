@@ -292,7 +292,7 @@ func (s *smoke) rollback(ctx context.Context) error {
 		return err
 	}
 	o := rolledBack{Status: code, Body: string(b)}
-	_, err = s.c.Client.WaitFor(ctx, kube.Deployments, ns, "web", 20*time.Second, "with the image of before", func(d *kube.Object) (bool, error) {
+	_, err = s.c.Client.WaitFor(ctx, kube.Deployments, ns, "web", 20*time.Second, "with the previous image", func(d *kube.Object) (bool, error) {
 		cs := kube.Slice(d, "spec", "template", "spec", "containers")
 		if len(cs) == 1 {
 			o.Image, _ = cs[0].(map[string]any)["image"].(string)
