@@ -39,14 +39,14 @@ func TestKindsJudge(t *testing.T) {
 		"pods killed: 1": to(underTest, func(o *kindsSwapped) {
 			o.After = kubeletlab.Snapshot{"default/a/web": {ID: "5", Pod: "a"}, "default/b/web": run["default/b/web"]}
 		}),
-		"default/b/web was told to be new and is kept":  to(underTest, func(o *kindsSwapped) { o.Forecast[1].Answer = "new" }),
-		"default/a/web was told to be kept and is gone": to(old, func(o *kindsSwapped) { o.Forecast[0].Answer = "kept" }),
-		"the forecast does not name default/b/web":      to(old, func(o *kindsSwapped) { o.Forecast = o.Forecast[:1] }),
-		"pods not Ready: 2.5 s":                         to(underTest, func(o *kindsSwapped) { o.PodSeconds = 2.5 }),
-		"node not Ready: 10 s":                          to(underTest, func(o *kindsSwapped) { o.NodeSeconds = 10 }),
-		"addresses removed from Endpoints: 3":           to(underTest, func(o *kindsSwapped) { o.Removed = 3 }),
-		"requests failed: 5":                            to(underTest, func(o *kindsSwapped) { o.Failed, o.NodeSeconds, o.Slow = 5, 10, true }),
-		"requests failed: 4":                            to(underTest, func(o *kindsSwapped) { o.Failed = 4 }),
+		"the forecast for default/b/web was new, but it is kept":  to(underTest, func(o *kindsSwapped) { o.Forecast[1].Answer = "new" }),
+		"the forecast for default/a/web was kept, but it is gone": to(old, func(o *kindsSwapped) { o.Forecast[0].Answer = "kept" }),
+		"the forecast does not name default/b/web":                to(old, func(o *kindsSwapped) { o.Forecast = o.Forecast[:1] }),
+		"pods not Ready: 2.5 s":                                   to(underTest, func(o *kindsSwapped) { o.PodSeconds = 2.5 }),
+		"node not Ready: 10 s":                                    to(underTest, func(o *kindsSwapped) { o.NodeSeconds = 10 }),
+		"addresses removed from Endpoints: 3":                     to(underTest, func(o *kindsSwapped) { o.Removed = 3 }),
+		"requests failed: 5":                                      to(underTest, func(o *kindsSwapped) { o.Failed, o.NodeSeconds, o.Slow = 5, 10, true }),
+		"requests failed: 4":                                      to(underTest, func(o *kindsSwapped) { o.Failed = 4 }),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
 		"no swap to the kubelet v1.7.0":        judgetest.Without(func(o kindsSwapped) bool { return o.To == old }),

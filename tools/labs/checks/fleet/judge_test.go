@@ -84,7 +84,7 @@ func TestJudge(t *testing.T) {
 		readied + ": 3 pods are ready and 1 nodes":    in(readied, func(s *stage) { s.Nodes[2].Kubelet = holdfast }),
 		crashes + ": 3 pods are ready and 1 nodes":    in(crashes, func(s *stage) { s.Nodes[0].Kubelet = holdfast }),
 		crashes + ": node2 has no kubelet":            in(crashes, func(s *stage) { s.Nodes[1].Healthy = false }),
-		crashes + ": 1 containers are not":            in(crashes, func(s *stage) { s.Lost = []string{"default/web/web"} }),
+		crashes + ": 1 containers were repl":          in(crashes, func(s *stage) { s.Lost = []string{"default/web/web"} }),
 		"1001 requests, 1 failed":                     judgetest.As(loaded{load.Report{OK: 1000, Failed: 1}}),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{

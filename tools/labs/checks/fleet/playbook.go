@@ -181,7 +181,7 @@ func judgePlaybook(h *history.History) labkit.Outcome {
 			bad("%s were in a swap at once", two)
 		}
 		if len(s.Lost) > 0 {
-			bad("%d containers are not those from before: %s", len(s.Lost), strings.Join(s.Lost, ", "))
+			bad("%d containers were replaced: %s", len(s.Lost), strings.Join(s.Lost, ", "))
 		}
 		facts = append(facts, fmt.Sprintf("%s: %.0f s, status %d, %d swaps, %d containers kept", s.Name, s.Seconds, s.Status, len(s.Swaps), s.Kept))
 	}

@@ -44,7 +44,7 @@ func TestJudgePlaybook(t *testing.T) {
 		"the kubelet of node1 was started again":  in(resumed, func(s *stage) { s.Nodes[0].PID = 7 }),
 		`the swap of node2 ended with "restored"`: in(resumed, func(s *stage) { s.Swaps[0].End = restored }),
 		"node1 and node2 were in a swap at once":  in(home, func(s *stage) { s.Swaps = []swap{swapAt(1, 0, done), swapAt(2, 5, done)} }),
-		"1 containers are not those from before":  in(home, func(s *stage) { s.Lost = []string{"default/web/web"} }),
+		"1 containers were replaced":              in(home, func(s *stage) { s.Lost = []string{"default/web/web"} }),
 		"1001 requests, 1 failed":                 judgetest.As(loaded{load.Report{OK: 1000, Failed: 1}}),
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, played, map[string]judgetest.Change{
