@@ -84,6 +84,14 @@ func (n *Node) StartKubelet(ctx context.Context, p kube.Program, extra ...string
 		args = append(args, n.cniArgs()...)
 	}
 	args = append(append(args, p.GateArgs()...), n.cfg.KubeletArgs...)
+	if driver == Systemd {
+		// Kubelets of 1.7 to 1.9 request this slice from systemd and check at once whether its cgroup
+		// exists, before systemd's job has ended. On a busy computer the container manager of such a
+		// kubelet does not start, and the Node is never Ready. A second start always finds the slice.
+		if err := n.Run(ctx, "systemctl", "start", "kubepods.slice"); err != nil {
+			return err
+		}
+	}
 	n.Kubelet, err = n.in.Start(ctx, process.Process{Name: n.Name + "-kubelet", Component: sweep.Kubelet, Path: p.Path, Args: append(args, extra...), In: n,
 		HealthURL: "http://" + n.IP + ":10248/healthz"})
 	if err == nil {
