@@ -224,7 +224,7 @@ func refused(t *testing.T, m *machine) {
 	if out, err := m.install("9", "kubelet"); err != nil {
 		t.Errorf("skip-check: %v\n%s", err, out)
 	}
-	has(t, m.run("cat /usr/lib/holdfast/journal; ls /usr/lib/holdfast/kept"), "passed over HF530", old)
+	has(t, m.run("cat /usr/lib/holdfast/journal; ls /usr/lib/holdfast/kept"), "was ignored: HF530", old)
 }
 
 // runsOn: a kubelet that upstream's package did not stop is restarted, once.

@@ -920,11 +920,11 @@ func TestCommand(t *testing.T) {
 		stdout, stderr []string
 	}{
 		{"found", []string{plain}, nil, 0, []string{"FOUND: services: system:kube-controller-manager (kube-controller-manager/v1.9.11", "1 went back, 0 stale, 0 repeat",
-			"2018-01-10T12:01:00.008Z back   resourceVersion=35, after a watch from 500 (1m0s before)", "1 watch(es) restart from the past"}, nil},
+			"2018-01-10T12:01:00.008Z back   resourceVersion=35, after a watch from 500 (1m0s before)", "1 watch(es) restart from an older version"}, nil},
 		{"a proof counts before what could not be read", []string{"--exit-code", filepath.Join(dir, "none"), plain}, nil, 3, []string{"FOUND"}, []string{"no such file"}},
-		{"status on request", []string{"--exit-code", plain}, nil, 3, []string{"FOUND"}, []string{"restart from the past"}},
-		{"nothing", []string{"--exit-code", nothing}, nil, 0, []string{"1 restarts of a watch", "no watch restarts from the past"}, nil},
-		{"empty", []string{empty}, nil, 1, []string{"so it shows nothing"}, []string{"no audit event in what was read"}},
+		{"status on request", []string{"--exit-code", plain}, nil, 3, []string{"FOUND"}, []string{"restart from an older version"}},
+		{"nothing", []string{"--exit-code", nothing}, nil, 0, []string{"1 restarts of a watch", "no watch restarts from an older version"}, nil},
+		{"empty", []string{empty}, nil, 1, []string{"so the log shows nothing"}, []string{"no audit event in what was read"}},
 		{"an empty one beside another", []string{"--exit-code", empty, nothing}, nil, 0, []string{"1 restarts of a watch"}, nil},
 		{"gzip", []string{zipped}, nil, 0, []string{"FOUND: services", "1 went back"}, nil},
 		{"standard input", []string{"-"}, good, 0, []string{"FOUND: services"}, nil},

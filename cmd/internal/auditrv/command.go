@@ -24,21 +24,21 @@ func Command() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "audit-rv FILE...",
-		Short: "The clients whose watches restart from the past, according to the audit log",
+		Short: "Find clients whose watches restart from an older version, in the audit log",
 		Long: `Read audit logs of a kube-apiserver and name the clients and resources whose watches
 restart from an older resourceVersion than they had already seen.
 
-FILE has JSON with one event on each line, plain or gzip, also in docker's wrapper; -
-is standard input. Name all rotated files of all apiservers at once, in any order.
+FILE contains JSON with one event on each line. It may be compressed with gzip, and may have
+docker's wrapper; - is standard input. Name all rotated files of all API servers at once, in any order.
 The audit level Metadata is enough.
 
   back    a watch starts before the watch that it continues: a proof
   stale   a watch starts before an object whose creation the client had seen: a proof
-  repeat  a watch starts where the previous one did, though an object was updated: a hint
+  repeat  a watch starts where the previous one did, although an object was updated: a hint
 
-Exit status: with --exit-code, 3 if a watch provably restarts from the past. Otherwise 1
+Exit status: with --exit-code, 3 if a watch provably restarts from an older version. Otherwise 1
 if a file cannot be read, has lines that are not audit events, or if there is no event at
-all; the rest is read all the same. Otherwise 0, whatever was found.`,
+all; everything else is still read. Otherwise 0, even if something was found.`,
 		Example: `  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
   docker logs kube-apiserver 2>/dev/null | kubectl-holdfast audit-rv -o json -`,
 		RunE: func(cmd *cobra.Command, files []string) error {
@@ -74,7 +74,7 @@ all; the rest is read all the same. Otherwise 0, whatever was found.`,
 			}
 			switch {
 			case exitCode && slices.ContainsFunc(results, func(r *Result) bool { return r.Proven() }):
-				return exit.Foundf("watches restart from the past")
+				return exit.Foundf("watches restart from an older version")
 			case len(unread) > 0:
 				return exit.Failedf("%d of %d files could not be read to their end (%q first)", len(unread), len(files), unread[0])
 			case bad > 0:
@@ -88,7 +88,7 @@ all; the rest is read all the same. Otherwise 0, whatever was found.`,
 		},
 	}
 	output.Flag(cmd, &format, "one object with everything that was found")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if a watch provably restarts from the past")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with status 3 if a watch provably restarts from an older version")
 	return cmd
 }
 

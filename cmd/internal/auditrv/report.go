@@ -33,7 +33,7 @@ func (l *Log) Report(w io.Writer, results []*Result) {
 		fmt.Fprintf(w, "%d watches began after a list and could not be judged\n", l.Unjudged)
 	}
 	for _, at := range l.Restores {
-		fmt.Fprintf(w, "%s: lists are older than what was known before: etcd was restored, or a server lags\n", at.UTC().Format(timeFormat))
+		fmt.Fprintf(w, "%s: lists have older versions than earlier events: etcd was restored, or an API server lags behind\n", at.UTC().Format(timeFormat))
 	}
 	for _, r := range results {
 		if r.Proven() {
@@ -47,13 +47,13 @@ func (l *Log) Report(w io.Writer, results []*Result) {
 	}
 	switch {
 	case proven > 0:
-		fmt.Fprintf(w, "\n%d watch(es) restart from the past: see patches/reflector-monotonic-rv/README.md\n", proven)
+		fmt.Fprintf(w, "\n%d watch(es) restart from an older version: see patches/reflector-monotonic-rv/README.md\n", proven)
 	case hints > 0:
-		fmt.Fprintf(w, "\nno watch provably restarts from the past; %d hint(s), which no-op updates explain too\n", hints)
+		fmt.Fprintf(w, "\nno watch provably restarts from an older version; %d hint(s), which updates without a change can also explain\n", hints)
 	case l.Restarts == 0:
-		fmt.Fprintln(w, "no watch was restarted in this log, so it shows nothing")
+		fmt.Fprintln(w, "no watch was restarted in this log, so the log shows nothing")
 	default:
-		fmt.Fprintln(w, "no watch restarts from the past")
+		fmt.Fprintln(w, "no watch restarts from an older version")
 	}
 }
 

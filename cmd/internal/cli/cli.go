@@ -25,19 +25,19 @@ import (
 	"holdfast/cmd/internal/symptoms"
 )
 
-const long = `Programs for operators of clusters that run, or pass through, an old Kubernetes
-release. Most of them read only files and standard input. doctor, forecast and verify ask an API
-server and its kubelets, kcm asks an API server, rbd-locks asks an API server and Ceph, and
-node works on its own machine. Only node swap, node back, node keep, kcm manifest and fleet
-agent change anything: the machine that they run on. fleet manifests prints objects.
+const long = `Commands for operators of clusters that run, or upgrade through, an old Kubernetes
+release. Most commands read only files and standard input. doctor, forecast and verify send
+requests to an API server and its kubelets, kcm to an API server, and rbd-locks to an API server
+and Ceph. node works on the machine on which it runs. Only node swap, node back, node keep, kcm
+manifest and fleet agent change anything, and only on the machine on which they run. fleet
+manifests prints objects.
 
-Installed on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
+If the program is on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 
-Exit status: 0, everything was answered; 1, something could not be read or
-answered (the rest was), or a requested condition does not hold; 2, wrong
-usage, and nothing was read; 3, everything was asked and something was found:
-doctor, forecast, kcm, node, verify, rbd-locks, container-hash explain, and audit-rv with
---exit-code.`
+Exit status: 0, everything was answered; 1, something could not be read or answered,
+but everything else was, or a requested condition is not met; 2, the command line is
+wrong, and nothing was read; 3, the command found something: doctor, forecast, kcm, node,
+verify, rbd-locks, container-hash explain, and audit-rv with --exit-code.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
   kubectl get deployments --all-namespaces -o yaml | kubectl-holdfast pod-template-hash -

@@ -45,22 +45,22 @@ func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "container-hash FILE...",
-		Short: "The hash that each release's kubelet records for a container",
+		Short: "Print the hash that each release's kubelet records for a container",
 		Long: `Print the hash that the kubelets of each release from 1.6 to 1.36 record for a
 container. A kubelet compares this hash to detect a changed spec.
 
 ` + files + `
 
 The hash is in the container's label io.kubernetes.container.hash, in hexadecimal;
-events have it in decimal. If the spec sets a field that a release does not know, the
-release ignores that field and hashes another spec. So no hash is shown for that
+events show it in decimal. If the spec sets a field that a release does not support, the
+release ignores that field and hashes another spec. So no hash is printed for that
 release.
 
 ` + modes + `
 Before a kubelet hashes a static pod, it applies defaults. So give a static pod as the
 API shows it, not its manifest.
 
-Exit status 1 if the hash of a container is not known, in one release or in all.`,
+Exit status 1 if the hash of a container cannot be computed, for one release or for all.`,
 		Example: `  kubectl get pod web -o json | kubectl-holdfast container-hash -
   kubectl get pods --all-namespaces -o json | kubectl-holdfast container-hash --release 1.7,1.9 -o json -`,
 		Args: cobra.ArbitraryArgs,
@@ -103,8 +103,8 @@ was tried and which fields prevent an answer; the exit status is then 3.
 }
 
 func (o *options) flags(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&o.releases, "release", nil, "these releases only, comma separated: 1.6 to 1.36")
-	cmd.Flags().StringVar(&o.container, "container", "", "the containers of this name only")
+	cmd.Flags().StringSliceVar(&o.releases, "release", nil, "only these releases, comma separated: 1.6 to 1.36")
+	cmd.Flags().StringVar(&o.container, "container", "", "only the containers with this name")
 	cmd.Flags().StringVar(&o.mode, "mode", "proto", "proto or json, see above")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"proto", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("release", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -171,7 +171,7 @@ func (o *options) run(cmd *cobra.Command, args []string, do func(w *bufio.Writer
 				o.found++
 				if stray := o.set.Stray(c.spec); len(stray) > 0 {
 					_ = w.Flush()
-					fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: no release knows %s\n", c.name, strings.Join(stray, ", "))
+					fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: no release supports %s\n", c.name, strings.Join(stray, ", "))
 				}
 				if err := do(w, c); err != nil {
 					complain(fmt.Errorf("%s: %w", c.name, err))
@@ -195,7 +195,7 @@ func (o *options) run(cmd *cobra.Command, args []string, do func(w *bufio.Writer
 	case o.unmatched > 0 && o.matched == 0:
 		return exit.Foundf("no release records the hash for this spec")
 	case o.failed > 0:
-		return exit.Failedf("%d questions could not be answered: see above", o.failed)
+		return exit.Failedf("not everything could be answered, see the errors above: %d", o.failed)
 	case o.found == 0 && o.container != "":
 		return exit.Failedf("no container %q in what was read", o.container)
 	}
@@ -208,7 +208,7 @@ func (o *options) summary() string {
 	for _, part := range []struct {
 		n    int
 		text string
-	}{{o.newer, "with a field that an older release does not know"}, {o.unmatched, "whose recorded hash is of no release"}, {o.failed, "not answered"}} {
+	}{{o.newer, "with a field that an older release does not support"}, {o.unmatched, "whose recorded hash is of no release"}, {o.failed, "not answered"}} {
 		if part.n > 0 {
 			out += fmt.Sprintf(", %d %s", part.n, part.text)
 		}
@@ -324,7 +324,7 @@ func (o *options) hashes(w *bufio.Writer, c container) error {
 		case r.Error != "":
 			fmt.Fprintf(tw, "%s\tnot known: %s\n", r.releases(), r.Error)
 		case len(r.Unknown) > 0:
-			fmt.Fprintf(tw, "%s\tdoes not know %s\n", r.releases(), strings.Join(r.Unknown, ", "))
+			fmt.Fprintf(tw, "%s\tdoes not support %s\n", r.releases(), strings.Join(r.Unknown, ", "))
 		default:
 			fmt.Fprintf(tw, "%s\t%d\t%x\n", r.releases(), *r.Hash, *r.Hash)
 		}

@@ -190,7 +190,7 @@ func TestBad(t *testing.T) {
 // TestStray: a field that no release knows is noted.
 func TestStray(t *testing.T) {
 	status, _, errs := call(t, `{"id":1,"spec":{"name":"a","imagePullPolice":"Always"}}`, "-")
-	if status != 0 || errs != "note: 1: no release knows imagePullPolice\n" {
+	if status != 0 || errs != "note: 1: no release supports imagePullPolice\n" {
 		t.Errorf("%d %s", status, errs)
 	}
 }
@@ -215,7 +215,7 @@ func TestExplain(t *testing.T) {
 		{"ignored", escalation, ignored, []string{"is what a 1.7 kubelet records for this spec without securityContext.allowPrivilegeEscalation", "has to be recreated"}},
 		{"unknown", escalation, "12", []string{
 			"none of the releases records 18 (label 12) or 12 (label c) for this spec",
-			"  1.9: records ", "  1.8: records ", "  1.6-1.7: does not know securityContext.allowPrivilegeEscalation\n"}},
+			"  1.9: records ", "  1.8: records ", "  1.6-1.7: does not support securityContext.allowPrivilegeEscalation\n"}},
 	} {
 		status, out, errs := call(t, tc.in, "explain", "--recorded", tc.recorded, "-")
 		if none := tc.name == "unknown"; none != (status == exit.Found) || none != (errs != "") || !none && status != 0 {
@@ -236,7 +236,7 @@ func TestExplain(t *testing.T) {
 // Several containers: a summary is last, and one that matches is enough.
 func TestSummary(t *testing.T) {
 	two := nodeExporter + `{"id":"e","spec":{"name":"a","image":"b","securityContext":{"allowPrivilegeEscalation":false}}}`
-	if status, out, errs := call(t, two, "--release", "1.7,1.9", "-"); status != 0 || !strings.HasSuffix(out, "\n2 containers, 1 with a field that an older release does not know\n") {
+	if status, out, errs := call(t, two, "--release", "1.7,1.9", "-"); status != 0 || !strings.HasSuffix(out, "\n2 containers, 1 with a field that an older release does not support\n") {
 		t.Errorf("%d %s%s", status, out, errs)
 	}
 	if status, out, errs := call(t, two, "explain", "--recorded", "5cee1837", "-"); status != 0 || !strings.HasSuffix(out, "\n2 containers, 1 whose recorded hash is of no release\n") {

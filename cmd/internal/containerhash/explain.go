@@ -173,7 +173,7 @@ func (e Explanation) text(name string, readings []uint32) string {
 		return fmt.Sprintf("%s: %s is the hash of %s%s for this spec\n", name, both(e.Hash), strings.Join(e.Recorded, ", "), built)
 	}
 	if e.Ignoring != nil {
-		return fmt.Sprintf("%s: %s is what a %s kubelet records for this spec without %s, which it does not know and ignores; the container has to be recreated\n",
+		return fmt.Sprintf("%s: %s is what a %s kubelet records for this spec without %s, which it does not support and ignores; the container has to be recreated\n",
 			name, both(e.Hash), e.IgnoringRelease, strings.Join(e.Ignoring, ", "))
 	}
 	var tried []string
@@ -186,7 +186,7 @@ func (e Explanation) text(name string, readings []uint32) string {
 		case r.Error != "":
 			out += fmt.Sprintf("  %s: not known: %s\n", r.releases(), r.Error)
 		case len(r.Unknown) > 0:
-			out += fmt.Sprintf("  %s: does not know %s\n", r.releases(), strings.Join(r.Unknown, ", "))
+			out += fmt.Sprintf("  %s: does not support %s\n", r.releases(), strings.Join(r.Unknown, ", "))
 		default:
 			out += fmt.Sprintf("  %s: records %s\n", r.releases(), both(*r.Hash))
 		}

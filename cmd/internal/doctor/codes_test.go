@@ -118,10 +118,10 @@ func TestCodes(t *testing.T) {
 		do   func(*fake)
 		want string // "warn text", "" for none
 	}{
-		{"HF002", func(f *fake) { f.nodes["node1"].status = 403 }, "? command line: 403: the user needs the verb get on nodes/proxy"},
-		{"HF002", func(f *fake) { f.nodes["node1"].status = 503 }, "? command line and metrics: 503: the API server does not reach it"},
-		{"HF002", func(f *fake) { f.nodes["node1"].metrics = "<html>" + secret }, "? not asked for its metrics: the answer is another one"},
-		{"HF002", argv(secret), "? not asked for its command line"},
+		{"HF002", func(f *fake) { f.nodes["node1"].status = 403 }, "? command line could not be read: 403: the user needs the verb get on nodes/proxy"},
+		{"HF002", func(f *fake) { f.nodes["node1"].status = 503 }, "? command line and metrics could not be read: 503: the API server cannot reach it"},
+		{"HF002", func(f *fake) { f.nodes["node1"].metrics = "<html>" + secret }, "? its metrics could not be read: the answer has another format than expected"},
+		{"HF002", argv(secret), "? its command line could not be read"},
 		{"HF002", nil, ""},
 
 		{"HF604", func(f *fake) { unready(f, true) }, "warn ready pods are not among its ready addresses: web-2"},
@@ -164,8 +164,8 @@ func TestCodes(t *testing.T) {
 		{"HF604", func(f *fake) {
 			unready(f, true)
 			f.second = func(f *fake) { f.raw["/api/v1/pods"] = "403 " + secret }
-		}, "? seen once, and not looked at again (pods: 403: the user needs the verb list on pods): ready pods"},
-		{"HF604", refuse("/api/v1/endpoints"), "? not looked at: endpoints: 403: the user needs the verb list on endpoints"},
+		}, "? seen once, and not checked again (pods: 403: the user needs the verb list on pods): ready pods"},
+		{"HF604", refuse("/api/v1/endpoints"), "? not checked: endpoints: 403: the user needs the verb list on endpoints"},
 		{"HF604", func(f *fake) { f.raw["/api/v1/pods"] = "<html>" + secret + "</html>" }, "? not the list that was expected"},
 		{"HF604", func(f *fake) { f.raw["/api/v1/pods"] = `{"kind":"PodList","items":[{"metadata":{"name":"x"}}` }, "? only half of it"},
 
@@ -177,13 +177,13 @@ func TestCodes(t *testing.T) {
 		{"HF605", func(f *fake) { f.version = "v1.7.13" }, ""},
 		{"HF605", func(f *fake) { f.version = "v1.6.0" }, ""},
 		{"HF605", func(f *fake) { f.version = secret }, "? its version is not"},
-		{"HF605", refuse("/version"), "? not asked for its release: 403"},
+		{"HF605", refuse("/version"), "? its release could not be read: 403"},
 
 		{"HF611", stuck, "warn no ReplicaSet of its own with its template"},
 		{"HF611", both(stuck, change("deployments", 0, 1, "status", "observedGeneration")), ""},
 		{"HF611", both(stuck, change("deployments", 0, true, "spec", "paused")), ""},
 		{"HF611", both(stuck, change("deployments", 0, ago(0), "metadata", "deletionTimestamp")), ""},
-		{"HF611", blocked("app:1", true), "warn it works with replicaset " + nameOf(t, "web", "app:1", -1) + ", which deployment other controls"},
+		{"HF611", blocked("app:1", true), "warn it uses replicaset " + nameOf(t, "web", "app:1", -1) + ", which deployment other controls"},
 		{"HF611", blocked("app:1", false), "warn which nobody controls"},
 		{"HF611", blocked("app:2", true), "warn is taken by another template"},
 		{"HF611", both(blocked("app:1", false), change("replicasets", 0, ago(0), "metadata", "deletionTimestamp")), "warn which nobody controls"},
@@ -194,11 +194,11 @@ func TestCodes(t *testing.T) {
 				f.lists["replicasets"] = append(f.lists["replicasets"], replicaSet(f.lists["deployments"][0], "web-1", "app:1"))
 			}
 		}, ""},
-		{"HF611", both(taken("agent:1"), func(f *fake) {}), "warn it works with controllerrevision " + nameOf(t, "agent", "agent:1", -1) + ", which daemonset other controls"},
+		{"HF611", both(taken("agent:1"), func(f *fake) {}), "warn it uses controllerrevision " + nameOf(t, "agent", "agent:1", -1) + ", which daemonset other controls"},
 		{"HF611", refuse("/apis/apps/v1/replicasets"), "? replicasets: 403"},
 		{"HF611", nil, ""},
 
-		{"HF613", taken("agent:2"), "STOP is taken by another template: its next sync kills"},
+		{"HF613", taken("agent:2"), "STOP is taken by another template: its next sync crashes"},
 		{"HF613", taken("agent:1"), ""},
 		{"HF613", both(taken("agent:2"), func(f *fake) { set(1, "status", "collisionCount")(f.lists["daemonsets"][0]) }), ""},
 		{"HF613", both(taken("agent:2"), func(f *fake) {
@@ -206,7 +206,7 @@ func TestCodes(t *testing.T) {
 		}), ""},
 		{"HF613", both(taken("agent:2"), func(f *fake) { set(ago(0), "metadata", "deletionTimestamp")(f.lists["daemonsets"][0]) }), ""},
 		{"HF613", both(taken("agent:2"), func(f *fake) { f.version = "v1.12.0" }), ""},
-		{"HF613", func(f *fake) { f.version = "v1.11.0" }, "? the hashes of 1.11 are not known"},
+		{"HF613", func(f *fake) { f.version = "v1.11.0" }, "? doctor cannot compute the hashes of 1.11"},
 		{"HF613", refuse("/apis/apps/v1/controllerrevisions"), "? controllerrevisions: 403"},
 		{"HF613", nil, ""},
 
@@ -214,15 +214,15 @@ func TestCodes(t *testing.T) {
 		{"HF614", both(change("statefulsets", 0, 1, "status", "collisionCount"), change("statefulsets", 0, "OnDelete", "spec", "updateStrategy", "type")), ""},
 		{"HF614", both(change("statefulsets", 0, 1, "status", "collisionCount"), change("statefulsets", 0, object{"partition": 1}, "spec", "updateStrategy", "rollingUpdate")), ""},
 		{"HF614", both(change("statefulsets", 0, 1, "status", "collisionCount"), change("statefulsets", 0, object{"partition": 0}, "spec", "updateStrategy", "rollingUpdate")), "warn "},
-		{"HF614", change("controllerrevisions", 2, 1, "revision"), "warn two revisions with one number"},
+		{"HF614", change("controllerrevisions", 2, 1, "revision"), "warn two revisions with the same number"},
 		{"HF614", refuse("/apis/apps/v1/statefulsets"), "? statefulsets: 403"},
 		{"HF614", nil, ""},
 
-		{"HF615", silent(2 * time.Minute), "warn the node is Unknown, and pods on it are Ready: lost-0, lost-1, lost-2 and 2 more"},
+		{"HF615", silent(2 * time.Minute), "warn the node is Unknown, but pods on it are Ready: lost-0, lost-1, lost-2 and 2 more"},
 		{"HF615", silent(30 * time.Second), ""},
 		{"HF615", func(f *fake) {
 			f.lists["pods"] = append(f.lists["pods"], fakePod("other", "lost", "node9", "10.2.0.1", true))
-		}, "warn there is no such node, and pods on it are Ready: lost"},
+		}, "warn there is no such node, but pods on it are Ready: lost"},
 		{"HF615", func(f *fake) {
 			f.lists["pods"] = append(f.lists["pods"], fakePod("other", "lost", "node9", "10.2.0.1", false))
 		}, ""},
@@ -238,7 +238,7 @@ func TestCodes(t *testing.T) {
 		}, ""}, // a clock that is behind, and a leader that renews
 		{"HF615", func(f *fake) { f.lists["endpoints"] = f.lists["endpoints"][:1] }, ""},
 
-		{"HF621", change("persistentvolumes", 0, object{"image": secret}, "spec", "rbd"), "? there are RBD volumes, and Ceph was not asked"},
+		{"HF621", change("persistentvolumes", 0, object{"image": secret}, "spec", "rbd"), "? there are RBD volumes, but you did not say how to connect to Ceph"},
 		{"HF621", change("pods", 0, []any{object{"name": "x", "rbd": object{"image": secret}}}, "spec", "volumes"), "? there are RBD volumes"},
 		{"HF621", refuse("/api/v1/persistentvolumes"), "? persistentvolumes: 403"},
 		{"HF621", nil, ""},
@@ -259,12 +259,12 @@ func TestCodes(t *testing.T) {
 		}, "warn 2 releases run: v1.9.11 (1), " + ours + " (1)"},
 		{"HF641", func(f *fake) { f.version = "v1.11.3" }, "warn the controller manager, 1.9, and the API server, 1.11, are too far apart"},
 		{"HF641", func(f *fake) { f.version = "v1.10.3" }, ""},
-		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=false,Secret" + secret + "=false"), "warn the feature gate SubpathUnbindAfterStart is off, so a fault of stock is back: a kubelet that goes back"},
+		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=false,Secret" + secret + "=false"), "warn the feature gate SubpathUnbindAfterStart is off, so a fault of the stock binary is back: a kubelet that goes back"},
 		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=true"), ""},
 		{"HF641", func(f *fake) {
 			spec_(f.lists["pods"][1])["containers"].([]any)[0].(object)["command"] = []any{"/bin/sh", "-c", "kube-controller-manager --feature-gates=EndpointsStaleCacheCheck=false --x=" + secret}
 		}, "warn the feature gate EndpointsStaleCacheCheck is off"},
-		{"HF641", func(f *fake) { f.lists["pods"] = f.lists["pods"][:1] }, "? kube-system has no pod of it"},
+		{"HF641", func(f *fake) { f.lists["pods"] = f.lists["pods"][:1] }, "? kube-system has no pod of the controller manager"},
 		{"HF641", refuse("/api/v1/namespaces/kube-system/pods/kube-controller-manager-master1:10252/proxy/metrics"), "? 403: the user needs the verb get on pods/proxy"},
 		{"HF641", func(f *fake) { f.manager = "x 1\n" }, "? its metrics do not contain its release"},
 

@@ -30,22 +30,22 @@ type options struct {
 	failOn              finding.FailOn
 }
 
-const about = `Look, through the API server, for signs of the incidents that Holdfast ends, for harm that
-a stock controller manager or kubelet would do next, and for alerts in Holdfast's metrics.
-Nothing is changed. Each finding has a code: docs/user/codes.md.
+const about = `Search a cluster, through the API server, for signs of the incidents that Holdfast prevents,
+for damage that a stock controller manager or kubelet would do next, and for alerts in
+Holdfast's metrics. Nothing is changed. Each finding has a code: see docs/user/codes.md.
 
-Lists are read once, kubelets are asked through the API server's node proxy, and the
-controller manager through the pod proxy. Signs that may last only a moment (HF604,
+doctor reads lists once, kubelets through the API server's node proxy, and the controller
+manager through the pod proxy. Signs that may last only a moment (HF604,
 HF611, HF613, HF615) are checked again after 30 s. --watch follows the Endpoints of all
-Services for that time (HF603). RBD images are asked about only if Ceph's user or
-configuration is given (HF621).
+Services for that time (HF603). RBD images are checked only if Ceph's user or configuration
+is given (HF621).
 
-Each question without an answer is a row with ?. --rbac prints the rights that doctor needs.
+A row with ? shows what doctor could not find out. --rbac prints the rights that doctor needs.
 
-Without --kubeconfig the first file of $KUBECONFIG is read, or ~/.kube/config.
+Without --kubeconfig, the first file of $KUBECONFIG is read, or ~/.kube/config.
 
-Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if a question had no
-answer; otherwise 0. 2 is wrong usage.`
+Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if doctor could not find out
+something; otherwise 0. It is 2 if the command line is wrong.`
 
 const example = `  kubectl-holdfast doctor
   kubectl-holdfast doctor --fail-on warn -o json
@@ -61,26 +61,26 @@ func Command() *cobra.Command { return command(&options{between: betweenLooks}) 
 func command(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Signs of the incidents that Holdfast ends, and harm that a stock binary would do",
+		Short:   "Search a cluster for signs of the incidents, and for damage that a stock binary would do",
 		Long:    about,
 		Example: example,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("it takes no arguments, and got %q", args)
+				return exit.Usagef("the command takes no arguments, but got %q", args)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
-	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig of the API server (default $KUBECONFIG, or ~/.kube/config)")
+	cmd.Flags().StringVar(&o.context, "context", "", "the context in the kubeconfig (default: its current context)")
 	cmd.Flags().DurationVar(&o.watch, "watch", 0, "follow the Endpoints of all Services for that time, at most 24h")
-	cmd.Flags().StringVar(&o.manager, "controller-manager", "", "its URL, http://127.0.0.1:10252 (default: its pods in kube-system)")
-	cmd.Flags().StringVar(&o.user, "controller-manager-user", "", "its user, of which HF631 is asked")
+	cmd.Flags().StringVar(&o.manager, "controller-manager", "", "URL of the controller manager (default: its pods in kube-system)")
+	cmd.Flags().StringVar(&o.user, "controller-manager-user", "", "the controller manager's user, whose rights HF631 checks")
 	cmd.Flags().StringVar(&o.ceph.Conf, "ceph-conf", "", "Ceph's configuration, as for rbd-locks")
 	cmd.Flags().StringVar(&o.ceph.ID, "id", "", "Ceph's user, without \"client.\"")
-	cmd.Flags().StringVar(&o.ceph.Keyring, "keyring", "", "the keyring with its key")
-	cmd.Flags().BoolVar(&o.rbac, "rbac", false, "print the rights that doctor needs, and ask nothing")
+	cmd.Flags().StringVar(&o.ceph.Keyring, "keyring", "", "the keyring with the key of this user")
+	cmd.Flags().BoolVar(&o.rbac, "rbac", false, "print the rights that doctor needs, and send no request")
 	finding.Flags(cmd, &o.format, &o.failOn)
 	return cmd
 }

@@ -44,7 +44,7 @@ func (o *options) look(ctx context.Context, a *kubeapi.Client, out, progress io.
 		case !errors.As(err, &status) || status.Code == http.StatusUnauthorized:
 			return exit.Failedf("the API server: %s", why(err, "get", "/version"))
 		}
-		found = append(found, finding.Of("HF605", "API server", "not asked for its release: "+why(err, "get", "/version"), "").At(finding.Unknown))
+		found = append(found, finding.Of("HF605", "API server", "its release could not be read: "+why(err, "get", "/version"), "").At(finding.Unknown))
 	} else if !first.serverKnown {
 		found = append(found, finding.Of("HF605", "API server", "its version is not a Kubernetes release", "").At(finding.Unknown))
 	}
@@ -89,11 +89,11 @@ func (c *cluster) unknown() []finding.Finding {
 	var out []finding.Finding
 	for _, code := range []string{"HF604", "HF611", "HF613", "HF614", "HF615"} {
 		if w := c.lacks(needs[code]...); w != "" {
-			out = append(out, finding.Of(code, "-", "not looked at: "+w, "").At(finding.Unknown))
+			out = append(out, finding.Of(code, "-", "not checked: "+w, "").At(finding.Unknown))
 		}
 	}
 	if c.serverKnown && (c.server.minor == 10 || c.server.minor == 11) {
-		out = append(out, finding.Of("HF613", "-", fmt.Sprintf("not looked at: the hashes of 1.%d are not known", c.server.minor), "").At(finding.Unknown))
+		out = append(out, finding.Of("HF613", "-", fmt.Sprintf("not checked: doctor cannot compute the hashes of 1.%d", c.server.minor), "").At(finding.Unknown))
 	}
 	return out
 }
@@ -105,7 +105,7 @@ func (o *options) again(ctx context.Context, a *kubeapi.Client, first *cluster, 
 	}
 	wait := time.Until(first.read.Add(o.between))
 	if wait > time.Second {
-		fmt.Fprintf(progress, "%d signs: looking again in %s\n", len(signs), wait.Round(time.Second))
+		fmt.Fprintf(progress, "%d signs: checking again in %s\n", len(signs), wait.Round(time.Second))
 	}
 	select {
 	case <-ctx.Done():
@@ -145,7 +145,7 @@ func (o *options) again(ctx context.Context, a *kubeapi.Client, first *cluster, 
 	}
 	out := findings(still)
 	for _, f := range findings(once) {
-		f.Text = "seen once, and not looked at again (" + missing[f.Code] + "): " + f.Text
+		f.Text = "seen once, and not checked again (" + missing[f.Code] + "): " + f.Text
 		out = append(out, f.At(finding.Unknown))
 	}
 	return out
@@ -159,16 +159,16 @@ func (o *options) volumes(ctx context.Context, a *kubeapi.Client, c *cluster, pr
 	if o.ceph == (rbdlocks.Ceph{}) {
 		switch w := c.lacks("pods", "persistentvolumes"); {
 		case w != "":
-			return []finding.Finding{unknown("-", "not looked at: "+w, "")}
+			return []finding.Finding{unknown("-", "not checked: "+w, "")}
 		case c.rbd > 0:
-			return []finding.Finding{unknown("-", "there are RBD volumes, and Ceph was not asked", "give --keyring and --id, or --ceph-conf")}
+			return []finding.Finding{unknown("-", "there are RBD volumes, but you did not say how to connect to Ceph", "give --keyring and --id, or --ceph-conf")}
 		}
 		return nil
 	}
 	var out []finding.Finding
 	answers, err := rbdlocks.Look(ctx, a, o.ceph, progress)
 	if err != nil {
-		out = append(out, unknown("-", "not all was asked: "+why(err, "list", "nodes, pods and persistentvolumes"), ""))
+		out = append(out, unknown("-", "not everything could be read: "+why(err, "list", "nodes, pods and persistentvolumes"), ""))
 	}
 	for _, x := range answers {
 		image := "image " + clip(x.Image)
@@ -203,7 +203,7 @@ func bounded(found []finding.Finding) []finding.Finding {
 		}
 	}
 	for code, f := range more {
-		f.Object, f.Remedy, f.Text = "-", "", fmt.Sprintf("%d more of this code are not shown", counts[code]-maxFindings)
+		f.Object, f.Remedy, f.Text = "-", "", fmt.Sprintf("%d more findings of this code are not shown", counts[code]-maxFindings)
 		out = append(out, f)
 	}
 	return out

@@ -83,7 +83,7 @@ func TestBounds(t *testing.T) {
 	set(fmt.Sprintf(`{"holderIdentity":%q,"renewTime":%q}`, long, ago(time.Hour)), "metadata", "annotations", leaderAnnotation)(f.lists["endpoints"][1])
 	for _, format := range []string{"table", "wide", "json"} {
 		out, _, status := f.doctor(t, "-o", format, "--fail-on", "warn")
-		if status != 3 || len(out) > 400_000 || strings.Count(out, "HF611") > maxFindings*2+2 || !strings.Contains(out, "100 more of this code are not shown") {
+		if status != 3 || len(out) > 400_000 || strings.Count(out, "HF611") > maxFindings*2+2 || !strings.Contains(out, "100 more findings of this code are not shown") {
 			t.Errorf("%s: status %d, %d bytes, %d of HF611", format, status, len(out), strings.Count(out, "HF611"))
 		}
 		for _, line := range strings.Split(out, "\n") {

@@ -46,7 +46,7 @@ func off(object string, set map[string]bool) (names []string, out []finding.Find
 			continue
 		}
 		names = append(names, g)
-		out = append(out, finding.Of("HF641", object, fmt.Sprintf("the feature gate %s is off, so a fault of stock is back: %s", g, about), "remove the gate from the unit or the manifest, unless it is off on purpose"))
+		out = append(out, finding.Of("HF641", object, fmt.Sprintf("the feature gate %s is off, so a fault of the stock binary is back: %s", g, about), "remove the gate from the unit or the manifest, unless it is off on purpose"))
 	}
 	return names, out
 }
@@ -73,7 +73,7 @@ func askNode(ctx context.Context, a *kubeapi.Client, table *kubeletflags.Table, 
 		return take(b)
 	}
 	missing := func(what string, err error) {
-		found = append(found, finding.Of("HF002", n.name, fmt.Sprintf("not asked for its %s: %s", what, why(err, "get", "nodes/proxy")), "ask again, or as another user"))
+		found = append(found, finding.Of("HF002", n.name, fmt.Sprintf("its %s could not be read: %s", what, why(err, "get", "nodes/proxy")), "run the command again, or as another user"))
 	}
 	err := ask("debug/pprof/cmdline", maxCmdline, func(b []byte) error {
 		line := table.Parse(kubeletflags.Split(string(b)))
@@ -114,7 +114,7 @@ func askNode(ctx context.Context, a *kubeapi.Client, table *kubeletflags.Table, 
 }
 
 // errNone is the error for an answer that has not what was asked for.
-var errNone = errors.New("the answer is another one")
+var errNone = errors.New("the answer has another format than expected")
 
 // open tells what a kubelet lets anyone do.
 func open(object string, line *kubeletflags.Line) []finding.Finding {
@@ -124,14 +124,14 @@ func open(object string, line *kubeletflags.Line) []finding.Finding {
 	_, hasAuth := line.Last("anonymous-auth")
 	port, hasPort := line.Last("read-only-port")
 	if file && (!hasMode || !hasAuth || !hasPort) {
-		return []finding.Finding{finding.Of("HF661", object, "its --config file is not seen here: who may use it is not known", "look for authentication, authorization and readOnlyPort in the file").At(finding.Unknown)}
+		return []finding.Finding{finding.Of("HF661", object, "doctor cannot see its --config file, so it is not known who may use this kubelet", "look for authentication, authorization and readOnlyPort in the file").At(finding.Unknown)}
 	}
 	if line.Bool("anonymous-auth", true) && (mode == "" || mode == "AlwaysAllow") {
 		out = append(out, finding.Of("HF661", object, "anyone who reaches the kubelet's port may run commands in its containers: --anonymous-auth is on and --authorization-mode is AlwaysAllow",
 			"set --anonymous-auth=false, or --authorization-mode=Webhook"))
 	}
 	if port != "0" {
-		out = append(out, finding.Of("HF661", object, "anyone who reaches its --read-only-port may read all specs of its pods", "set --read-only-port=0, once nothing reads it"))
+		out = append(out, finding.Of("HF661", object, "anyone who reaches its --read-only-port may read all specs of its pods", "set --read-only-port=0, once nothing uses it"))
 	}
 	return out
 }
@@ -145,16 +145,16 @@ func askManagers(ctx context.Context, a *kubeapi.Client, c *cluster, address str
 	if address != "" {
 		page, err := getMetrics(ctx, address)
 		if err != nil {
-			return nil, []finding.Finding{unknown("controller manager", "not asked: "+why(err, "get", "its metrics"))}
+			return nil, []finding.Finding{unknown("controller manager", "not checked: "+why(err, "get", "its metrics"))}
 		}
 		x, found := judgeManager("controller manager", nil, page)
 		return []component{x}, found
 	}
 	if c.missing["pods"] != "" {
-		return nil, []finding.Finding{unknown("controller manager", "not asked: "+c.missing["pods"])}
+		return nil, []finding.Finding{unknown("controller manager", "not checked: "+c.missing["pods"])}
 	}
 	if len(c.managers) == 0 {
-		return nil, []finding.Finding{unknown("controller manager", "not asked: kube-system has no pod of it")}
+		return nil, []finding.Finding{unknown("controller manager", "not checked: kube-system has no pod of the controller manager")}
 	}
 	var components []component
 	var found []finding.Finding
@@ -163,7 +163,7 @@ func askManagers(ctx context.Context, a *kubeapi.Client, c *cluster, address str
 		b, err := a.Ask(ctx, http.MethodGet, path, "", maxMetrics, shortTimeout)
 		if err != nil {
 			_, gatesOff := off(m.pod, m.gates)
-			found = append(append(found, unknown(m.pod, "not asked: "+why(err, "get", "pods/proxy"))), gatesOff...)
+			found = append(append(found, unknown(m.pod, "not checked: "+why(err, "get", "pods/proxy"))), gatesOff...)
 			continue
 		}
 		x, more := judgeManager(m.pod, m.gates, parseMetrics(b))
@@ -230,17 +230,17 @@ func (c *cluster) skew(managers []component) []finding.Finding {
 		}
 	}
 	if len(counts) > 1 {
-		out = append(out, finding.Of("HF641", "kubelets", fmt.Sprintf("%d releases run: %s", len(counts), census(counts)), "finish the upgrade, or the way back"))
+		out = append(out, finding.Of("HF641", "kubelets", fmt.Sprintf("%d releases run: %s", len(counts), census(counts)), "finish the upgrade, or finish going back"))
 	}
 	releases := map[string]int{}
 	for _, m := range managers {
 		releases[m.Release]++
 		if r, ok := parseRelease(m.Release); ok && c.serverKnown && (r.minor > c.server.minor || r.minor < c.server.minor-1) {
-			out = append(out, finding.Of("HF641", m.Object, fmt.Sprintf("the controller manager, 1.%d, and the API server, 1.%d, are too far apart", r.minor, c.server.minor), "upgrade the control plane as one"))
+			out = append(out, finding.Of("HF641", m.Object, fmt.Sprintf("the controller manager, 1.%d, and the API server, 1.%d, are too far apart", r.minor, c.server.minor), "upgrade all components of the control plane to one release"))
 		}
 	}
 	if len(releases) > 1 {
-		out = append(out, finding.Of("HF641", "controller managers", fmt.Sprintf("%d releases run: %s", len(releases), census(releases)), "finish the upgrade, or the way back"))
+		out = append(out, finding.Of("HF641", "controller managers", fmt.Sprintf("%d releases run: %s", len(releases), census(releases)), "finish the upgrade, or finish going back"))
 	}
 	return out
 }

@@ -69,7 +69,7 @@ func (c *cluster) mayGet(ctx context.Context, a *kubeapi.Client, user string) []
 		return nil
 	}
 	unknown := func(text string) []finding.Finding {
-		return []finding.Finding{finding.Of("HF631", "controller manager", "not asked whether it may get services: "+text, "").At(finding.Unknown)}
+		return []finding.Finding{finding.Of("HF631", "controller manager", "could not check whether it may get services: "+text, "").At(finding.Unknown)}
 	}
 	var groups []string
 	if user == "" {

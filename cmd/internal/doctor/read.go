@@ -252,7 +252,7 @@ func (c *cluster) readKinds(ctx context.Context, a *kubeapi.Client, names ...str
 		case len(names) > 0 && !slices.Contains(names, k.name):
 			continue
 		case path == "" && !c.serverKnown:
-			c.missing[k.name] = k.name + ": the API server's release is not known, and so not where they are"
+			c.missing[k.name] = k.name + ": the API server's release is not known, so their path is not known either"
 			continue
 		case path == "":
 			continue
@@ -302,13 +302,13 @@ func why(err error, verb, resource string) string {
 	}
 	switch status.Code {
 	case http.StatusUnauthorized:
-		return "401: the API server does not know the user"
+		return "401: the API server does not accept the user's credentials"
 	case http.StatusForbidden:
 		return fmt.Sprintf("403: the user needs the verb %s on %s", verb, resource)
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		return fmt.Sprintf("%d: not found", status.Code)
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return fmt.Sprintf("%d: the API server does not reach it", status.Code)
+		return fmt.Sprintf("%d: the API server cannot reach it", status.Code)
 	}
 	return strconv.Itoa(status.Code)
 }

@@ -64,7 +64,7 @@ func (s *service) reaches(p *pod) bool {
 	return false
 }
 
-const endpointsRemedy = "change a label or annotation of the Service, and look at the controller manager that leads"
+const endpointsRemedy = "change a label or annotation of the Service, and check the leading controller manager"
 
 // endpointsSigns are of Endpoints that are not what the pods are.
 func (c *cluster) endpointsSigns() []sign {
@@ -99,7 +99,7 @@ func (c *cluster) endpointsSigns() []sign {
 		}
 		for _, a := range e.ready {
 			if a.uid != "" && !uids[a.uid] {
-				out = append(out, sign{"HF604", "service " + s.id, "its ready addresses have pods that are gone or not ready", a.pod, endpointsRemedy, "on " + s.id + " " + a.uid, ""})
+				out = append(out, sign{"HF604", "service " + s.id, "it has ready addresses whose pods are gone or not ready", a.pod, endpointsRemedy, "on " + s.id + " " + a.uid, ""})
 			}
 		}
 	}
@@ -150,17 +150,17 @@ func (c *cluster) workloadSigns() []sign {
 		if !d.seen || d.deleting || have[d.uid+string(d.template[:])] || have[d.namespace+string(d.template[:])] {
 			continue
 		}
-		text := "the controller has seen its spec, and it has no ReplicaSet of its own with its template"
-		remedy := "look at its events and at the log of the controller manager that leads"
+		text := "the controller has seen its spec, but it has no ReplicaSet of its own with its template"
+		remedy := "check its events and the log of the leading controller manager"
 		if rs := named[d.namespace+"/"+d.wants]; rs != nil {
 			remedy = fmt.Sprintf("delete replicaset %s if nobody needs it, or run Holdfast's controller manager", rs.name)
 			switch {
 			case rs.template != d.template:
-				text += fmt.Sprintf("; the name of its next one, %s, is taken by another template", rs.name)
+				text += fmt.Sprintf("; the name of its next ReplicaSet, %s, is taken by another template", rs.name)
 			case rs.deleting:
-				text += fmt.Sprintf("; %s, which would be it, is being deleted", rs.name)
+				text += fmt.Sprintf("; %s, which has this template, is being deleted", rs.name)
 			default:
-				text = fmt.Sprintf("it works with replicaset %s, which %s", rs.name, rs.owner.by())
+				text = fmt.Sprintf("it uses replicaset %s, which %s", rs.name, rs.owner.by())
 			}
 		}
 		out = append(out, sign{"HF611", "deployment " + d.namespace + "/" + d.name, text, "", remedy, "rs " + d.uid + string(d.template[:]), d.uid})
@@ -186,10 +186,10 @@ func (c *cluster) revisionSigns() []sign {
 		id := d.uid + string(d.template[:])
 		object := "daemonset " + d.namespace + "/" + d.name
 		if r.template != d.template {
-			out = append(out, sign{"HF613", object, fmt.Sprintf("the name of its next revision, %s, is taken by another template: its next sync kills a stock controller manager", r.name), "",
+			out = append(out, sign{"HF613", object, fmt.Sprintf("the name of its next revision, %s, is taken by another template: its next sync crashes a stock controller manager", r.name), "",
 				"start Holdfast's controller manager, or add an annotation to its template", "cr " + id, ""})
 		} else if d.seen && r.owner.UID != "" && !r.deleting {
-			out = append(out, sign{"HF611", object, fmt.Sprintf("it works with controllerrevision %s, which %s", r.name, r.owner.by()), "",
+			out = append(out, sign{"HF611", object, fmt.Sprintf("it uses controllerrevision %s, which %s", r.name, r.owner.by()), "",
 				"run Holdfast's controller manager", "cr " + id, ""})
 		}
 	}
@@ -218,8 +218,8 @@ func (c *cluster) deadNodeSigns() []sign {
 			if p.node == "" || what == "" || !p.ready || c.now.Sub(p.since) <= gone {
 				continue
 			}
-			out = append(out, sign{"HF615", "node " + p.node, what + ", and pods on it are Ready", p.name,
-				"delete the pods if the machine is off, and look at the controller manager that leads", "pod " + p.node + " " + p.uid, ""})
+			out = append(out, sign{"HF615", "node " + p.node, what + ", but pods on it are Ready", p.name,
+				"delete the pods if the machine is off, and check the leading controller manager", "pod " + p.node + " " + p.uid, ""})
 		}
 	}
 	return out
@@ -231,7 +231,7 @@ func (c *cluster) leaseSigns() []sign {
 	for _, l := range c.leases {
 		if age := c.now.Sub(l.renewed); age > gone {
 			out = append(out, sign{"HF615", l.component, fmt.Sprintf("its leader, %.100q, has not renewed its lease since %s", l.holder, l.renewed.UTC().Format(time.RFC3339)), "",
-				"look at the process that holds it; nothing is done by this component meanwhile", "lease " + l.component + l.renewed.String(), ""})
+				"check the process that holds the lease; until the lease is renewed, this component does nothing", "lease " + l.component + l.renewed.String(), ""})
 		}
 	}
 	return out
@@ -259,12 +259,12 @@ func (c *cluster) statefulSets() []finding.Finding {
 		switch {
 		case !s.rolls:
 		case double[s.uid]:
-			text = "it has two revisions with one number: a stock controller manager rolls it back and forth"
+			text = "it has two revisions with the same number: a stock controller manager rolls it back and forth"
 		case s.collisions > 0:
 			text = "its collisionCount is not 0: a stock controller manager that takes over may replace all its pods"
 		}
 		if text != "" {
-			out = append(out, finding.Of("HF614", "statefulset "+s.namespace+"/"+s.name, text, "set its partition to replicas before a stock controller manager leads"))
+			out = append(out, finding.Of("HF614", "statefulset "+s.namespace+"/"+s.name, text, "set its partition to the value of replicas before a stock controller manager takes over"))
 		}
 	}
 	return out

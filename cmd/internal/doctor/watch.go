@@ -82,8 +82,8 @@ func (f *flaps) findings(asked, took time.Duration) []finding.Finding {
 			if who == "" {
 				who = k.ip
 			}
-			signs = append(signs, sign{code: "HF603", object: "service " + k.service, text: fmt.Sprintf("addresses went off, on and off within %s", took.Round(time.Second)),
-				item: fmt.Sprintf("%s (%d times off)", who, x.off), remedy: "look at the pods' probes and at what was done to them"})
+			signs = append(signs, sign{code: "HF603", object: "service " + k.service, text: fmt.Sprintf("addresses left, returned and left again within %s", took.Round(time.Second)),
+				item: fmt.Sprintf("%s (left %d times)", who, x.off), remedy: "check the pods' probes, and what was done to the pods"})
 		}
 	}
 	out := findings(signs)

@@ -35,7 +35,7 @@ func TestWatch(t *testing.T) {
 	f.watched = func(send func(kind string, o object)) { once.Do(func() { flap(send, p, q) }) }
 	out, _, status := f.doctor(t, "-o", "json", "--fail-on", "warn", "--watch", "2s")
 	got := found(t, out, "finding")
-	if status != 3 || len(got) != 1 || got[0]["object"] != "service shop/web" || got[0]["code"] != "HF603" || !strings.Contains(got[0]["text"].(string), "web-1 (2 times off), web-2 (3 times off)") {
+	if status != 3 || len(got) != 1 || got[0]["object"] != "service shop/web" || got[0]["code"] != "HF603" || !strings.Contains(got[0]["text"].(string), "web-1 (left 2 times), web-2 (left 3 times)") {
 		t.Errorf("status %d\n%s", status, out)
 	}
 	// One that goes once, and events of no use.

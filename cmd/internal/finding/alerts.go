@@ -44,8 +44,8 @@ func (a *Alert) expr() string {
 func Alerts() string {
 	var b strings.Builder
 	b.WriteString(`# Written from cmd/internal/finding: go test ./internal/finding -update in cmd/
-# Rules for the metrics of Holdfast's kubelet and kube-controller-manager. Each has the code by
-# which codes.md explains it and kubectl holdfast doctor prints it.
+# Rules for the metrics of Holdfast's kubelet and kube-controller-manager. The label code
+# is the code under which kubectl holdfast doctor prints the same alert, and codes.md explains it.
 groups:
 - name: holdfast
   rules:

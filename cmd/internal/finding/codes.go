@@ -61,9 +61,9 @@ func Markdown() string {
 		}
 		b.WriteString("\n")
 	}
-	para("", "Each finding of `kubectl holdfast` has a code. A code keeps its meaning in all later releases, so a script or an alert can name it. Levels, worst first: `STOP` (do not go on), `new` (a container is recreated), `warn` (something changes that someone may notice), `?` (a question had no answer), `ok`.")
-	para("", "Status: 3 if a finding is at or above `--fail-on` (default `STOP`), otherwise 1 if a question had no answer, otherwise 0. Wrong usage is 2.")
-	b.WriteString("| code | level | says | from |\n|---|---|---|---|\n")
+	para("", "Each finding of `kubectl holdfast` has a code. A code keeps its meaning in all later releases, so a script or an alert can name it. Levels, worst first: `STOP` (do not continue), `new` (a container is recreated), `warn` (something changes that someone may notice), `?` (the command could not find out something), `ok`.")
+	para("", "The exit status is 3 if a finding is at or above `--fail-on` (default `STOP`). Otherwise it is 1 if the command could not find out something, and 0 if it could find out everything. It is 2 if the command line is wrong.")
+	b.WriteString("| code | level | meaning | printed by |\n|---|---|---|---|\n")
 	for _, c := range Codes() {
 		level := []string{"`" + string(c.Level) + "`"}
 		for _, l := range c.Also {

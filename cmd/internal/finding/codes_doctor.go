@@ -24,23 +24,23 @@ type Alert struct {
 // alerts are the codes HF651 to HF659. What a fix does when all is well is none.
 var alerts = map[string]Alert{
 	"HF651": {Name: "HoldfastSubPathMountStays", Component: "kubelet", Metric: "holdfast_subpath_rollback_failed_total",
-		Says: "a subPath mount could not be removed and stays", Remedy: "start no kubelet on this node that is older than 1.7.14, 1.8.9 or 1.9.4: it deletes the files behind the mount"},
+		Says: "a subPath mount could not be removed and stays", Remedy: "start no kubelet on this node that is older than 1.7.14, 1.8.9 or 1.9.4: it deletes the files in the mount"},
 	"HF652": {Name: "HoldfastPredecessorOverrideRefused", Component: "kubelet", Metric: "holdfast_predecessor_override_refused", Gauge: true,
 		Says: "the kubelet cannot read the file holdfast-predecessor-override and ignores it", Remedy: "write one line with a release, or the word none, and restart the kubelet"},
 	"HF653": {Name: "HoldfastPredecessorNotSaved", Component: "kubelet", Metric: "holdfast_predecessor_save_failed_total",
 		Says: "holdfast-predecessor.json cannot be written", Remedy: "look at the disk below the kubelet's root directory"},
 	"HF654": {Name: "HoldfastCheckpointNotWritten", Component: "kubelet", Metric: "holdfast_checkpoint_compat_rewrite_failed_total",
-		Says: "a sandbox checkpoint cannot be written back", Remedy: "look at the disk below /var/lib/dockershim, and drain the node before a way back to 1.7"},
+		Says: "a sandbox checkpoint cannot be written back", Remedy: "look at the disk below /var/lib/dockershim, and drain the node before you go back to 1.7"},
 	"HF655": {Name: "HoldfastRBDLockKept", Component: "kubelet", Metric: "holdfast_rbd_detach_locks_kept_total",
 		Says: "an old RBD lock could not be released", Remedy: "run kubectl holdfast rbd-locks"},
 	"HF656": {Name: "HoldfastRBDDeviceStays", Component: "kubelet", Metric: "holdfast_rbd_detach_unused_total", Labels: map[string]string{"result": "kept"},
-		Says: "an RBD device stays mapped after a mount that failed, and no other node gets the image", Remedy: "unmap it by hand, see docs/user/rbd.md"},
+		Says: "an RBD device stays mapped after a mount that failed, and no other node can map the image", Remedy: "unmap it by hand, see docs/user/rbd.md"},
 	"HF657": {Name: "HoldfastUnreadyNotAcknowledged", Component: "kubelet", Metric: "holdfast_unready_before_replace_waits_total", Labels: map[string]string{"outcome": "timeout"},
 		Says: "a container was killed before the API server acknowledged that it is not ready", Remedy: "look at the API server and the node's network"},
 	"HF658": {Name: "HoldfastServiceCheckFails", Component: "kube-controller-manager", Metric: "holdfast_endpoints_live_service_check_checks_total", Labels: map[string]string{"result": "error"},
 		Says: "the API server did not say whether a Service exists, and its Endpoints stay", Remedy: "look at the API server, and whether the controller manager may get services (HF631)"},
 	"HF659": {Name: "HoldfastDeadNodePodsFail", Component: "kube-controller-manager", Metric: "holdfast_dead_node_pods_retry_failed_total",
-		Says: "pods of a node that is silent could not be marked as not ready, and are tried again", Remedy: "look at the API server and etcd, and at the log of the controller manager"},
+		Says: "pods of a node that does not report could not be marked as not ready, and the controller manager tries again", Remedy: "look at the API server and etcd, and at the log of the controller manager"},
 }
 
 // AlertOf is the alert of a code, nil for a code that has none.
@@ -55,7 +55,7 @@ func AlertOf(code string) *Alert {
 func alertCode(code, title, page string) Code {
 	a := alerts[code]
 	return Code{Code: code, Level: Warn, Title: title, By: []string{"doctor"}, About: []string{
-		fmt.Sprintf("The %s's metric `%s` says that %s. A counter counts from the start of the process, so the cause may be long ago.", a.Component, a.series(), a.Says),
+		fmt.Sprintf("The %s's metric `%s` says that %s. A counter counts from the start of the process, so the cause may be in the distant past.", a.Component, a.series(), a.Says),
 		fmt.Sprintf("What to do: %s. See %s. The rule `%s` in [alerts.yaml](alerts.yaml) uses the same metric.", a.Remedy, page, a.Name),
 	}}
 }
@@ -66,52 +66,52 @@ var doctorCodes = []Code{
 	{
 		Code: "HF603", Level: Warn, Also: []Level{Unknown}, Title: "an address left the Endpoints of a Service, came back and left again", By: []string{"doctor"},
 		About: []string{
-			"With `--watch 10m`: an address left the Endpoints of its Service, came back, and left again, within that time. Clients that follow Endpoints switch each time.",
-			"Look at the pod's probes first. If nothing is wrong with the pod, the cause can be an in-place update of an image ([unready-before-replace](../../patches/unready-before-replace/README.md)), a kubelet restart ([readiness-across-restart](../../patches/readiness-across-restart/README.md)), or a watch that restarts from the past ([HF605](#hf605)).",
+			"With `--watch 10m`: within these ten minutes an address left the Endpoints of its Service, came back, and left again. Clients that follow Endpoints change their targets each time.",
+			"Check the pod's probes first. If nothing is wrong with the pod, the cause can be an in-place update of an image ([unready-before-replace](../../patches/unready-before-replace/README.md)), a kubelet restart ([readiness-across-restart](../../patches/readiness-across-restart/README.md)), or a watch that restarts from an old version ([HF605](#hf605)).",
 		},
 	},
 	{
 		Code: "HF604", Level: Warn, Also: []Level{Unknown}, Title: "the Endpoints of a Service do not match its pods", By: []string{"doctor"},
 		About: []string{
-			"A pod is ready, its Service selects it, and its address is not among the ready ones of the Endpoints; or the Endpoints have a ready address whose pod is gone or not ready. doctor saw the same twice, 30 s apart.",
-			"Change a label or an annotation of the Service: the controller then compares again. [endpoints-stale-cache](../../patches/endpoints-stale-cache/README.md) explains the cause. If this happens to all Services, the controller manager does not work: [HF615](#hf615).",
+			"A pod is ready, its Service selects it, but its address is not among the ready addresses of the Endpoints. Or the Endpoints have a ready address whose pod is gone or not ready. doctor saw the same state twice, 30 s apart.",
+			"Change a label or an annotation of the Service: the controller then compares pods and Endpoints again. [endpoints-stale-cache](../../patches/endpoints-stale-cache/README.md) explains the cause. If this happens to all Services, the controller manager does not work: see [HF615](#hf615).",
 			"doctor does not check Services without a selector, or Endpoints that [endpoints-rules](endpoints-rules.md) writes. It does not report the addresses of pods that are not ready if their Service publishes such addresses.",
 		},
 	},
 	{
 		Code: "HF605", Level: Warn, Also: []Level{Unknown}, Title: "the API server sends deletions with old versions", By: []string{"doctor"},
 		About: []string{
-			"kube-apiserver 1.7.0–1.7.12, 1.8.0–1.8.7 and 1.9.0–1.9.2: after a deletion a watch restarts in the past, and a stock controller manager deletes the Endpoints of healthy Services ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)).",
-			"Upgrade the API server within its minor release, or run Holdfast's controller manager. `kubectl holdfast audit-rv` shows in the audit log whose watches restarted from the past.",
+			"This concerns kube-apiserver 1.7.0–1.7.12, 1.8.0–1.8.7 and 1.9.0–1.9.2. After a deletion a watch restarts from an old version, and a stock controller manager deletes the Endpoints of healthy Services ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)).",
+			"Upgrade the API server within its minor release, or run Holdfast's controller manager. `kubectl holdfast audit-rv` finds in the audit log the clients whose watches restarted from an old version.",
 		},
 	},
 	{
 		Code: "HF611", Level: Warn, Also: []Level{Unknown}, Title: "a workload has no ReplicaSet or ControllerRevision of its own for its template", By: []string{"doctor"},
 		About: []string{
-			"A Deployment that is not paused has no ReplicaSet of its own with its template, although the controller has seen its spec. Either its rollout does not go on, or it works with a ReplicaSet that another Deployment or nobody owns; then two Deployments may scale the same pods. Or a DaemonSet works with a ControllerRevision that it does not own. doctor saw the same twice, 30 s apart.",
-			"If the text names an object that has the name, look at that object, and delete it if nobody needs it. Holdfast's controller manager takes another name instead: [hash-collision](../../patches/hash-collision/README.md).",
+			"A Deployment that is not paused has no ReplicaSet of its own with its template, although the controller has seen its spec. Either its rollout is stuck, or it uses a ReplicaSet that another Deployment or nobody owns; then two Deployments may scale the same pods. Or a DaemonSet uses a ControllerRevision that it does not own. doctor saw the same state twice, 30 s apart.",
+			"If the text names an object that already has the name, look at that object, and delete it if nobody needs it. Holdfast's controller manager chooses another name instead: see [hash-collision](../../patches/hash-collision/README.md).",
 		},
 	},
 	{
 		Code: "HF613", Level: Stop, Also: []Level{Unknown}, Title: "the name of a DaemonSet's next revision is taken", By: []string{"doctor"},
 		About: []string{
-			"The DaemonSet's template has no ControllerRevision yet, and the name that it would get belongs to a ControllerRevision of another template. The sync of this DaemonSet **kills a stock controller manager** of 1.7 to 1.11 ([hash-collision](../../patches/hash-collision/README.md), b). If a stock controller manager runs, that happens within seconds. So you see this finding while none runs: it crashed, or you are about to swap it.",
+			"The DaemonSet's template has no ControllerRevision yet, and the name that this ControllerRevision would get belongs to a ControllerRevision of another template. The sync of this DaemonSet **crashes a stock controller manager** of 1.7 to 1.11 ([hash-collision](../../patches/hash-collision/README.md), b). If a stock controller manager runs, it crashes within seconds. So you see this finding only while none runs: it has crashed, or you are about to swap it.",
 			"Start Holdfast's controller manager, or add any annotation to the template, which gives another name.",
-			"doctor knows only the template that the DaemonSet has now, not those of later updates. For a list of image tags, `kubectl holdfast pod-template-hash collide` prints which tags collide. `?` means that the controller manager is of a release whose hashes this program does not know.",
+			"doctor checks only the template that the DaemonSet has now, not the templates of later updates. For a list of image tags, `kubectl holdfast pod-template-hash collide` prints which tags collide. `?` means that doctor cannot compute the hashes of the controller manager's release.",
 		},
 	},
 	{
 		Code: "HF614", Level: Warn, Also: []Level{Unknown}, Title: "a stock controller manager would roll a StatefulSet", By: []string{"doctor"},
 		About: []string{
-			"The StatefulSet has a collision count, or two ControllerRevisions with the same number. A stock controller manager that takes over may replace all its pods, or roll it back and forth ([hash-collision](../../patches/hash-collision/README.md#going-back)). Holdfast does not.",
-			"Before you go back to stock, or run it beside Holdfast: set `partition` to `replicas`, or the strategy to OnDelete. doctor does not report StatefulSets with one of these settings.",
+			"The StatefulSet has a collision count, or two ControllerRevisions with the same number. A stock controller manager that takes over may replace all pods of the StatefulSet, or roll it back and forth ([hash-collision](../../patches/hash-collision/README.md#going-back)). Holdfast does neither.",
+			"Before you go back to a stock controller manager, or run one beside Holdfast, set `partition` to the value of `replicas`, or the strategy to OnDelete. doctor does not report StatefulSets with one of these settings.",
 		},
 	},
 	{
 		Code: "HF615", Level: Warn, Also: []Level{Unknown}, Title: "pods of a node that is gone are Ready, or no leader renews its lease", By: []string{"doctor"},
 		About: []string{
-			"A node has been Unknown for more than a minute, or its Node object does not exist, and pods on it have been Ready for more than a minute: Services send them traffic. [dead-node-pods-retry](../../patches/dead-node-pods-retry/README.md) explains the cause. To correct it by hand, delete the pods with `--grace-period=0 --force`, but only if the machine is off.",
-			"The lease of kube-controller-manager or kube-scheduler in kube-system is older than a minute and was not renewed within 30 s: nothing is reconciled, or nothing is scheduled. Look at the process that holds the lease ([kcm-silent-connection](../../patches/kcm-silent-connection/README.md)).",
+			"A node has been Unknown for more than a minute, or its Node object does not exist, but its pods have been Ready for more than a minute: Services still send them traffic. [dead-node-pods-retry](../../patches/dead-node-pods-retry/README.md) explains the cause. To correct it by hand, delete the pods with `--grace-period=0 --force`, but only if the machine is off.",
+			"Or the lease of kube-controller-manager or kube-scheduler in kube-system is older than a minute and was not renewed within 30 s: nothing is reconciled, or nothing is scheduled. Check the process that holds the lease ([kcm-silent-connection](../../patches/kcm-silent-connection/README.md)).",
 			"A component without `--leader-elect` has no lease, so doctor does not check it.",
 		},
 	},
@@ -119,38 +119,38 @@ var doctorCodes = []Code{
 		Code: "HF621", Level: Warn, Also: []Level{Unknown}, Title: "an RBD image has a stale lock, a leaked mapping, two writers or a foreign lock", By: []string{"doctor"},
 		About: []string{
 			"[`kubectl holdfast rbd-locks`](kubectl-holdfast.md#rbd-locks) finds a stale lock, a leaked mapping, two writers or a foreign lock. Run that command: it prints the locks, the watchers and the remedy.",
-			"`?` means that there are RBD volumes, and you did not say how to ask Ceph (`--ceph-conf`, `--id`, `--keyring`), or Ceph did not answer for an image.",
+			"`?` means that there are RBD volumes, but doctor could not check them: you did not say how to connect to Ceph (`--ceph-conf`, `--id`, `--keyring`), or Ceph did not answer for an image.",
 		},
 	},
 	{
 		Code: "HF631", Level: Warn, Also: []Level{Unknown}, Title: "the controller manager may not get Services", By: []string{"doctor"},
 		About: []string{
-			"Holdfast's endpoints controller asks for a Service before it deletes its Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). Its user does not have that right. So each answer is an error, and the Endpoints of deleted Services stay.",
+			"Holdfast's endpoints controller reads a Service from the API server before it deletes the Service's Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). Its user does not have that right. So each of these requests fails, and the Endpoints of deleted Services stay.",
 			"Add the verb `get` on `services` to the user's role. doctor checks the service account `endpoint-controller` if it exists (`--use-service-account-credentials`), otherwise the user `system:kube-controller-manager`. The text names the user. `--controller-manager-user` names another user.",
 		},
 	},
 	{
 		Code: "HF641", Level: Warn, Also: []Level{Unknown}, Title: "releases are mixed or too far apart, or a gate is off", By: []string{"doctor"},
 		About: []string{
-			"Upstream supports kubelets of the API server's minor release and of the two before it, and a controller manager of the API server's minor release or the one before. In the middle of an upgrade, kubelets of several releases are normal. If no upgrade is under way, a node was left behind.",
-			"A feature gate of Holdfast that is off brings back a fault of the stock binary; the text names the gate. Remove it from the unit or the manifest: all the gates that doctor names are on by default.",
-			"`?` means that a version could not be read. doctor asks the pods of the controller manager in kube-system. If it listens on 127.0.0.1 only, as kubeadm sets it up, or is not a pod, run doctor on its master with `--controller-manager http://127.0.0.1:10252`.",
+			"Upstream supports kubelets of the API server's minor release and of the two minor releases before it, and a controller manager of the API server's minor release or of the one before it. During an upgrade, kubelets of several releases are normal. If no upgrade is in progress, a node was forgotten.",
+			"A feature gate of Holdfast that is off brings back a fault of the stock binary; the text names the gate. Remove the gate from the unit or the manifest: all gates that doctor names are on by default.",
+			"`?` means that a version could not be read. doctor reads the version of the controller manager from its pods in kube-system. If the controller manager listens only on 127.0.0.1, as kubeadm configures it, or is not a pod, run doctor on its master with `--controller-manager http://127.0.0.1:10252`.",
 		},
 	},
 	alertCode("HF651", "a subPath mount stays", "[subpath-rollback](../../patches/subpath-rollback/README.md)"),
-	alertCode("HF652", "the override of the predecessor is refused", "[predecessor](../../patches/predecessor/README.md#look-and-correct)"),
+	alertCode("HF652", "the kubelet cannot read the override of its predecessor", "[predecessor](../../patches/predecessor/README.md#look-and-correct)"),
 	alertCode("HF653", "the predecessor cannot be recorded", "[predecessor](../../patches/predecessor/README.md)"),
 	alertCode("HF654", "a sandbox checkpoint cannot be written", "[checkpoint-compat](../../patches/checkpoint-compat/README.md)"),
-	alertCode("HF655", "an old RBD lock was kept", "[RBD volumes](rbd.md)"),
+	alertCode("HF655", "an old RBD lock could not be released", "[RBD volumes](rbd.md)"),
 	alertCode("HF656", "an RBD device stays mapped", "[RBD volumes](rbd.md#when-a-pod-waits)"),
 	alertCode("HF657", "a container was killed while it was ready", "[unready-before-replace](../../patches/unready-before-replace/README.md)"),
 	alertCode("HF658", "Endpoints of a deleted Service may stay", "[endpoints-live-service-check](../../patches/endpoints-live-service-check/README.md)"),
-	alertCode("HF659", "pods of a silent node could not be marked", "[dead-node-pods-retry](../../patches/dead-node-pods-retry/README.md)"),
+	alertCode("HF659", "pods of a node that does not report could not be marked as not ready", "[dead-node-pods-retry](../../patches/dead-node-pods-retry/README.md)"),
 	{
-		Code: "HF661", Level: Warn, Also: []Level{Unknown}, Title: "anyone may use the kubelet", By: []string{"doctor"},
+		Code: "HF661", Level: Warn, Also: []Level{Unknown}, Title: "anyone may send requests to the kubelet", By: []string{"doctor"},
 		About: []string{
-			"`--anonymous-auth` is on and `--authorization-mode` is AlwaysAllow, which are the defaults: anyone who reaches port 10250 of the node can run commands in each of its containers. Or `--read-only-port` is open, 10255 by default: anyone who reaches it can read the specs of all pods, with the values of their environment variables.",
-			"Set `--anonymous-auth=false`, `--authorization-mode=Webhook` with `--client-ca-file`, and, once no program (such as Heapster) reads that port, `--read-only-port=0`. Holdfast has upstream's defaults.",
+			"`--anonymous-auth` is on and `--authorization-mode` is AlwaysAllow, which are the defaults: anyone who reaches port 10250 of the node can run commands in each of its containers. Or `--read-only-port` is open, 10255 by default: anyone who reaches this port can read the specs of all pods, with the values of their environment variables.",
+			"Set `--anonymous-auth=false`, `--authorization-mode=Webhook` with `--client-ca-file`, and, once no program (such as Heapster) uses that port, `--read-only-port=0`. Holdfast has upstream's defaults.",
 			"`?` means that the kubelet has a `--config` file, whose content doctor does not see.",
 		},
 	},

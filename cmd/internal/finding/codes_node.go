@@ -8,35 +8,35 @@ var nodeCodes = []Code{
 	{
 		Code: "HF501", Level: Warn, Title: "the kubelet that runs is not what the unit starts", By: []string{"node check"},
 		About: []string{
-			"A swap starts the command line that the unit and its environment files have now. These files were changed after the running kubelet was started, or no kubelet runs. All other checks use the unit's command line.",
-			"If the change is intended, go on. Otherwise correct the unit and its files, and check again.",
+			"A swap starts the kubelet with the command line that the unit and its environment files have now. These files were changed after the running kubelet was started, or no kubelet runs. All other checks use the unit's command line.",
+			"If the change is intended, continue. Otherwise correct the unit and its files, and check again.",
 		},
 	},
 	{
 		Code: "HF502", Level: Stop, Title: "systemd has not loaded the unit's files", By: []string{"node check"},
 		About: []string{
-			"The unit's file or a drop-in was changed, and systemd would start the unit as it was before. The next boot would start another one.",
+			"The unit's file or a drop-in was changed, but systemd has not read the change and would start the old version of the unit. After the next boot it would start the new version.",
 			"Run `systemctl daemon-reload` and check again. This does not restart the kubelet.",
 		},
 	},
 	{
 		Code: "HF503", Level: Stop, Title: "the unit does not start a kubelet's own file", By: []string{"node check"},
 		About: []string{
-			"A swap replaces the file that `ExecStart=` names. The unit does not exist, or the program cannot find out what it starts. Or the file is hyperkube, a symbolic link, a script around the kubelet, or docker or rkt with a kubelet in a container.",
-			"Make the unit start the kubelet's own file, restart the old kubelet with that, and check again.",
+			"A swap replaces the file that `ExecStart=` names. But here the unit does not exist, or the program cannot find out which file it starts. Or the file is hyperkube, a symbolic link, a script that starts the kubelet, or docker or rkt, which starts the kubelet in a container.",
+			"Change the unit so that it starts the kubelet's own file, restart the old kubelet with this unit, and check again.",
 		},
 	},
 	{
-		Code: "HF504", Level: Stop, Title: "there is no space for the new or the kept kubelet", By: []string{"node check", "node swap"},
+		Code: "HF504", Level: Stop, Title: "there is no space for the new kubelet or for the copy of the old one", By: []string{"node check", "node swap"},
 		About: []string{
-			"The new kubelet is put beside the old one, and the old one is kept in `/usr/lib/holdfast/kept`. One of these two places is on a file system that is read-only or full.",
-			"Nothing was changed. Free some space. If `/usr` is read-only, change the unit so that it starts a kubelet in another folder, and name a folder of that file system with `--keep-in`.",
+			"A swap writes the new kubelet into the folder of the old one, and saves the old kubelet in `/usr/lib/holdfast/kept`. One of these two folders is on a file system that is read-only or full.",
+			"Nothing was changed. Free some space. If `/usr` is read-only, change the unit so that it starts a kubelet on a writable file system, and name a folder of that file system with `--keep-in`.",
 		},
 	},
 	{
 		Code: "HF505", Level: Stop, Title: "the file is not the expected kubelet", By: []string{"node check", "node swap", "node back"},
 		About: []string{
-			"`node swap` accepts only a kubelet of Holdfast. `node back` accepts only the kept kubelet, with the SHA-256 that it had when it was kept. The file is missing, is not a program for this machine, is of another release, or was changed.",
+			"`node swap` accepts only a kubelet of Holdfast. `node back` accepts only the saved kubelet, with the SHA-256 that it had when it was saved. The file that you named or that was saved is missing, is not a program for this machine, is of another release, or was changed.",
 		},
 	},
 	{
@@ -49,19 +49,19 @@ var nodeCodes = []Code{
 	{
 		Code: "HF507", Level: Warn, Also: []Level{Stop}, Title: "a stop of the unit ends other processes", By: []string{"node check"},
 		About: []string{
-			"With `KillMode=control-group`, systemd ends all processes of the unit's cgroup with the kubelet. Kubelet 1.7 leaves the daemons of FUSE volumes there: their pods keep a dead mount.",
-			"Drain their pods, or add a drop-in with `KillMode=process` ([item 10](upgrade-1.7-to-1.9.md#before-you-start)).",
+			"With `KillMode=control-group`, systemd ends all processes of the unit's cgroup together with the kubelet. Kubelet 1.7 starts the daemons of FUSE volumes in this cgroup. If they end, the pods keep a dead mount.",
+			"Drain the pods with such volumes, or add a drop-in with `KillMode=process` ([item 10](upgrade-1.7-to-1.9.md#before-you-start)).",
 		},
 	},
 	{
-		Code: "HF508", Level: Stop, Title: "the kubeconfig is not there", By: []string{"node check"},
-		About: []string{"The command line names a kubeconfig that does not exist or that names no server, and it has no `--bootstrap-kubeconfig` from which the kubelet could make one. With `--require-kubeconfig` the kubelet exits. Without it, 1.9 logs `invalid kubeconfig` and runs standalone, without an API server."},
+		Code: "HF508", Level: Stop, Title: "the kubeconfig does not exist or names no server", By: []string{"node check"},
+		About: []string{"The command line names a kubeconfig that does not exist or that names no server, and there is no `--bootstrap-kubeconfig` from which the kubelet could create one. With `--require-kubeconfig` the kubelet exits. Without it, 1.9 logs `invalid kubeconfig` and runs standalone, without an API server."},
 	},
 	{
-		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "a question about the node has no answer", By: []string{"node check", "node swap", "node back"},
+		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "the program could not find out something about the node", By: []string{"node check", "node swap", "node back"},
 		About: []string{
-			"Without systemd the program cannot know what `--start-command` starts. With another runtime than docker it does not compare the containers. The text says which question has no answer.",
-			"If docker does not answer it is `STOP`, because then no kubelet starts.",
+			"Without systemd the program cannot find out what `--start-command` starts. With a runtime other than docker it does not compare the containers. The text says what the program could not find out.",
+			"If docker does not answer, the finding is a `STOP`, because no kubelet starts without docker.",
 		},
 	},
 	{
@@ -69,53 +69,53 @@ var nodeCodes = []Code{
 		About: []string{"A `node swap` or `node back` was killed, or the machine went down, between stop and start. The node may be without a kubelet. The next `node swap` or `node back` first starts the previous kubelet."},
 	},
 	{
-		Code: "HF511", Level: Stop, Title: "the new kubelet did not run well", By: []string{"node swap", "node back"},
+		Code: "HF511", Level: Stop, Title: "the new kubelet did not become healthy", By: []string{"node swap", "node back"},
 		About: []string{
-			"The new kubelet exited, had another command line than the unit, would have run standalone, or did not answer `/healthz` in time; or the old kubelet did not stop. The text says which of these happened, and which kubelet runs now: the program puts the previous kubelet back and starts it.",
-			"`journalctl -u kubelet` shows the kubelet's messages, `/usr/lib/holdfast/journal` the steps of the program.",
+			"The new kubelet exited, had another command line than the unit, would have run standalone, or did not answer `/healthz` in time; or the old kubelet did not stop. The program then puts the previous kubelet back and starts it. The text says what happened, and which kubelet runs now.",
+			"`journalctl -u kubelet` shows the kubelet's messages. `/usr/lib/holdfast/journal` records the steps of the program.",
 		},
 	},
 	{
 		Code: "HF512", Level: Warn, Also: []Level{Stop}, Title: "the old kubelet deletes files behind subPath mounts that are left", By: []string{"node check", "node back"},
 		About: []string{
-			"Kubelets 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, 1.9.0 to 1.9.3 and older delete the files behind mounts below `volume-subpaths` when they remove a pod ([subpath-rollback](../../patches/subpath-rollback/README.md)). `node back` unmounts these mounts between stop and start.",
-			"If a mount is busy, it is `STOP`, and the program starts the kubelet again that ran before. End the process that the text names, and run `node back` again. Never use `umount -l` or `-R`.",
+			"Kubelets 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, 1.9.0 to 1.9.3 and older delete the files in mounts below `volume-subpaths` when they remove a pod ([subpath-rollback](../../patches/subpath-rollback/README.md)). `node back` unmounts these mounts between stop and start.",
+			"If a mount is busy, the finding is a `STOP`, and the program starts Holdfast again. End the process that the text names, and run `node back` again. Never use `umount -l` or `-R`.",
 		},
 	},
 	{
 		Code: "HF514", Level: New, Title: "containers were recreated by the swap", By: []string{"node swap", "node back"},
 		About: []string{
-			"After the swap, docker runs another container for the same pod and name. [The runbook](upgrade-1.7-to-1.9.md#one-node) says when you may go on.",
+			"After the swap, docker runs another container for the same pod and container name. [The upgrade page](upgrade-1.7-to-1.9.md#one-node) says when you may continue.",
 		},
 	},
 	{
-		Code: "HF515", Level: Warn, Title: "Holdfast does not know, or has wrong, which kubelet ran before", By: []string{"node swap"},
+		Code: "HF515", Level: Warn, Title: "Holdfast does not report the kubelet that ran before it, or reports the wrong one", By: []string{"node swap"},
 		About: []string{
-			"The metric `holdfast_predecessor_info` is missing, could not be read, or names another release than the one that was kept. New containers may get hashes that the old kubelet does not know.",
-			"Check it with `kubectl holdfast predecessor`, and if it is wrong write the [override](../../patches/predecessor/README.md#look-and-correct).",
+			"The metric `holdfast_predecessor_info` is missing, could not be read, or names another release than the saved kubelet's. New containers may get hashes that the old kubelet does not accept.",
+			"Check the release with `kubectl holdfast predecessor`. If it is wrong, write the [override](../../patches/predecessor/README.md#look-and-correct).",
 		},
 	},
 	{
 		Code: "HF516", Level: Stop, Title: "the kubelet's root directory is on a private mount", By: []string{"node check"},
 		About: []string{
-			"If the mount of the root directory is not shared, kubelets from 1.8 on bind the directory over itself. The volumes that 1.7 mounted are then hidden, and cannot be removed before the node is rebooted.",
-			"Run `mount --make-rshared /` before the swap, and at each boot.",
+			"If the mount of the root directory is not shared, kubelets from 1.8 on bind-mount the directory over itself. The volumes that 1.7 mounted are then hidden, and cannot be removed before the node is rebooted.",
+			"Run `mount --make-rshared /` before the swap, and after each boot.",
 		},
 	},
 	{
 		Code: "HF517", Level: Stop, Title: "a CNI configuration names its plugin by a path", By: []string{"node check"},
-		About: []string{"Holdfast skips a CNI configuration in which a plugin's `type` contains a slash or a backslash ([cni-plugin-name](../../patches/cni-plugin-name/README.md)). If there is no other configuration, the node becomes NotReady, and new pods wait. Copy the program into `--cni-bin-dir`, and write its plain name as the type."},
+		About: []string{"Holdfast skips a CNI configuration in which a plugin's `type` contains a slash or a backslash ([cni-plugin-name](../../patches/cni-plugin-name/README.md)). If there is no other configuration, the node becomes NotReady, and new pods wait. Copy the plugin's program into `--cni-bin-dir`, and write its plain name as the type."},
 	},
 	{
 		Code: "HF518", Level: Warn, Title: "Holdfast reads a static manifest differently", By: []string{"node check"},
 		About: []string{
-			"The manifest contains a literal `metadata.creationTimestamp`. The UID of a static pod is a hash of a dump that contains this time, and today's Go prints times differently. So the pod gets another UID, and restarts once. Remove the line before the swap.",
-			"Or a field's name is in the wrong case, such as `hostnetwork`. Kubelets 1.8.0–1.8.14 and 1.9.0–1.9.8 accept that, others ignore the field (kubernetes/kubernetes#65298). The pod would come back without it. Correct the name.",
+			"The manifest contains a literal `metadata.creationTimestamp`. The kubelet computes the UID of a static pod from a dump that contains this time, and today's Go prints times differently. So the pod gets another UID, and restarts once. Remove the line before the swap.",
+			"Or a field name is in the wrong case, such as `hostnetwork`. Kubelets 1.8.0–1.8.14 and 1.9.0–1.9.8 accept such a name, but other kubelets ignore the field (kubernetes/kubernetes#65298). So the pod would restart without this field. Correct the name.",
 		},
 	},
 	{
-		Code: "HF519", Level: Warn, Title: "Holdfast asks the API server through the proxy", By: []string{"node check"},
-		About: []string{"The unit's environment has a proxy, and its `NO_PROXY` excludes the API server only by a rule that today's Go no longer has: `.corp.local` does not include `corp.local` itself, and `host:6443` does not include the host's other ports. Name the API server's host in `NO_PROXY`."},
+		Code: "HF519", Level: Warn, Title: "Holdfast would reach the API server through the proxy", By: []string{"node check"},
+		About: []string{"The unit's environment sets a proxy, and its `NO_PROXY` excludes the API server only by a rule that today's Go no longer applies: `.corp.local` does not include `corp.local` itself, and `host:6443` does not include the host's other ports. Name the API server's host in `NO_PROXY`."},
 	},
 	{
 		Code: "HF520", Level: Stop, Title: "an address has a leading zero", By: []string{"node check"},
@@ -125,28 +125,28 @@ var nodeCodes = []Code{
 		Code: "HF530", Level: Stop, Title: "the package cannot replace or start this kubelet", By: []string{"node keep"},
 		About: []string{
 			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node the unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",
-			"Correct that, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed in spite of the STOP.",
+			"Correct that, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed despite the STOP.",
 		},
 	},
 	{
 		Code: "HF531", Level: Stop, Title: "systemd does not start a kubelet with this cgroup driver", By: []string{"node check"},
 		About: []string{
-			"With `--cgroup-driver=systemd`, kubelets of 1.7 to 1.9 and Holdfast ask systemd to delegate a slice. systemd 237 and later refuse that (kubernetes/kubernetes#61474), and the kubelet exits at its start. After a swap neither the new nor the old kubelet would run. If a kubelet with this driver runs, and was started after this systemd was installed, that proves that it can start here, and there is no finding.",
+			"With `--cgroup-driver=systemd`, kubelets of 1.7 to 1.9 and Holdfast ask systemd to delegate a slice. systemd 237 and later refuse this request (kubernetes/kubernetes#61474), and the kubelet exits at its start. After a swap neither the new nor the old kubelet would run. There is no finding if the running kubelet uses this driver and was started after this systemd was installed, because that proves that such a kubelet can start here.",
 			"Drain the node, give docker and the kubelet the driver `cgroupfs`, and start both. Or go back to systemd 236.",
 		},
 	},
 	{
 		Code: "HF532", Level: Warn, Title: "sandbox files that the kubelet does not accept", By: []string{"node check"},
 		About: []string{
-			"`/var/lib/dockershim/sandbox` has a file for each pod, with its host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum otherwise than 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). On the way back 1.8 and 1.9 remove the files of 1.7: with CNI or kubenet the host ports of these pods are not released when they go. 1.7 keeps a file that it does not accept, and then does not stop that pod's sandbox.",
-			"Delete such pods before, while the kubelet that wrote the files runs. A damaged file is accepted by no kubelet.",
+			"`/var/lib/dockershim/sandbox` has a file for each pod's sandbox, with its host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the files that 1.7 wrote: with CNI or kubenet the host ports of these pods are then not released when the pods are deleted. 1.7 keeps a file that it does not accept, and then does not stop that pod's sandbox.",
+			"Delete such pods before the swap, while the kubelet that wrote the files runs. No kubelet accepts a damaged file.",
 		},
 	},
 	{
-		Code: "HF533", Level: Warn, Title: "Holdfast refuses what a probe gets, or does not send it", By: []string{"node check"},
+		Code: "HF533", Level: Warn, Title: "Holdfast refuses the answer to a probe, or does not send the probe", By: []string{"node check"},
 		About: []string{
-			"Today's Go reads answers more strictly than the Go of 2018, and sends no control byte in a path: [the list](install.md#what-todays-go-refuses). The probe would fail after the swap: the pod leaves its Services, or is killed.",
-			"`node check --probe` asks the HTTP probes of the node's pods once, as their kubelet does, with the node's own kubeconfig for the list. Hooks are not asked, because to ask one is to run it; their paths are looked at.",
+			"Today's Go parses answers more strictly than the Go of 2018, and sends no control byte in a path: see [the list](install.md#what-todays-go-refuses). The probe would fail after the swap. Then the pod leaves its Services, or its container is killed.",
+			"`node check --probe` lists the node's pods with the node's own kubeconfig, and sends each of their HTTP probes once, as the kubelet does. It does not send HTTP hooks, because that would run them; it only checks their paths.",
 		},
 	},
 }

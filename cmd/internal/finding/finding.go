@@ -136,9 +136,9 @@ func Err(findings []Finding, failOn FailOn) error {
 	case exit.OK:
 		return nil
 	case exit.Found:
-		return exit.Foundf("%d findings at level %s or above", n, failOn.least())
+		return exit.Foundf("findings at level %s or above: %d", failOn.least(), n)
 	}
-	return exit.Failedf("%d questions have no answer: see the rows with ?", unknown)
+	return exit.Failedf("not everything could be found out: see the rows with ? (%d)", unknown)
 }
 
 // Sort puts findings in order: worst first, then by code and object.

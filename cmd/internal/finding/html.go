@@ -35,7 +35,7 @@ var page = template.Must(template.New("").Parse(`<!DOCTYPE html>
 // WriteHTML prints a page: the sum as Write has it, the tables, and the findings, worst first and each
 // by itself.
 func WriteHTML(w io.Writer, title string, tables []Rows, findings []Finding, sum string) error {
-	found := Rows{Head: []string{"Level", "Code", "Object", "What is so", "What to do"}}
+	found := Rows{Head: []string{"Level", "Code", "Object", "What was found", "What to do"}}
 	sorted := append([]Finding(nil), findings...)
 	Sort(sorted)
 	for _, f := range sorted {

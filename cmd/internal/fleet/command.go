@@ -26,8 +26,8 @@ func Command() *cobra.Command {
 		Long: `Swap the kubelets of a cluster, one node at a time, as the rollout of a DaemonSet. kubectl
 rollout status, pause and undo work as for any DaemonSet.
 
-manifests prints the objects; agent is the command that their pods run. It swaps each node's
-kubelet as node swap and node back do. See docs/user/fleet.md.`,
+fleet manifests prints the objects. Their pods run fleet agent, which swaps the node's kubelet
+as node swap and node back do. See docs/user/fleet.md.`,
 		Example: `  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 | kubectl apply -f -
   kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 | kubectl apply -f -`,
 		Args: cobra.ArbitraryArgs,
@@ -44,16 +44,16 @@ kubelet as node swap and node back do. See docs/user/fleet.md.`,
 
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return exit.Usagef("%q: it takes flags only", args[0])
+		return exit.Usagef("%q: the command takes only flags", args[0])
 	}
 	return nil
 }
 
 func (f *agentFlags) add(cmd *cobra.Command) {
 	s := cmd.Flags()
-	s.StringVar(&f.Lib, "keep-in", node.DefaultLib, "where the nodes keep the old kubelet and the state")
+	s.StringVar(&f.Lib, "keep-in", node.DefaultLib, "folder on the nodes for the saved kubelet and the state")
 	s.StringVar(&f.Unit, "unit", "kubelet.service", "the kubelet's unit")
-	s.StringVar(&f.Settle, "settle", "auto", "time before containers are compared; auto: 60 s, and 2 s for 5 pods")
+	s.StringVar(&f.Settle, "settle", "auto", "time before containers are compared; auto: 60 s + 2 s per 5 pods")
 	f.failOn, _ = finding.ParseFailOn(string(finding.New))
 	s.Var(&f.failOn, "fail-on", "a swap fails from this level on: STOP, new (a recreated container) or warn")
 }
@@ -64,7 +64,7 @@ func manifestsCommand() *cobra.Command {
 		Use:   "manifests --image IMAGE",
 		Short: "Print the objects that swap the kubelets of a cluster",
 		Long: `Print a DaemonSet, its ServiceAccount, roles and PodSecurityPolicy, and the ConfigMap that serves
-as the lock, for kubectl apply. No cluster is asked and nothing is changed.
+as the lock, for kubectl apply. The command contacts no cluster and changes nothing.
 
 Each revision of the DaemonSet has a target: --target original is the kubelet before Holdfast;
 --target holdfast-2 is the kubelet whose version ends with +holdfast.2, which the image has as
@@ -80,9 +80,9 @@ After a failure, a retry needs a higher --attempt.`,
 	f.StringVar(&m.Image, "image", "", "an image with /kubectl-holdfast and /kubelet")
 	f.StringVar(&m.Namespace, "namespace", name, "the namespace of all objects")
 	f.StringVar(&m.Target, "target", original, "original, or holdfast-X")
-	f.IntVar(&m.Attempt, "attempt", 1, "a higher number than before tries failed nodes again")
-	f.DurationVar(&m.MinReady, "min-ready", 10*time.Second, "how long a node must be ready before the next one")
-	f.StringSliceVar(&m.NodeSelector, "node-selector", nil, "LABEL=VALUE: only nodes with that label; may be repeated")
+	f.IntVar(&m.Attempt, "attempt", 1, "number of the attempt; a higher number than before tries failed nodes again")
+	f.DurationVar(&m.MinReady, "min-ready", 10*time.Second, "how long a node must be ready before the next node begins")
+	f.StringSliceVar(&m.NodeSelector, "node-selector", nil, "LABEL=VALUE: only nodes with this label; may be repeated")
 	m.add(cmd)
 	return cmd
 }
@@ -91,7 +91,7 @@ func agentCommand() *cobra.Command {
 	flags := &agentFlags{}
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "The command of the DaemonSet's pods: bring this node to its target, and verify",
+		Short: "The command of the DaemonSet's pods: bring this node to the target, and verify it",
 		Long: `fleet manifests prints a DaemonSet whose pods run this command: privileged, with hostPID, and with
 TARGET, ATTEMPT, NAMESPACE and NODE in their environment. A pod is ready when the kubelet that
 TARGET names runs and is verified.`,

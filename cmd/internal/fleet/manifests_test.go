@@ -118,14 +118,14 @@ func TestUsage(t *testing.T) {
 		{"--keep-in", "--keep-in", "usr/lib"}, {"--keep-in", "--keep-in", "/a b"}, {"--keep-in", "--keep-in", "/a/../b"}, {"--keep-in", "--keep-in", "/a%n"},
 		{"--unit", "--unit", "a/b.service"}, {"--unit", "--unit", "-x"},
 		{"--settle", "--settle", "soon"}, {"--settle", "--settle", "-1s"}, {"--settle", "--settle", "2h"},
-		{"flags only", "x"},
+		{"only flags", "x"},
 	} {
 		args := []string{"manifests"}
 		if c[0] != "--image" {
 			args = append(args, "--image", "r/x:1")
 		}
 		status, out := print(append(args, c[1:]...)...)
-		if status != exit.Usage || !strings.Contains(out, c[0]) || !regexp.MustCompile(`: (use|an image|it takes)`).MatchString(out) {
+		if status != exit.Usage || !strings.Contains(out, c[0]) || !regexp.MustCompile(`: (use|an image|the command takes only)`).MatchString(out) {
 			t.Errorf("%q: status %d: %s", c[1:], status, out)
 		}
 	}
@@ -143,7 +143,7 @@ func TestUsage(t *testing.T) {
 	}
 	t.Setenv("TARGET", "original")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if status, out := print("agent"); status != 1 || !strings.Contains(out, "run it in a pod") {
+	if status, out := print("agent"); status != 1 || !strings.Contains(out, "run the command in a pod") {
 		t.Errorf("agent: %d %s", status, out)
 	}
 }

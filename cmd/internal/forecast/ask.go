@@ -174,16 +174,16 @@ func reason(err error, method string) (text string, down bool) {
 	verb := map[string]string{http.MethodGet: "get", http.MethodPost: "create"}[method]
 	switch status.Code {
 	case http.StatusUnauthorized:
-		return "401: the API server or the kubelet does not know the user", false
+		return "401: the API server or the kubelet does not accept the user's credentials", false
 	case http.StatusForbidden:
 		return fmt.Sprintf("403: the user needs the verb %s on nodes/proxy", verb), false
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return fmt.Sprintf("%d: the kubelet does not have it (--enable-debugging-handlers=false?)", status.Code), false
+		return fmt.Sprintf("%d: the kubelet does not serve it (--enable-debugging-handlers=false?)", status.Code), false
 	case http.StatusInternalServerError:
 		// Until its cadvisor has looked once, a kubelet answers stats/container so.
 		return "500: the kubelet, or the API server, answers with an error, as in the first seconds after a start", false
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return fmt.Sprintf("%d: the API server does not reach the kubelet", status.Code), true
+		return fmt.Sprintf("%d: the API server cannot reach the kubelet", status.Code), true
 	}
 	return strconv.Itoa(status.Code), false
 }

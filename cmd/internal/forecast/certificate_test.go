@@ -82,7 +82,7 @@ func TestRefusedCertificate(t *testing.T) {
 	}
 	for _, to := range []string{"holdfast", "1.9"} {
 		out, errs, status := execute(t, "--all", "--to", to, "--kubeconfig", file)
-		if status != exit.Found || !strings.Contains(out, "HF104") || !strings.Contains(out, "no subjectAltName") || !strings.Contains(out, "no node was asked") {
+		if status != exit.Found || !strings.Contains(out, "HF104") || !strings.Contains(out, "no subjectAltName") || !strings.Contains(out, "no node was checked") {
 			t.Errorf("--to %s: status %d\n%s%s", to, status, out, errs)
 		}
 	}

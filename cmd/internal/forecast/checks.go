@@ -91,13 +91,13 @@ func (c *checker) targetOf(a *answers) (target, error) {
 	}
 	switch {
 	case !a.kubelet.holdfast:
-		return target{}, errors.New("it does not run Holdfast, so there is no way back")
+		return target{}, errors.New("it does not run Holdfast, so there is nothing to go back to")
 	case a.before == nil:
-		return target{}, errors.New("its kubelet does not say which kubelet ran before it")
+		return target{}, errors.New("its kubelet does not report which kubelet ran before it")
 	}
 	t, ok := release(a.before.Release)
 	if !ok {
-		return target{}, fmt.Errorf("no kubelet was there before Holdfast (%s): give --to 1.7, 1.8 or 1.9", a.before.Source)
+		return target{}, fmt.Errorf("Holdfast replaced no kubelet (%s): give --to 1.7, 1.8 or 1.9", a.before.Source)
 	}
 	t.back = true
 	return t, nil
@@ -108,10 +108,10 @@ func (c *checker) check(a *answers) *forecast {
 	name := a.node.Metadata.Name
 	f := &forecast{node: name, kubelet: a.node.Status.NodeInfo.KubeletVersion, to: "?", unready: map[string]time.Duration{}}
 	for _, m := range a.missing {
-		f.add("HF002", name, "not asked for "+m, "ask again, or as another user; what is not known here may be wrong")
+		f.add("HF002", name, "could not read "+m, "run the command again, or as another user; there may be faults that are not shown here")
 	}
 	if !a.known {
-		f.add("HF002", name, "its kubelet's version is not one of Kubernetes", "")
+		f.add("HF002", name, "its kubelet's version is not a Kubernetes version", "")
 		return f
 	}
 	to, err := c.targetOf(a)
@@ -148,7 +148,7 @@ func (c *checker) commandLine(f *forecast, a *answers, to target) {
 		return
 	}
 	if refused := c.table.Refused(to.row, a.line); len(refused) > 0 {
-		f.add("HF101", f.node, fmt.Sprintf("%s refuses %s%s", to, strings.Join(kubeletflags.Plain(refused), ", "), to.as()), "take it out of the unit before the swap")
+		f.add("HF101", f.node, fmt.Sprintf("%s refuses %s%s", to, strings.Join(kubeletflags.Plain(refused), ", "), to.as()), "remove it from the unit before the swap")
 	}
 	if a.line.Standalone(to.minor) && !a.line.Standalone(a.kubelet.minor) {
 		remedy := "add --kubeconfig=FILE --require-kubeconfig=true to the unit"
@@ -189,7 +189,7 @@ func (c *checker) subPaths(f *forecast, a *answers, to target, p *pod) {
 	if a.kubelet.otherFolders() && !to.otherFolders() {
 		for _, m := range mounts {
 			if p.onClaim(m.volume) {
-				f.add("HF204", object, fmt.Sprintf("container %s mounts a subPath of a claim that %s named otherwise: what is left over can take the volume's data with it", m.container, a.kubelet), "drain the pod from the node first")
+				f.add("HF204", object, fmt.Sprintf("container %s mounts a subPath of a claim whose directory %s named differently: through a mount that is left over, the volume's data can be deleted", m.container, a.kubelet), "drain the pod from the node first")
 				break
 			}
 		}
@@ -197,12 +197,12 @@ func (c *checker) subPaths(f *forecast, a *answers, to target, p *pod) {
 	if !to.deletes() || a.kubelet.deletes() {
 		return
 	}
-	text := fmt.Sprintf("it mounts a subPath, and %s deletes the files behind such mounts when the pod goes", to)
+	text := fmt.Sprintf("it mounts a subPath, and %s deletes the files in such mounts when the pod is deleted", to)
 	if a.kubelet.holdfast && gate(a.line, "SubpathUnbindAfterStart") {
-		f.at(finding.Warn, "HF205", object, text+"; Holdfast has unmounted all but busy ones", "go back by node back: it unmounts what is left, and refuses if it cannot")
+		f.at(finding.Warn, "HF205", object, text+"; Holdfast has unmounted all mounts except busy ones", "go back with node back: it unmounts what is left, and refuses if it cannot")
 		return
 	}
-	f.add("HF205", object, text, "drain the pod, or go back by node back, which unmounts them while no kubelet runs")
+	f.add("HF205", object, text, "drain the pod, or go back with node back, which unmounts these mounts while no kubelet runs")
 }
 
 // claim is a volume of a pod whose kind its PersistentVolume tells.
@@ -227,7 +227,7 @@ func (f *forecast) harmed(s source, pod string, kubelet version, to target) {
 		if s.FlexVolume != nil {
 			kind = "FlexVolume"
 		}
-		f.add("HF302", object, fmt.Sprintf("it has a %s volume, whose daemon may be in the kubelet's unit and end with the kubelet", kind), "node check looks for it; drain the pod, or give the unit KillMode=process before")
+		f.add("HF302", object, fmt.Sprintf("it has a %s volume, whose daemon may be in the kubelet's unit and then ends with the kubelet", kind), "node check looks for the daemon; drain the pod, or first give the unit KillMode=process")
 	}
 }
 
@@ -251,7 +251,7 @@ func (c *checker) volumes(f *forecast, a *answers, to target, p *pod) {
 		for _, v := range p.Spec.Volumes {
 			if g := v.GitRepo; g != nil {
 				if field := refusedGitRepo(g.Repository, g.Revision, g.Directory); field != "" {
-					f.add("HF301", f.node+": "+p.name(), fmt.Sprintf("the %s of its gitRepo volume is refused: it keeps running, but a new pod like it does not start", field), "change it, or set --feature-gates=GitRepoVolumeHardening=false")
+					f.add("HF301", f.node+": "+p.name(), fmt.Sprintf("Holdfast refuses the %s of its gitRepo volume: the pod keeps running, but a new pod like it does not start", field), "change it, or set --feature-gates=GitRepoVolumeHardening=false")
 					break
 				}
 			}
@@ -272,7 +272,7 @@ func (c *checker) volumes(f *forecast, a *answers, to target, p *pod) {
 		ports, _ := s["ports"].([]any)
 		for _, port := range ports {
 			if port, _ := port.(map[string]any); number(port, "hostPort", 0) > 0 {
-				f.add("HF301", f.node+": "+p.name(), fmt.Sprintf("%s removes 1.%d's checkpoint of it: with kubenet or CNI its host ports are not released when it goes", to, a.kubelet.minor), "")
+				f.add("HF301", f.node+": "+p.name(), fmt.Sprintf("%s removes its checkpoint, which 1.%d wrote: with kubenet or CNI its host ports are not released when the pod is deleted", to, a.kubelet.minor), "")
 				return
 			}
 		}

@@ -106,20 +106,20 @@ func TestCodes(t *testing.T) {
 	}{
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.refuse["stats/container"] = 403 }), "? 403: the user needs the verb create on nodes/proxy"},
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.refuse["debug/pprof/cmdline"] = 404 }), "? --enable-debugging-handlers=false"},
-		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.refuse["pods"] = 503 }), "? does not reach the kubelet"},
+		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.refuse["pods"] = 503 }), "? cannot reach the kubelet"},
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.raw["stats/summary"] = "<html>" + secret }), "? not the JSON"},
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.raw["pods"] = `{"kind":"PodList","items":[{"metadata":{"name":"` }), "? not the JSON"},
-		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.version = "nightly" }), "? version is not one"},
+		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.version = "nightly" }), "? version is not a Kubernetes version"},
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) {}), ""},
 
 		// A kubelet 1.7.0 in the first second of its run.
 		{"HF002", "holdfast", with("v1.7.0", func(n *fakeNode) { n.refuse["stats/container"] = 500 }), "? recorded hashes (stats/container): 500: the kubelet"},
 		{"HF002", "holdfast", noPods("v1.7.0"), "? 403: the user needs the verb list on pods"},
 
-		{"HF003", "back", with("v1.7.0", func(n *fakeNode) {}), "? no way back"},
+		{"HF003", "back", with("v1.7.0", func(n *fakeNode) {}), "? nothing to go back to"},
 		{"HF003", "back", with(ours, func(n *fakeNode) {
 			n.metrics = "holdfast_predecessor_info{release=\"none\",source=\"none\"} 1\n"
-		}), "? no kubelet was there before"},
+		}), "? Holdfast replaced no kubelet"},
 		{"HF003", "back", with(ours, func(n *fakeNode) {
 			n.metrics = "holdfast_predecessor_info{release=\"1.6.1\",source=\"api\"} 1\n"
 		}), "? the flags of 1.6.1 are not known"},
@@ -176,30 +176,30 @@ func TestCodes(t *testing.T) {
 			n.conditions = append(n.conditions, object{"type": "DiskPressure", "status": "True"})
 		}), "STOP the Node has the condition DiskPressure"},
 
-		{"HF201", "1.9", pod("v1.7.0", "1.7", app, nil), "new its hash is of a 1.7 kubelet, and 1.9"},
+		{"HF201", "1.9", pod("v1.7.0", "1.7", app, nil), "new its hash is that of a 1.7 kubelet, and 1.9"},
 		{"HF201", "1.9", pod("v1.9.0", "1.9", app, nil), ""},
 		{"HF201", "1.8", pod("v1.7.0", "1.7", app, nil), "new 1.8 hashes the fields of its own release"},
 		{"HF201", "holdfast", pod("v1.7.0", "1.7", app, nil), ""},
 		{"HF201", "holdfast", pod("v1.8.0", "1.8", privileged, nil), ""},
-		{"HF201", "holdfast", pod("v1.7.0", "1.7", privileged, nil), "new does not know securityContext.allowPrivilegeEscalation"},
+		{"HF201", "holdfast", pod("v1.7.0", "1.7", privileged, nil), "new does not support securityContext.allowPrivilegeEscalation"},
 		{"HF201", "holdfast", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) {
 			n.argv = append(n.argv, "--feature-gates=ContainerHashCompat=false")
 		}), "new ContainerHashCompat is off"},
 		{"HF201", "holdfast", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) {
 			spec(p)["containers"].([]any)[0].(object)["image"] = "registry/app:2"
-		}), "new the image was registry/app:1, it is registry/app:2 now"},
+		}), "new the image was registry/app:1 and is now registry/app:2"},
 		{"HF201", "holdfast", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) {
 			spec(p)["containers"].([]any)[0].(object)["tty"] = true
-		}), "new the spec was changed since"},
+		}), "new the spec has changed since"},
 		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { n.refuse["stats/container"] = 404 }), "new (estimate: the node returned no hashes)"},
 		{"HF201", "holdfast", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { n.refuse["pods"] = 503 }), ""},
 		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { n.refuse["pods"] = 503 }), "new (estimate"},
 		{"HF201", "1.9", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { p["status"].(object)["phase"] = "Failed" }), ""},
 
-		{"HF202", "back", pod(ours, "1.9", app, nil), "new on the way back: its hash is of a 1.9 kubelet, and 1.7"},
+		{"HF202", "back", pod(ours, "1.9", app, nil), "new when you go back: its hash is that of a 1.9 kubelet, and 1.7"},
 		{"HF202", "back", pod(ours, "1.7", app, nil), ""},
 		{"HF202", "holdfast", pod("v1.7.0", "1.7", app, nil), ""},
-		{"HF202", "holdfast", pod("v1.7.0", "1.7", privileged, nil), "new on a later way back to 1.7.0: its hash is of a 1.8 kubelet"},
+		{"HF202", "holdfast", pod("v1.7.0", "1.7", privileged, nil), "new if you later go back to 1.7.0: its hash is that of a 1.8 kubelet"},
 		{"HF202", "1.9", pod("v1.7.0", "1.7", app, nil), ""},
 
 		{"HF203", "holdfast", pod("v1.7.0", "1.7", app, func(n *fakeNode, p object) { static(p) }), ""},
@@ -207,11 +207,11 @@ func TestCodes(t *testing.T) {
 		{"HF203", "holdfast", pod("v1.7.0", "", app, func(n *fakeNode, p object) {
 			static(p)
 			n.argv = append(n.argv, "--feature-gates=StaticPodIdentity=false")
-		}), "new static pod restarts: the UID is"},
-		{"HF203", "holdfast", pod("v1.6.1", "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: the UID is"},
+		}), "new static pod restarts: its UID is"},
+		{"HF203", "holdfast", pod("v1.6.1", "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: its UID is"},
 		{"HF203", "1.9", pod("v1.8.0", "", func() object { return newContainer("kube-apiserver") }, func(n *fakeNode, p object) { static(p) }), "new static pod restarts: it is kube-apiserver"},
-		{"HF203", "back", pod(ours, "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts, unless its UID is that of 1.7: the UID is"},
-		{"HF203", "1.9", pod(ours, "1.9", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts, unless its UID is that of 1.9: the UID is"},
+		{"HF203", "back", pod(ours, "", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts, unless its UID is that of 1.7: its UID is"},
+		{"HF203", "1.9", pod(ours, "1.9", app, func(n *fakeNode, p object) { static(p) }), "new static pod restarts, unless its UID is that of 1.9: its UID is"},
 		{"HF203", "holdfast", pod(ours, "1.9", app, func(n *fakeNode, p object) { static(p) }), ""},
 		{"HF203", "1.9", pod(ours, "1.9", app, func(n *fakeNode, p object) {
 			static(p)
@@ -247,10 +247,10 @@ func TestCodes(t *testing.T) {
 		{"HF206", "1.9", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) { spec(p)["affinity"] = required("none", "DoesNotExist") }), ""},
 		{"HF206", "1.9", pod("v1.9.0", "1.9", app, func(n *fakeNode, p object) { spec(p)["affinity"] = required("disk", "NotIn", "ssd") }), "STOP affinity"},
 
-		{"HF207", "holdfast", noPods("v1.7.0"), "? a 1.7 kubelet leaves out fields that it does not know"},
+		{"HF207", "holdfast", noPods("v1.7.0"), "? a 1.7 kubelet leaves out fields that it does not support"},
 		{"HF207", "holdfast", noPods("v1.9.0"), ""},
 		{"HF207", "holdfast", pod("v1.7.0", "", app, nil), "? the node did not return its hash"},
-		{"HF207", "back", pod(ours, "1.9", app, func(n *fakeNode, p object) { n.refuse["stats/container"] = 403 }), "? Holdfast records those of several"},
+		{"HF207", "back", pod(ours, "1.9", app, func(n *fakeNode, p object) { n.refuse["stats/container"] = 403 }), "? Holdfast records the hashes of several"},
 		{"HF207", "1.9", pod("v1.7.0", "1.7", app, nil), ""},
 		{"HF207", "1.9", pod("v1.7.0", "", app, func(n *fakeNode, p object) { p["status"].(object)["containerStatuses"] = []any{} }), ""},
 
@@ -283,7 +283,7 @@ func TestCodes(t *testing.T) {
 			c := newCluster(n)
 			c.endpoints = []object{service(address(n.add(t, "web-0", "1.9", probe(app()))))}
 			return c
-		}, "warn for 11s at most"},
+		}, "warn for at most 11s"},
 		{"HF401", "1.9", func(t *testing.T) cluster {
 			n := oldNode(t)
 			c := newCluster(n)

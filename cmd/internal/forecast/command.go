@@ -45,28 +45,30 @@ func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "forecast (--node NODE... | -l SELECTOR | --all) --to holdfast|1.7|1.8|1.9|back",
-		Short: "What another kubelet would do to the pods of a node",
+		Short: "Predict what another kubelet would do to the pods of a node",
 		Long: `Predict, before anything is changed, what happens to each container, static pod and
 Service of a node when its kubelet is replaced: kept, new (recreated), or ? with the
-fact that is missing. --to names the new kubelet: Holdfast, an upstream release (1.7 is 1.7.0,
-1.8 is 1.8.15, 1.9 is 1.9.11, or 1.8.9 and the like), or back, which means the kubelet
-that Holdfast replaced on each node.
+fact that is missing. --to names the new kubelet: holdfast, an upstream release such as 1.8.9
+(1.7 means 1.7.0, 1.8 means 1.8.15, 1.9 means 1.9.11), or back, which means the kubelet that
+Holdfast replaced on each node.
 
-forecast asks the API server, and the kubelets through its node proxy. It needs the
-verbs get and create on nodes/proxy, and get and list on nodes, pods, endpoints and
-persistentvolumes. If a kubelet does not return the recorded hashes, the answer is an
-estimate and says so. Environment, arguments and annotations are hashed in memory and never shown.
+forecast sends requests to the API server, and to the kubelets through its node proxy. The user
+needs the verbs get and create on nodes/proxy, and get and list on nodes, pods, endpoints and
+persistentvolumes. If a kubelet does not return the recorded hashes, the answer is an estimate
+and says so. Environment variables, arguments and annotations are hashed in memory and never
+shown.
 
-Without --kubeconfig the first file of $KUBECONFIG is read, or ~/.kube/config.
+Without --kubeconfig, the first file of $KUBECONFIG is read, or ~/.kube/config.
 
-Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if a question had no
-answer; otherwise 0. 2 is wrong usage. The codes: docs/user/codes.md`,
+Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if forecast could not find
+out something; otherwise 0. It is 2 if the command line is wrong. docs/user/codes.md explains
+the codes.`,
 		Example: `  kubectl-holdfast forecast --node node1 --to holdfast
   kubectl-holdfast forecast --all --to 1.9 --fail-on new -o json
   kubectl-holdfast forecast -l pool=a --to holdfast -o html > ticket.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("it takes no arguments, and got %q: name nodes by --node", args)
+				return exit.Usagef("the command takes no arguments, but got %q: name nodes by --node", args)
 			}
 			return nil
 		},
@@ -87,7 +89,7 @@ answer; otherwise 0. 2 is wrong usage. The codes: docs/user/codes.md`,
 	cmd.Flags().StringSliceVar(&o.nodes, "node", nil, "nodes by name, comma separated or repeated")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "nodes by their labels")
 	cmd.Flags().BoolVar(&o.all, "all", false, "all nodes")
-	cmd.Flags().StringVar(&o.to, "to", "", "the new kubelet: holdfast, 1.7, 1.8, 1.9, a patch release of them, or back")
+	cmd.Flags().StringVar(&o.to, "to", "", "the new kubelet: holdfast, 1.7, 1.8, 1.9, a patch release such as 1.8.9, or back")
 	o.flags(cmd)
 	finding.FlagsHTML(cmd, &o.format, &o.failOn)
 	_ = cmd.RegisterFlagCompletionFunc("to", cobra.FixedCompletions([]string{"holdfast", "1.7", "1.8", "1.9", "back"}, cobra.ShellCompDirectiveNoFileComp))
@@ -96,8 +98,8 @@ answer; otherwise 0. 2 is wrong usage. The codes: docs/user/codes.md`,
 
 // flags are those that forecast and verify have in common, but -o.
 func (o *options) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
-	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig of the API server (default $KUBECONFIG, or ~/.kube/config)")
+	cmd.Flags().StringVar(&o.context, "context", "", "the context in the kubeconfig (default: its current context)")
 }
 
 // interruptible is the command's context until Ctrl-C: what is known by then is printed.
@@ -145,7 +147,7 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 		if err == nil {
 			found = append(found, servercert.Findings("API server", servercert.Kubelet, chain)...)
 		} else {
-			found = append(found, finding.Of("HF002", "API server", "its certificate was not seen: "+err.Error(), ""))
+			found = append(found, finding.Of("HF002", "API server", "its certificate could not be read: "+err.Error(), ""))
 		}
 	}
 	nodes, err := o.list(ctx, a)
@@ -161,7 +163,7 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 			}
 		}
 		if len(found) > 0 {
-			const none = "no node was asked"
+			const none = "no node was checked"
 			if o.format == finding.HTML {
 				err = finding.WriteHTML(out, "Forecast of a swap of kubelets", nil, found, none)
 			} else {
@@ -178,7 +180,7 @@ func (o *options) run(ctx context.Context, a server, to *target, out, errs io.Wr
 		return exit.Failedf("no node has these labels")
 	}
 	if c.server, c.serverKnown, err = serverVersion(ctx, a); err != nil {
-		found = append(found, finding.Of("HF002", "API server", "not asked for its version: "+err.Error(), ""))
+		found = append(found, finding.Of("HF002", "API server", "its version could not be read: "+err.Error(), ""))
 	}
 	forecasts := c.each(ctx, a, nodes, errs)
 	if slices.ContainsFunc(forecasts, func(f *forecast) bool { return len(f.claims) > 0 }) {
@@ -217,7 +219,7 @@ func notListed(resource string, err error) finding.Finding {
 	if strings.HasPrefix(why, "403") {
 		why = "403: the user needs the verb list on " + resource
 	}
-	return finding.Of("HF002", "API server", "not asked for "+resource+": "+why, "")
+	return finding.Of("HF002", "API server", resource+" could not be read: "+why, "")
 }
 
 func serverVersion(ctx context.Context, a kubeapi.Asker) (version, bool, error) {
@@ -232,7 +234,7 @@ func serverVersion(ctx context.Context, a kubeapi.Asker) (version, bool, error) 
 	}
 	out, ok := parseVersion(v.GitVersion)
 	if !ok {
-		return out, false, errors.New("it is not one of Kubernetes")
+		return out, false, errors.New("it is not a Kubernetes version")
 	}
 	return out, true, nil
 }

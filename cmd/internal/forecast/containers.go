@@ -51,10 +51,10 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 		}
 		for _, s := range p.Spec.Containers {
 			if n := text(s, "name"); strings.Contains(n, "etcd") || strings.Contains(n, "apiserver") {
-				what, remedy = fmt.Sprintf("%sit is %s, and ", what, n), "one master at a time, and wait until it answers"
+				what, remedy = fmt.Sprintf("%sit is %s, and ", what, n), "swap one master at a time, and wait until it serves requests"
 			}
 		}
-		f.add("HF203", object, what+"the UID is a hash of the release's own types", remedy)
+		f.add("HF203", object, what+"its UID is computed from the release's own types", remedy)
 		f.unready[p.Metadata.UID] = 0
 		for _, s := range p.Spec.Containers {
 			f.rows = append(f.rows, row{Version: finding.Version, Kind: "container", Node: f.node, UID: p.uid(), Pod: p.name(), Container: text(s, "name"),
@@ -90,10 +90,10 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 				said.why = c.image(s, image, *recorded, said.why)
 			}
 		} else if a.kubelet.holdfast {
-			said.why = "the node did not return its hash, and Holdfast records those of several releases"
+			said.why = "the node did not return its hash, and Holdfast records the hashes of several releases"
 		}
 		if said.is == kept && !p.whole && a.kubelet.minor < to.minor {
-			said.is, said.why = unknown, fmt.Sprintf("the API server did not return its spec, and a 1.%d kubelet leaves out fields that it does not know", a.kubelet.minor)
+			said.is, said.why = unknown, fmt.Sprintf("the API server did not return its spec, and a 1.%d kubelet leaves out fields that it does not support", a.kubelet.minor)
 		}
 		r.Answer, r.Why, r.RecordedBy = said.is, said.why, said.by
 		note := ""
@@ -106,7 +106,7 @@ func (c *checker) pod(f *forecast, a *answers, to target, p *pod) {
 		case isNew:
 			code, when := "HF201", "container is recreated: "
 			if to.back {
-				code, when = "HF202", "container is recreated on the way back: "
+				code, when = "HF202", "container is recreated when you go back: "
 			}
 			f.add(code, subject, when+said.why+note, "")
 			unready, bounded = true, false
@@ -137,7 +137,7 @@ func (c *checker) image(spec map[string]any, runs string, recorded uint32, why s
 	before := maps.Clone(spec)
 	before["image"] = runs
 	if by := c.judge.try(before).by(recorded); by != "" {
-		return fmt.Sprintf("the image was %s, it is %s now", runs, now)
+		return fmt.Sprintf("the image was %s and is now %s", runs, now)
 	}
 	return why
 }
@@ -162,6 +162,6 @@ func (c *checker) wayBack(f *forecast, a *answers, to target, hashes tried, reco
 	back := hashes.ask(target{version: a.kubelet}, *recorded, false)
 	r.Back = back.is
 	if back.is == isNew {
-		f.add("HF202", object, fmt.Sprintf("container is recreated on a later way back to %s: %s%s", a.kubelet, back.why, note), "")
+		f.add("HF202", object, fmt.Sprintf("container is recreated if you later go back to %s: %s%s", a.kubelet, back.why, note), "")
 	}
 }

@@ -82,7 +82,7 @@ func TestGolden(t *testing.T) {
 			if got.is != want {
 				t.Errorf("%s recorded by 1.%d, to Holdfast: %+v, want %s", row.ID, by, got, want)
 			}
-			if got.is == isNew && !strings.Contains(got.why, "does not know") {
+			if got.is == isNew && !strings.Contains(got.why, "does not support") {
 				t.Errorf("%s recorded by 1.%d: %s", row.ID, by, got.why)
 			}
 			answers["holdfast "+got.is]++

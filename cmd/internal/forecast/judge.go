@@ -74,7 +74,7 @@ func (t tried) ask(to target, recorded uint32, compat bool) answer {
 	by := t.by(recorded)
 	minor := to.minor
 	if minor < 6 || minor > 9 {
-		return answer{is: unknown, by: by, why: fmt.Sprintf("it is not known what 1.%d records", minor)}
+		return answer{is: unknown, by: by, why: fmt.Sprintf("it is not known which hash 1.%d records", minor)}
 	}
 	own := t[minor]
 	if own.Error != "" {
@@ -84,7 +84,7 @@ func (t tried) ask(to target, recorded uint32, compat bool) answer {
 	case is(own.Hash, recorded):
 		return answer{is: kept, by: by}
 	case !to.holdfast && is(own.NewerGo, recorded):
-		return answer{is: unknown, by: by, why: fmt.Sprintf("kept only if that 1.%d was built with Go 1.9 or later (a quantity that needs a big.Int)", minor)}
+		return answer{is: unknown, by: by, why: fmt.Sprintf("kept only if that 1.%d was built with Go 1.9 or later (the spec has a very large quantity)", minor)}
 	}
 	if to.holdfast && compat {
 		for m := 8; m >= 6; m-- {
@@ -99,21 +99,21 @@ func (t tried) ask(to target, recorded uint32, compat bool) answer {
 // why says what makes the hashes differ.
 func (t tried) why(to target, recorded uint32, by string) string {
 	if by == "" {
-		return "no kubelet of 1.6 to 1.9 records its hash for this spec: the spec was changed since"
+		return "no kubelet of 1.6 to 1.9 records its hash for this spec: the spec has changed since"
 	}
 	for m := 9; m >= 6; m-- {
 		a := t[m]
 		if fmt.Sprintf("1.%d", m) == by && len(a.Unknown) > 0 {
-			return fmt.Sprintf("its hash is of a %s kubelet, which does not know %s", by, fields(a.Unknown))
+			return fmt.Sprintf("its hash is that of a %s kubelet, which does not support %s", by, fields(a.Unknown))
 		}
 	}
 	if to.holdfast {
-		return fmt.Sprintf("its hash is of a %s kubelet, and ContainerHashCompat is off", by)
+		return fmt.Sprintf("its hash is that of a %s kubelet, and ContainerHashCompat is off", by)
 	}
 	if u := t[to.minor].Unknown; len(u) > 0 {
-		return fmt.Sprintf("its hash is of a %s kubelet, and 1.%d does not know %s", by, to.minor, fields(u))
+		return fmt.Sprintf("its hash is that of a %s kubelet, and 1.%d does not support %s", by, to.minor, fields(u))
 	}
-	return fmt.Sprintf("its hash is of a %s kubelet, and 1.%d hashes the fields of its own release", by, to.minor)
+	return fmt.Sprintf("its hash is that of a %s kubelet, and 1.%d hashes the fields of its own release", by, to.minor)
 }
 
 // fields names fields; their names are those of the API, never values.

@@ -56,10 +56,10 @@ func services(forecasts []*forecast, all []endpoints) []finding.Finding {
 		}
 		long := "until its new containers are ready"
 		if bounded {
-			long = fmt.Sprintf("for %s at most, where the probes succeed", longest)
+			long = fmt.Sprintf("for at most %s, if the probes succeed", longest)
 		}
 		object := fmt.Sprintf("%s: Service %s/%s", forecasts[node].node, e.Metadata.Namespace, e.Metadata.Name)
-		out = append(out, finding.Of("HF401", object, "all its ready addresses are on this node and it has none "+long, "give it a ready pod on another node first"))
+		out = append(out, finding.Of("HF401", object, "all its ready addresses are on this node, so it has no ready address "+long, "give it a ready pod on another node first"))
 	}
 	return out
 }

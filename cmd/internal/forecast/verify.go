@@ -27,27 +27,28 @@ func VerifyCommand() *cobra.Command {
 	var plan string
 	cmd := &cobra.Command{
 		Use:   "verify --plan FILE",
-		Short: "Whether a swap did to the containers what forecast had predicted",
+		Short: "Compare what a swap did to the containers with what forecast had predicted",
 		Long: `Compare the containers that run now with a forecast from before the swap, by the UID of
 the pod, the name of the container and docker's ID. FILE is the output of forecast -o
-json, or - for standard input. Only the nodes in that plan are asked.
+json, or - for standard input. Only the nodes in that plan are checked.
 
-A pod that is gone is only counted, because it may have been deleted for another reason.
-Give the kubelet time to sync all pods first.
+A pod that no longer exists is only counted, because it may have been deleted for another
+reason. Run verify only after the kubelet has had time to sync all pods.
 
-Exit status: 3 if a container was recreated although the forecast said kept (see
---fail-on); otherwise 1 if a question had no answer; otherwise 0. 2 is wrong usage.`,
+Exit status: 3 if a container was recreated although forecast had predicted that it is kept
+(see --fail-on); otherwise 1 if verify could not find out something; otherwise 0. It is 2 if the
+command line is wrong.`,
 		Example: `  kubectl-holdfast forecast --node node1 --to holdfast -o json > plan
   kubectl-holdfast verify --plan plan`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("it takes no arguments, and got %q", args)
+				return exit.Usagef("the command takes no arguments, but got %q", args)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if plan == "" {
-				return exit.Usagef("--plan is missing: give what forecast -o json had printed")
+				return exit.Usagef("--plan is missing: give the output of forecast -o json")
 			}
 			f, err := manifest.Open(plan, cmd.InOrStdin())
 			if err != nil {
@@ -116,13 +117,13 @@ func (o *options) verify(ctx context.Context, a kubeapi.Asker, plan map[string][
 		nodes, err := one.list(ctx, a)
 		if err != nil {
 			why, _ := reason(err, "GET")
-			found = append(found, finding.Of("HF002", name, "not asked: "+why, ""))
+			found = append(found, finding.Of("HF002", name, "it could not be checked: "+why, ""))
 			continue
 		}
 		now := ask(ctx, a, table, nodes[0])
 		if now.seen == nil || now.pods == nil {
 			for _, m := range now.missing {
-				found = append(found, finding.Of("HF002", name, "not asked for "+m, ""))
+				found = append(found, finding.Of("HF002", name, "could not read "+m, ""))
 			}
 			continue
 		}
@@ -162,9 +163,9 @@ func compare(plan []row, now *answers, count map[string]int) []finding.Finding {
 		count[is]++
 		switch {
 		case r.Answer == kept && is == isNew:
-			found = append(found, finding.Of("HF601", object, "forecast to be kept, and it was recreated", "its events and the kubelet's log say why"))
+			found = append(found, finding.Of("HF601", object, "forecast predicted that it is kept, but it was recreated", "check its events and the kubelet's log"))
 		case r.Answer == isNew && is == kept:
-			found = append(found, finding.Of("HF602", object, "forecast to be recreated, and it runs on", "the kubelet may not have synced it yet"))
+			found = append(found, finding.Of("HF602", object, "forecast predicted that it is recreated, but it still runs", "the kubelet may not have synced it yet"))
 		}
 	}
 	return found

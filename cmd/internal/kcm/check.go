@@ -50,7 +50,7 @@ func binaryFindings(ctx context.Context, p *pod, binary string, back bool) (out 
 		to, name = "v1.9.11", "stock 1.9.11"
 	}
 	if refused := table.Refused(to, line); len(refused) > 0 {
-		out = append(out, finding.Of("HF523", "command line", name+" refuses "+strings.Join(kubeletflags.Plain(refused), ", "), "take it out of the manifest first"))
+		out = append(out, finding.Of("HF523", "command line", name+" refuses "+strings.Join(kubeletflags.Plain(refused), ", "), "remove it from the manifest first"))
 	}
 	if back {
 		if len(p.mounted(binary)) == 0 {
@@ -71,7 +71,7 @@ func binaryFindings(ctx context.Context, p *pod, binary string, back bool) (out 
 		return out, 0
 	}
 	if dynamic(binary) {
-		wrong("take the file that make builds", "it needs libraries, which the image may not have")
+		wrong("use the file that make builds", "it needs libraries, which the image may not have")
 	}
 	version, err := run(ctx, binary, "--version")
 	m := release.FindStringSubmatch(version)
@@ -81,12 +81,12 @@ func binaryFindings(ctx context.Context, p *pod, binary string, back bool) (out 
 	}
 	minor, _ = strconv.Atoi(m[1])
 	if !strings.Contains(m[2], "+holdfast") {
-		wrong("name Holdfast's file", "it is %s, no Holdfast", finding.Clean(m[0]))
+		wrong("name Holdfast's file", "it is %s, which is not Holdfast", finding.Clean(m[0]))
 	}
 	if len(out) == 0 {
 		// The words of a refusal may quote a value: they are not shown.
 		if _, err := run(ctx, binary, append(slices.Clone(p.flags), "--version")...); err != nil {
-			out = append(out, finding.Of("HF523", "command line", "the file refuses the manifest's flags: "+err.Error(), "run it on this master with the flags and --version: it says which"))
+			out = append(out, finding.Of("HF523", "command line", "the file refuses the manifest's flags: "+err.Error(), "run the file on this master with the flags and --version: it names the flag"))
 		}
 	}
 	return out, minor
@@ -145,7 +145,7 @@ func apiFindings(ctx context.Context, a server, p *pod, minor int, back bool) []
 				text += ": the user needs the verb " + verb
 			}
 		}
-		out = append(out, finding.Of("HF526", what, "not asked: "+text, "ask again, or as another user (--kubeconfig)"))
+		out = append(out, finding.Of("HF526", what, "could not be read: "+text, "run the command again, or as another user (--kubeconfig)"))
 	}
 	var v struct{ GitVersion string }
 	b, err := a.Ask(ctx, http.MethodGet, "/version", "", maxAnswer, askTimeout)
@@ -155,9 +155,9 @@ func apiFindings(ctx context.Context, a server, p *pod, minor int, back bool) []
 	if err != nil {
 		failed("API server's version", err, "get on /version")
 	} else if m := release.FindStringSubmatch("Kubernetes " + v.GitVersion); m == nil {
-		failed("API server's version", errors.New("it is not one of Kubernetes"), "")
+		failed("API server's version", errors.New("it is not a Kubernetes version"), "")
 	} else if minor != 0 && m[1] != strconv.Itoa(minor) {
-		out = append(out, finding.Of("HF103", "API server", fmt.Sprintf("it is of 1.%s, the controller manager of 1.%d", m[1], minor), "a controller manager goes with an API server of its own minor release"))
+		out = append(out, finding.Of("HF103", "API server", fmt.Sprintf("the API server is 1.%s, the controller manager 1.%d", m[1], minor), "use a controller manager of the API server's minor release"))
 	}
 	if !back {
 		out = append(out, certificates(ctx, a, p, failed)...)
@@ -166,7 +166,7 @@ func apiFindings(ctx context.Context, a server, p *pod, minor int, back bool) []
 		if err != nil {
 			failed("rights of "+user, err, "create on subjectaccessreviews")
 		} else if !ok {
-			out = append(out, finding.Of("HF524", user, "it has not the verb get on services", "give its role the verb get on services"))
+			out = append(out, finding.Of("HF524", user, "it does not have the verb get on services", "give its role the verb get on services"))
 		}
 	}
 	sets, err := kubeapi.List[statefulSet](ctx, a, "/apis/apps/v1/statefulsets", maxList, listTimeout)
@@ -315,7 +315,7 @@ func rolled(sets []statefulSet, revisions []revision, back bool) []finding.Findi
 			of[uid] = append(of[uid], r)
 		}
 	}
-	const remedy = "set its partition as high as its replicas first, until you can afford a roll"
+	const remedy = "first set its partition as high as its replicas, until its pods may be replaced"
 	var out []finding.Finding
 	for _, s := range sets {
 		if s.Spec.UpdateStrategy.Type == "OnDelete" {
@@ -326,11 +326,11 @@ func rolled(sets []statefulSet, revisions []revision, back bool) []finding.Findi
 		object := "StatefulSet " + s.name()
 		if back {
 			if s.Status.CollisionCount > 0 {
-				out = append(out, finding.Of("HF525", object, fmt.Sprintf("it has the collision count %d: stock may replace all its pods", s.Status.CollisionCount), remedy))
+				out = append(out, finding.Of("HF525", object, fmt.Sprintf("it has the collision count %d: a stock controller manager may replace all its pods", s.Status.CollisionCount), remedy))
 			}
 			for i := 1; i < len(mine); i++ {
 				if mine[i].Revision == mine[i-1].Revision {
-					out = append(out, finding.Of("HF525", object, fmt.Sprintf("it has two revisions of the number %d: stock may roll it back and forth", mine[i].Revision), remedy))
+					out = append(out, finding.Of("HF525", object, fmt.Sprintf("it has two revisions with the number %d: a stock controller manager may roll it back and forth", mine[i].Revision), remedy))
 					break
 				}
 			}
@@ -386,7 +386,7 @@ func foreign(deployments []object, replicas []owned) ([]finding.Finding, error) 
 		}
 		set := name + "-" + r.Suffix(hash)
 		if uid := owner[set]; uid != "" && uid != text(meta, "uid") {
-			out = append(out, finding.Of("HF525", "Deployment "+name, "it works with "+filepath.Base(set)+", the ReplicaSet of another owner: Holdfast gives it its own, with new pods", "decide whether that may happen now"))
+			out = append(out, finding.Of("HF525", "Deployment "+name, "it uses "+filepath.Base(set)+", the ReplicaSet of another owner: Holdfast gives it a ReplicaSet of its own, with new pods", "decide whether that may happen now"))
 		}
 	}
 	if unknown > 0 {

@@ -261,7 +261,7 @@ func TestWaitAnother(t *testing.T) {
 			break
 		}
 	}
-	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "old leads still") {
+	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "old still leads") {
 		t.Errorf("the old one leads: %v", err)
 	}
 }

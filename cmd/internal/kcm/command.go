@@ -42,7 +42,7 @@ func Command() *cobra.Command {
 		Short: "Check and swap the controller manager of this master",
 		Long: `For a kube-controller-manager that runs as a static pod: check whether a swap would
 succeed, write the manifest, and wait until a controller manager leads. Swap the standby
-masters first, the leader last.`,
+masters first and the leader last.`,
 		Example: `  cd /etc/kubernetes/manifests
   kubectl-holdfast kcm check kube-controller-manager.yaml --binary /opt/holdfast/kube-controller-manager
   kubectl-holdfast kcm wait`,
@@ -59,23 +59,23 @@ masters first, the leader last.`,
 }
 
 func (o *options) connection(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
-	cmd.Flags().StringVar(&o.context, "context", "", "the kubeconfig's context (default its current one)")
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig of the API server (default $KUBECONFIG, or ~/.kube/config)")
+	cmd.Flags().StringVar(&o.context, "context", "", "the context in the kubeconfig (default: its current context)")
 }
 
 // swapped are the arguments of check and manifest.
 func (o *options) swapped(cmd *cobra.Command) {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return exit.Usagef("give one FILE: the manifest of the controller manager, as /etc/kubernetes/manifests/kube-controller-manager.yaml")
+			return exit.Usagef("give one FILE: the manifest of the controller manager, such as /etc/kubernetes/manifests/kube-controller-manager.yaml")
 		}
 		if !filepath.IsAbs(o.binary) || filepath.Clean(o.binary) != o.binary {
 			return exit.Usagef("--binary is %q: give the full path of the file on this master", o.binary)
 		}
 		return nil
 	}
-	cmd.Flags().StringVar(&o.binary, "binary", "", "Holdfast's controller manager on this master, by its full path")
-	cmd.Flags().BoolVar(&o.back, "back", false, "back to the controller manager of the image")
+	cmd.Flags().StringVar(&o.binary, "binary", "", "full path of Holdfast's controller manager on this master")
+	cmd.Flags().BoolVar(&o.back, "back", false, "go back to the controller manager in the image")
 	finding.Flags(cmd, &o.format, &o.failOn)
 }
 
@@ -88,10 +88,10 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE --binary PATH [--back]",
 		Short: "Check whether a swap of the controller manager would succeed; change nothing",
-		Long: `Check the manifest FILE and the controller manager PATH on this master. Ask the API server
-whether the controller manager may get Services, and which StatefulSets and Deployments
+		Long: `Check the manifest FILE and the controller manager PATH on this master. Find out from the API
+server whether the controller manager may get Services, and which StatefulSets and Deployments
 would get new pods. Check whether Holdfast accepts the API server's certificate.
-Nothing is changed. The codes: docs/user/codes.md`,
+Nothing is changed. docs/user/codes.md explains the codes.`,
 		Example: `  export KUBECONFIG=/etc/kubernetes/admin.conf
   kubectl-holdfast kcm check kube-controller-manager.yaml --binary /opt/holdfast/kube-controller-manager`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -136,11 +136,11 @@ func manifestCommand() *cobra.Command {
 		Short: "Change the static pod's manifest to Holdfast's controller manager, or back",
 		Long: `Mount PATH over the controller manager in the image of the manifest FILE; "hyperkube
 controller-manager" is replaced by the path of that mount. --back removes the mount. The
-lines that change are printed. At a STOP nothing is written.
+lines that change are printed. If there is a STOP, nothing is written.
 
-The new manifest is written beside the folder of FILE and renamed into it, so the kubelet
-never reads a part of it. The manifest from before the first swap is kept beside the folder,
-under FILE's name with .before-holdfast, because the new one has no comments.`,
+The new manifest is written beside the folder of FILE and then moved into it, so the kubelet
+never reads a partly written file. The manifest from before the first swap is kept beside the
+folder, under FILE's name with .before-holdfast, because the new manifest has no comments.`,
 		Example: `  kubectl-holdfast kcm manifest kube-controller-manager.yaml --binary /opt/holdfast/kube-controller-manager --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := filepath.Abs(args[0])
@@ -193,7 +193,7 @@ func (o *options) manifest(cmd *cobra.Command, file string) error {
 	}
 	changed := diff(string(from), string(to))
 	if len(changed) == 0 {
-		return o.print(cmd, nil, untouched+", the manifest is so already")
+		return o.print(cmd, nil, untouched+", the manifest is already as wanted")
 	}
 	if o.format != finding.JSON {
 		for _, l := range changed {
@@ -232,7 +232,7 @@ func write(file string, before, after []byte, s os.FileInfo, keep bool) error {
 		return err
 	})
 	if errors.Is(err, syscall.EXDEV) {
-		return fmt.Errorf("%s is on another file system than %s, so it cannot be replaced at once: write a copy in it whose name begins with a dot, and rename that", file, above)
+		return fmt.Errorf("%s is on another file system than %s, so it cannot be replaced in one step: write a copy in that folder, with a name that begins with a dot, and rename the copy", file, above)
 	}
 	return err
 }
@@ -243,14 +243,15 @@ func waitCommand() *cobra.Command {
 		Use:   "wait",
 		Short: "Wait until a controller manager leads",
 		Long: `Print the holder of the controller managers' lease and the time of its last renewal, until
-one holder has renewed it twice. After a swap this takes 15 to 20 s if no other master leads.
+one holder has renewed the lease twice. After a swap this takes 15 to 20 s if no other master
+leads.
 
-Right after kcm manifest the old controller manager still runs, and renews the lease. If it is
-the leader, give --another: then its renewals do not count.`,
+Right after kcm manifest the old controller manager still runs. If it is the leader, it still
+renews the lease: give --another, so that its renewals do not count.`,
 		Example: `  kubectl-holdfast kcm wait --another --timeout 1m`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("%q: it takes flags only", args[0])
+				return exit.Usagef("%q: the command takes only flags", args[0])
 			}
 			return nil
 		},
@@ -270,6 +271,6 @@ the leader, give --another: then its renewals do not count.`,
 	o.connection(cmd)
 	output.Flag(cmd, &o.lease, "a line for each renewal: version, kind, holder, renewTime")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait")
-	cmd.Flags().BoolVar(&o.another, "another", false, "wait for another holder than the one that is seen first")
+	cmd.Flags().BoolVar(&o.another, "another", false, "wait for a holder other than the first one seen")
 	return cmd
 }

@@ -47,7 +47,7 @@ func parse(name string, text []byte) (*pod, error) {
 	var p *pod
 	err := manifest.Read(name, bytes.NewReader(text), func(o manifest.Object) error {
 		if p != nil || o.String("kind") != "Pod" {
-			return fmt.Errorf("%s: it is not one Pod", name)
+			return fmt.Errorf("%s: it is not a single Pod", name)
 		}
 		p = &pod{value: o.Value}
 		return nil
@@ -56,7 +56,7 @@ func parse(name string, text []byte) (*pod, error) {
 		return nil, err
 	}
 	if p == nil {
-		return nil, fmt.Errorf("%s: it has no Pod", name)
+		return nil, fmt.Errorf("%s: it contains no Pod", name)
 	}
 	spec, _ := p.value["spec"].(object)
 	list, _ := spec["containers"].([]any)
@@ -116,7 +116,7 @@ func (p *pod) find() (bool, error) {
 		m := inScript.FindStringSubmatchIndex(script)
 		if m == nil {
 			if strings.Contains(script, "hyperkube") && strings.Contains(script, "controller-manager") {
-				return false, errors.New("a shell starts hyperkube: write its command as words, without the shell, first")
+				return false, errors.New("a shell starts hyperkube: first write its command as a list of words, without the shell")
 			}
 			return false, nil
 		}
@@ -282,7 +282,7 @@ func readManifest(file string) ([]byte, os.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !s.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is no file of its own: name the file that it leads to", file)
+		return nil, nil, fmt.Errorf("%s is a link: name the file that it leads to", file)
 	}
 	if s.Size() > maxManifest {
 		return nil, nil, fmt.Errorf("%s has more than %d bytes", file, maxManifest)

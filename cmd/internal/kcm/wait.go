@@ -39,7 +39,7 @@ func readLease(ctx context.Context, a kubeapi.Asker) (lease, error) {
 	}
 	said := e.Metadata.Annotations[leaseAnnotation]
 	if said == "" {
-		return l, errors.New("the Endpoints kube-system/kube-controller-manager name no leader: with --leader-elect=false there is none")
+		return l, errors.New("the Endpoints kube-system/kube-controller-manager name no leader: if --leader-elect=false is set, there is none")
 	}
 	err = kubeapi.Decode([]byte(said), &l)
 	return l, err
@@ -90,9 +90,9 @@ func wait(ctx context.Context, a kubeapi.Asker, poll, timeout time.Duration, ano
 				return exit.Failedf("interrupted")
 			}
 			if another && renewed >= 2 {
-				return exit.Failedf("%s leads still, after %s: was its manifest changed?", finding.Clean(last.HolderIdentity), timeout)
+				return exit.Failedf("%s still leads after %s: was its manifest changed?", finding.Clean(last.HolderIdentity), timeout)
 			}
-			return exit.Failedf("nobody renewed the lease twice in %s: look at the controller managers' logs", timeout)
+			return exit.Failedf("nobody renewed the lease twice in %s: check the controller managers' logs", timeout)
 		case <-time.After(poll):
 		}
 	}

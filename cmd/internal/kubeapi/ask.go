@@ -126,11 +126,11 @@ func File(given string) (string, error) {
 		tried = append(tried, f)
 	}
 	if len(tried) > 0 {
-		return "", fmt.Errorf("$KUBECONFIG names no file that is there (%s): give --kubeconfig", strings.Join(tried, ", "))
+		return "", fmt.Errorf("$KUBECONFIG names no file that exists (%s): give --kubeconfig", strings.Join(tried, ", "))
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("no --kubeconfig, no $KUBECONFIG, and no home: %w", err)
+		return "", fmt.Errorf("no --kubeconfig, no $KUBECONFIG, and no home directory: %w", err)
 	}
 	f := filepath.Join(home, ".kube", "config")
 	if _, err := os.Stat(f); err != nil {

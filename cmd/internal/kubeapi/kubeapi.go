@@ -161,7 +161,7 @@ func (k *kubeconfig) find(name, why string) (*cluster, *user, error) {
 
 func (c *cluster) client(u *user, dir string) (*Client, error) {
 	if len(u.Exec) > 0 || len(u.AuthProvider) > 0 {
-		return nil, errors.New("the user logs in by a program (exec, auth-provider): use a user with a certificate or a token")
+		return nil, errors.New("the user logs in with a program (exec, auth-provider): use a user with a certificate or a token")
 	}
 	if c.Server == "" {
 		return nil, errors.New("the cluster has no server")
@@ -208,10 +208,10 @@ func (c *cluster) client(u *user, dir string) (*Client, error) {
 		// As kubectl, 1.9.11 and 1.33: by http, whatever the kubeconfig has of TLS, and no
 		// user by http. client-go asks for the scheme before it has read the authority.
 		if parsed, err = url.Parse("http://" + out.server); err != nil || parsed.Host == "" || parsed.Path != "" {
-			return nil, fmt.Errorf("the cluster's server %q is no URL and no HOST:PORT: write https:// before it", c.Server)
+			return nil, fmt.Errorf("the cluster's server %q is neither a URL nor HOST:PORT: write https:// before it", c.Server)
 		}
 		out.server, out.header, out.user, out.pass = "http://"+out.server, "", "", ""
-		out.hint = fmt.Sprintf(" (the kubeconfig's server %q has no https:// before it: it is asked by http, and as nobody)", c.Server)
+		out.hint = fmt.Sprintf(" (the kubeconfig's server %q has no https:// before it, so the request is sent over http and without credentials)", c.Server)
 	}
 	dialer := &net.Dialer{Timeout: 10 * time.Second}
 	out.http = http.Client{Timeout: timeout, Transport: &http.Transport{TLSClientConfig: conf, Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext}}
@@ -255,7 +255,7 @@ func InCluster() (*Client, error) { return inCluster(inClusterDir) }
 func inCluster(dir string) (*Client, error) {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: run it in a pod")
+		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: run the command in a pod")
 	}
 	c := &cluster{Server: "https://" + net.JoinHostPort(host, port), CAFile: filepath.Join(dir, "ca.crt")}
 	client, err := c.client(&user{TokenFile: filepath.Join(dir, "token")}, "")

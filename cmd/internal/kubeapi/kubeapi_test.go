@@ -98,7 +98,7 @@ func TestNoScheme(t *testing.T) {
 		t.Error(err)
 	}
 	for _, server := range []string{port + "/prefix", "/", "https://", "a b:1"} {
-		if _, err := Load(config(t, "server: '"+server+"'", "token: x"), ""); err == nil || !strings.Contains(err.Error(), "no URL and no HOST:PORT") {
+		if _, err := Load(config(t, "server: '"+server+"'", "token: x"), ""); err == nil || !strings.Contains(err.Error(), "neither a URL nor HOST:PORT") {
 			t.Errorf("%s: %v", server, err)
 		}
 	}
@@ -106,8 +106,8 @@ func TestNoScheme(t *testing.T) {
 
 func TestLoadFaults(t *testing.T) {
 	for _, c := range []struct{ cluster, user, says string }{
-		{"server: x", "exec: {command: aws}", "logs in by a program"},
-		{"server: x", "auth-provider: {name: gcp}", "logs in by a program"},
+		{"server: x", "exec: {command: aws}", "logs in with a program"},
+		{"server: x", "auth-provider: {name: gcp}", "logs in with a program"},
 		{"", "token: x", "the cluster has no server"},
 		{"server: x, certificate-authority-data: eA==", "token: x", "no certificate in PEM"},
 		{"server: x, certificate-authority: none.crt", "token: x", "none.crt"},

@@ -74,7 +74,7 @@ func pages(path string, read func(path string) (next string, err error)) error {
 		}
 		q.Set("continue", next)
 	}
-	return errors.New("the list does not end")
+	return errors.New("the list has no end")
 }
 
 // Stream sends a GET and returns the body of an answer that is 200, and the server's time if it told

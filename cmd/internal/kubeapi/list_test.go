@@ -55,7 +55,7 @@ func TestList(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/whole": "", "/last": "", "/paged": "", "/null": "", "/half": "half of it", "/html": "not the list", "/other": "not the list", "/string": "not the list",
-		"/empty": "not the list", "/large": "more than 4000 bytes", "/endless": "does not end", "/slow": "deadline", "/none": "404",
+		"/empty": "not the list", "/large": "more than 4000 bytes", "/endless": "has no end", "/slow": "deadline", "/none": "404",
 	} {
 		sum, limit, timeout := 0, int64(4000), time.Minute
 		switch path {

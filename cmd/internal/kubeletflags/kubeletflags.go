@@ -255,7 +255,7 @@ func Plain(refused []string) []string {
 		}
 	}
 	if other > 0 {
-		out = append(out, fmt.Sprintf("%d more that it does not know", other))
+		out = append(out, fmt.Sprintf("%d more that it does not support", other))
 	}
 	return out
 }

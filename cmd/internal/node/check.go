@@ -143,7 +143,7 @@ func (m *machine) find() int {
 // judge fills the rows for a swap to a file, or for none if that is "".
 func (m *machine) judge(ctx context.Context, file string, back bool) {
 	if s := m.st.Swap; s.unfinished() {
-		m.found("earlier swap", "HF510", "", fmt.Sprintf("a swap to %s was interrupted in the phase %q", s.To, s.Phase), "run kubectl-holdfast node swap or node back: it first starts the kubelet from before")
+		m.found("earlier swap", "HF510", "", fmt.Sprintf("a swap to %s was interrupted in the phase %q", s.To, s.Phase), "run kubectl-holdfast node swap or node back: it first starts the previous kubelet")
 	}
 	if !m.judgeUnit() {
 		return
@@ -160,7 +160,7 @@ func (m *machine) judge(ctx context.Context, file string, back bool) {
 	m.old, err = m.program(ctx, m.path)
 	<-asked
 	if err != nil {
-		m.found("kubelet", "HF503", "", err.Error(), "the file that the unit starts must be a kubelet, no script around it")
+		m.found("kubelet", "HF503", "", err.Error(), "the file that the unit starts must be a kubelet, not a script that starts one")
 		return
 	}
 	m.ok("kubelet", "%s is %s, sha256 %s", m.path, m.old.version.text, m.old.sum[:12])
@@ -173,7 +173,7 @@ func (m *machine) judge(ctx context.Context, file string, back bool) {
 		}
 		target = m.new
 		if !back && !target.version.holdfast {
-			m.found("new kubelet", "HF505", "", fmt.Sprintf("%s is %s, no Holdfast", file, target.version.text), "give --new a kubelet of Holdfast; node back starts the kept kubelet")
+			m.found("new kubelet", "HF505", "", fmt.Sprintf("%s is %s, no Holdfast", file, target.version.text), "give --new a kubelet of Holdfast; node back starts the saved kubelet")
 		} else {
 			m.ok("new kubelet", "%s is %s, sha256 %s", file, target.version.text, target.sum[:12])
 		}
@@ -234,10 +234,10 @@ func (m *machine) judgeUnit() bool {
 			m.found("unit", "HF503", "", m.broken.Error(), "")
 			return false
 		}
-		m.found("unit", "HF509", "", "without systemd, what --start-command starts is not known before the start", "see yourself that it starts "+m.path+" with the flags of the process that runs")
+		m.found("unit", "HF509", "", "without systemd, the program cannot find out what --start-command starts", "make sure that it starts "+m.path+" with the flags of the running process")
 	} else {
 		if m.unit != nil && m.unit.needsReload {
-			m.found("unit", "HF502", "", "the unit's files were changed and systemd has not loaded them", "systemctl daemon-reload, then check again")
+			m.found("unit", "HF502", "", "the unit's files were changed, but systemd has not loaded the changes", "systemctl daemon-reload, then check again")
 			return false
 		}
 		if m.broken != nil {
@@ -254,7 +254,7 @@ func (m *machine) judgeUnit() bool {
 	base := filepath.Base(m.path)
 	switch {
 	case err != nil:
-		m.found("layout", "HF503", "", err.Error(), "the unit must start a kubelet that is there")
+		m.found("layout", "HF503", "", err.Error(), "the unit must start a kubelet that exists")
 	case base == "hyperkube" || len(m.line) > 0 && m.line[0] == "kubelet":
 		m.found("layout", "HF503", "", m.path+" is hyperkube", "make the unit start a kubelet's own file: copy hyperkube to /usr/bin/kubelet and begin ExecStart= with that path in place of \""+m.path+" kubelet\"")
 	case base == "docker" || base == "rkt":
@@ -293,7 +293,7 @@ func (m *machine) otherMounts() bool {
 // line of the unit is the one that is judged.
 func (m *machine) judgeProcess() {
 	if m.pid == 0 || m.now == nil {
-		m.found("process", "HF501", "", "no kubelet runs", "start it and check again, or nothing can be compared")
+		m.found("process", "HF501", "", "no kubelet runs", "start it and check again; otherwise nothing can be compared")
 		return
 	}
 	var says []string
@@ -301,7 +301,7 @@ func (m *machine) judgeProcess() {
 		says = append(says, "the process runs "+e)
 	}
 	if names := differ(m.now, m.line); len(names) > 0 {
-		says = append(says, "the unit now has another "+strings.Join(names, ", "))
+		says = append(says, "the unit now has other "+strings.Join(names, ", "))
 	}
 	if since := started(m.h, m.pid); m.unit != nil && since > 0 {
 		for _, f := range m.unit.envFiles {
@@ -311,7 +311,7 @@ func (m *machine) judgeProcess() {
 		}
 	}
 	if len(says) > 0 {
-		m.found("process", "HF501", "", strings.Join(says, "; "), "the swap starts what the unit says; if that is not meant, put the unit and its files right")
+		m.found("process", "HF501", "", strings.Join(says, "; "), "the swap starts what the unit says; if that is not intended, correct the unit and its files")
 		return
 	}
 	m.ok("process", "%d runs with the unit's flags", m.pid)
@@ -320,12 +320,12 @@ func (m *machine) judgeProcess() {
 // judgeLine says whether a kubelet takes the line.
 func (m *machine) judgeLine(check string, p *program) {
 	if bad := slices.Concat(p.refused, p.gates); len(bad) > 0 {
-		m.found(check, "HF101", "", p.version.text+" does not take "+strings.Join(bad, ", "), "take it out; then the line is: ExecStart="+m.path+" "+p.takes.show())
+		m.found(check, "HF101", "", p.version.text+" does not accept "+strings.Join(bad, ", "), "remove it; then the line is: ExecStart="+m.path+" "+p.takes.show())
 	}
 	if p.takes.standalone(p.version) {
 		want := "--kubeconfig=FILE --require-kubeconfig=true"
-		m.found(check, "HF102", "", p.version.text+" would run standalone and kill every pod: the line names no API server that it would use", "add "+want+" to the unit")
+		m.found(check, "HF102", "", p.version.text+" would run standalone and kill every pod: the command line names no API server that it would use", "add "+want+" to the unit")
 	} else if len(p.refused)+len(p.gates) == 0 {
-		m.ok(check, "%s takes them and talks to the API server", p.version.text)
+		m.ok(check, "%s accepts them and uses the API server", p.version.text)
 	}
 }

@@ -22,10 +22,11 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Check, swap and put back the kubelet of this machine",
-		Long: `Run on a node as root: check the kubelet and its unit, swap the kubelet for Holdfast, and go back.
+		Short: "Check and swap this machine's kubelet, and go back",
+		Long: `Run this on a node as root: check the kubelet and its unit, swap the kubelet for Holdfast, and go
+back.
 
-The file that the unit starts is replaced; the unit stays. The kubelet from before is kept
+The commands replace the file that the unit starts; the unit stays. The old kubelet is saved
 in /usr/lib/holdfast/kept. Containers keep running.`,
 		Example: `  kubectl-holdfast node check --new ./kubelet
   kubectl-holdfast node swap --new ./kubelet
@@ -54,15 +55,15 @@ type settings struct {
 func (s *settings) common(cmd *cobra.Command) {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return exit.Usagef("%q: it takes flags only", args[0])
+			return exit.Usagef("%q: the command takes only flags", args[0])
 		}
 		return nil
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.o.Unit, "unit", "kubelet.service", "the kubelet's unit")
-	f.StringVar(&s.lib, "keep-in", DefaultLib, "where the kept kubelet, the state and the journal are")
-	f.StringVar(&s.o.StartCommand, "start-command", "", "without systemd: what starts the kubelet, for sh -c")
-	f.StringVar(&s.o.StopCommand, "stop-command", "", "without systemd: what stops it")
+	f.StringVar(&s.lib, "keep-in", DefaultLib, "folder of the saved kubelet, the state and the journal")
+	f.StringVar(&s.o.StartCommand, "start-command", "", "without systemd: the command that starts the kubelet, for sh -c")
+	f.StringVar(&s.o.StopCommand, "stop-command", "", "without systemd: the command that stops the kubelet, for sh -c")
 	f.StringVar(&s.o.Program, "program", "", "without systemd: the kubelet's file, if none runs")
 	finding.Flags(cmd, &s.format, &s.failOn)
 }
@@ -70,7 +71,7 @@ func (s *settings) common(cmd *cobra.Command) {
 func (s *settings) changing(cmd *cobra.Command) {
 	s.common(cmd)
 	f := cmd.Flags()
-	f.StringVar(&s.settle, "settle", "auto", "time before containers are compared; auto: 60 s, and 2 s for 5 pods")
+	f.StringVar(&s.settle, "settle", "auto", "time before containers are compared; auto: 60 s + 2 s per 5 pods")
 	f.DurationVar(&s.o.HealthTimeout, "health-timeout", 20*time.Second, "how long the new kubelet may take to answer /healthz with ok")
 	f.BoolVar(&s.o.DryRun, "dry-run", false, "check, and change nothing")
 }
@@ -125,7 +126,7 @@ func (s *settings) print(cmd *cobra.Command) show {
 				table = append(table, []string{r.check, "ok", r.ok})
 			}
 		}
-		if err := finding.WriteTable(w, s.format, []string{"CHECK", "RESULT", "WHAT IS SO, AND WHAT TO DO"}, table); err != nil {
+		if err := finding.WriteTable(w, s.format, []string{"CHECK", "RESULT", "WHAT WAS FOUND, AND WHAT TO DO"}, table); err != nil {
 			return err
 		}
 		if sum != "" {
@@ -157,8 +158,8 @@ func checkCommand() *cobra.Command {
 kubelet keeps running: the kubelets are only run to print their version and check flags.
 
 check uses the command line that systemd would start now, from the unit's files and its
-environment files as they are on disk, not that of the running process. Values of variables are
-not printed.`,
+environment files as they are on disk, not the command line of the running process. Values of
+variables are not printed.`,
 		Example: `  kubectl-holdfast node check
   kubectl-holdfast node check --new ./kubelet -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -176,7 +177,7 @@ not printed.`,
 		},
 	}
 	cmd.Flags().StringVar(&s.o.New, "new", "", "the kubelet of Holdfast to swap in")
-	cmd.Flags().BoolVar(&s.o.Probe, "probe", false, "also ask the HTTP probes of the node's pods once, for answers that Holdfast refuses")
+	cmd.Flags().BoolVar(&s.o.Probe, "probe", false, "also send the HTTP probes of the node's pods once, to check the answers")
 	s.common(cmd)
 	return cmd
 }
@@ -198,14 +199,14 @@ func swapCommand() *cobra.Command {
 		Short: "Swap this machine's kubelet for Holdfast",
 		Long: `Swap the kubelet that the unit starts for FILE, a kubelet of Holdfast.
 
-swap first runs node check; at any STOP it changes nothing. Then it keeps the old kubelet and its
-unit in /usr/lib/holdfast/kept, unless a kubelet is kept there already, and never a Holdfast. It
-stops, replaces and starts the kubelet. The new kubelet must run with the unit's flags, not
-standalone, and answer /healthz. If it does not, or exits while the node settles, swap puts the
-old kubelet back and starts it. Last, it compares the containers.
+swap first runs node check; if there is a STOP, it changes nothing. Then it saves the old kubelet
+and its unit in /usr/lib/holdfast/kept, unless a kubelet is already saved there; it never saves a
+Holdfast. It stops, replaces and starts the kubelet. The new kubelet must run with the unit's
+flags, must not run standalone, and must answer /healthz. If it does not, or exits while the node
+settles, swap puts the old kubelet back and starts it. At the end, swap compares the containers.
 
-If a run was killed, the next one completes it: it first starts the previous kubelet. A second run
-with the same FILE changes nothing. If FILE is a later Holdfast, the kept kubelet is still the one
+If a swap was killed, the next swap or back first starts the previous kubelet. A second run with
+the same FILE changes nothing. If FILE is a later Holdfast, the saved kubelet is still the kubelet
 from before the first swap.`,
 		Example: `  kubectl-holdfast node swap --new ./kubelet --dry-run
   kubectl-holdfast node swap --new ./kubelet`,
@@ -220,13 +221,13 @@ func backCommand() *cobra.Command {
 	s := &settings{}
 	cmd := &cobra.Command{
 		Use:   "back",
-		Short: "Put the kept kubelet back",
-		Long: `Put the kubelet back that node swap kept, as node swap does with the new one.
+		Short: "Put the saved kubelet back",
+		Long: `Put the kubelet back that node swap saved, in the same way as node swap puts in the new kubelet.
 
-If the unit has a flag or gate that the kept kubelet does not accept, it is a STOP, and back prints a
-command line that this kubelet accepts. If the kept kubelet would delete files through mounts of
-subPaths, back unmounts these between stop and start. If a mount is busy, back names the process that
-holds it, and starts Holdfast again.`,
+If the unit has a flag or gate that the saved kubelet does not accept, there is a STOP, and back
+prints a command line that this kubelet accepts. If the saved kubelet would delete files through
+mounts of subPaths, back unmounts these mounts between stop and start. If a mount is busy, back
+names the process that uses it, and starts Holdfast again.`,
 		Example: `  kubectl-holdfast node back --dry-run
   kubectl-holdfast node back`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, true) },

@@ -35,7 +35,7 @@ func (m *machine) judgeKubeconfig() {
 		return
 	}
 	if b, err := os.ReadFile(file); err != nil || !strings.Contains(string(b), "server") {
-		m.found("kubeconfig", "HF508", "", file+" is not there, or names no server", "put the node's kubeconfig there")
+		m.found("kubeconfig", "HF508", "", file+" does not exist, or names no server", "put the node's kubeconfig there")
 		return
 	}
 	m.ok("kubeconfig", "%s", file)
@@ -67,13 +67,13 @@ func (m *machine) judgePlace(file string) {
 		case s.ReadOnly:
 			m.found("place", "HF504", "", dir+" is on a file system that is read-only", "mount it for writing, or put the kubelet elsewhere: /opt/bin, and a drop-in with its path")
 		case s.FreeBytes < need[dir]:
-			m.found("place", "HF504", "", fmt.Sprintf("%s has %d MiB left, the swap needs %d", dir, s.FreeBytes>>20, need[dir]>>20+1), "make room")
+			m.found("place", "HF504", "", fmt.Sprintf("%s has %d MiB left, the swap needs %d", dir, s.FreeBytes>>20, need[dir]>>20+1), "free some space")
 		default:
 			continue
 		}
 		return
 	}
-	m.ok("place", "%s and %s have room", dirs[0], m.h.Lib)
+	m.ok("place", "%s and %s have enough space", dirs[0], m.h.Lib)
 }
 
 func exists(f string) bool {
@@ -97,7 +97,7 @@ func (m *machine) judgeSwapSpace(v version) {
 	}
 	on := strings.Count(strings.TrimSpace(string(b)), "\n") > 0
 	if on && m.line.is("fail-swap-on", m.line.is("experimental-fail-swap-on", true)) {
-		m.found("swap space", "HF506", "", v.text+" does not start while the machine has swap on", "swapoff -a, or --experimental-fail-swap-on=false, which every release from 1.7 to 1.9 takes")
+		m.found("swap space", "HF506", "", v.text+" does not start while the machine has swap on", "swapoff -a, or --experimental-fail-swap-on=false, which every release from 1.7 to 1.9 accepts")
 		return
 	}
 	m.ok("swap space", "%s", map[bool]string{true: "on, and allowed", false: "off"}[on])
@@ -120,7 +120,7 @@ func (m *machine) judgePropagation(v version) {
 		at, shared = f[4], slices.ContainsFunc(f[6:max(end, 6)], func(s string) bool { return strings.HasPrefix(s, "shared:") })
 	}
 	if at != "" && !shared {
-		m.found("propagation", "HF516", "", root+" is on a mount that is not shared: a kubelet from 1.8 on hides the volumes that 1.7 mounted", "mount --make-rshared / now and at each boot")
+		m.found("propagation", "HF516", "", root+" is on a mount that is not shared: a kubelet from 1.8 on hides the volumes that 1.7 mounted", "mount --make-rshared / now and after each boot")
 		return
 	}
 	m.ok("propagation", "shared")
@@ -278,7 +278,7 @@ func (m *machine) judgeDisk(ctx context.Context, v version, back bool) {
 	if back { // a way back must stay open
 		level = finding.Warn
 	}
-	m.found("disk", "HF105", level, strings.Join(low, "; ")+": "+v.text+" would evict pods", "make room: remove unused images, logs and files of pods")
+	m.found("disk", "HF105", level, strings.Join(low, "; ")+": "+v.text+" would evict pods", "free some space: remove unused images, logs and files of pods")
 }
 
 // memory is what can be used and what there is, in bytes; 0 if it is not known.
@@ -309,7 +309,7 @@ func (m *machine) judgeSubpaths(v version) {
 	case err != nil:
 		m.found("subPaths", "HF509", "", err.Error(), "")
 	case len(list) > 0 && v.deletes():
-		m.found("subPaths", "HF512", "", fmt.Sprintf("%d mounts of subPaths are there, and %s would delete the files behind them", len(list), v.text), "node back unmounts them before it starts that kubelet; start it in no other way")
+		m.found("subPaths", "HF512", "", fmt.Sprintf("%d mounts of subPaths exist, and %s would delete the files in them", len(list), v.text), "node back unmounts them before it starts that kubelet; do not start it in any other way")
 	default:
 		m.ok("subPaths", "%d mounts", len(list))
 	}

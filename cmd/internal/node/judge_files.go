@@ -40,7 +40,7 @@ func (m *machine) judgeServer(ctx context.Context, v version) (server string) {
 	}
 	c, err := kubeapi.Load(file, "")
 	if err != nil {
-		m.found("API server", "HF509", "", "the kubeconfig was not understood: "+err.Error(), "look at the API server's certificates yourself: see HF104")
+		m.found("API server", "HF509", "", "the kubeconfig could not be parsed: "+err.Error(), "check the API server's certificates yourself: see HF104")
 		return ""
 	}
 	server = c.Server()
@@ -49,7 +49,7 @@ func (m *machine) judgeServer(ctx context.Context, v version) (server string) {
 	defer cancel()
 	chain, err := c.Certificates(ctx)
 	if err != nil {
-		m.found("API server", "HF509", "", "its certificate was not seen: "+err.Error(), "look at it yourself: see HF104")
+		m.found("API server", "HF509", "", "its certificate could not be read: "+err.Error(), "check it yourself: see HF104")
 		return server
 	}
 	found := servercert.Findings("API server", servercert.Kubelet, chain)
@@ -57,7 +57,7 @@ func (m *machine) judgeServer(ctx context.Context, v version) (server string) {
 		m.rows = append(m.rows, row{check: "API server", finding: &f})
 	}
 	if len(found) == 0 {
-		m.ok("API server", "%s, Holdfast takes its certificates", server)
+		m.ok("API server", "%s, Holdfast accepts its certificates", server)
 	}
 	return server
 }
@@ -96,7 +96,7 @@ func (m *machine) judgeProxy(server string) {
 	}
 	before, now := excepted(m.either("NO_PROXY", "no_proxy"), u.Hostname(), port)
 	if before && !now {
-		m.found("proxy", "HF519", "", "NO_PROXY excepts "+u.Hostname()+" by a rule that today's Go has not: Holdfast asks the API server through the proxy", "add "+u.Hostname()+" to NO_PROXY")
+		m.found("proxy", "HF519", "", "NO_PROXY excludes "+u.Hostname()+" by a rule that today's Go does not apply: Holdfast would reach the API server through the proxy", "add "+u.Hostname()+" to NO_PROXY")
 		return
 	}
 	m.ok("proxy", "NO_PROXY means the same for the API server")
@@ -219,7 +219,7 @@ func (m *machine) judgeCNI(v version) {
 			continue // as the kubelet
 		}
 		if p.byPath() {
-			m.found("CNI", "HF517", "", file+" names a plugin by a path: Holdfast leaves the file out", "copy the program into --cni-bin-dir, and name it")
+			m.found("CNI", "HF517", "", file+" names a plugin by a path: Holdfast skips the file", "copy the program into --cni-bin-dir, and write its plain name as the type")
 			return
 		}
 	}
@@ -280,7 +280,7 @@ func (m *machine) judgeManifests(v version) {
 			return
 		}
 		if len(wrong) > 0 {
-			m.found("manifests", "HF518", "", fmt.Sprintf("%s has %s in the wrong case: %s took it, %s ignores it", file, strings.Join(wrong[:min(len(wrong), 10)], ", "), m.old.version.text, v.text), "correct the name")
+			m.found("manifests", "HF518", "", fmt.Sprintf("%s has %s in the wrong case: %s accepted it, %s ignores it", file, strings.Join(wrong[:min(len(wrong), 10)], ", "), m.old.version.text, v.text), "correct the name")
 		}
 	}
 	if len(m.findings()) == n {

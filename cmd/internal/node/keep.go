@@ -34,14 +34,15 @@ func keepCommand() *cobra.Command {
 	s, k := &settings{}, keepOptions{}
 	cmd := &cobra.Command{
 		Use:   "keep",
-		Short: "Keep this machine's kubelet before a package replaces it",
-		Long: `The package kubelet runs this command before it is unpacked. The command checks the node as node
-check does. The new file is not there yet, so it judges the unit's flags by its own table of
-Holdfast's flags. At any STOP it keeps nothing, and the package manager leaves the kubelet as it is.
-Otherwise it keeps the kubelet and its unit as node swap does, and node back puts them back.
+		Short: "Save this machine's kubelet before a package replaces it",
+		Long: `The package kubelet runs this command before the package is unpacked. The command checks the node
+as node check does. The new kubelet does not exist on the node yet, so the command compares the
+unit's flags with its own table of Holdfast's flags. If there is a STOP, the command saves nothing,
+and the package manager leaves the kubelet as it is. Otherwise the command saves the kubelet and its
+unit as node swap does, and node back puts them back.
 
 If the file /etc/holdfast/skip-check exists, a STOP of the check is written to the journal and
-otherwise ignored. A kubelet that cannot be kept is a STOP all the same.`,
+otherwise ignored. But if the kubelet cannot be saved, that is still a STOP.`,
 		Example: `  kubectl-holdfast node keep
   kubectl-holdfast node keep --replaces /usr/bin/kubelet -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,7 +57,7 @@ otherwise ignored. A kubelet that cannot be kept is a STOP all the same.`,
 	s.common(cmd)
 	f := cmd.Flags()
 	f.StringVar(&k.replaces, "replaces", packaged, "the file that the package replaces")
-	f.StringVar(&k.skip, "skip-check", skipCheck, "if it exists, a STOP of the check passes")
+	f.StringVar(&k.skip, "skip-check", skipCheck, "if it exists, a STOP of the check is ignored")
 	return cmd
 }
 
@@ -67,7 +68,7 @@ func runKeep(ctx context.Context, h *Host, o Options, k keepOptions, log io.Writ
 		return err
 	}
 	if err != nil {
-		return print(nil, []finding.Finding{finding.Of("HF504", h.Lib, err.Error(), "make room")}, untouched)
+		return print(nil, []finding.Finding{finding.Of("HF504", h.Lib, err.Error(), "free some space")}, untouched)
 	}
 	defer l.Close()
 	m, err := look(ctx, h, o, log)
@@ -82,21 +83,21 @@ func runKeep(ctx context.Context, h *Host, o Options, k keepOptions, log io.Writ
 	m.judgePackage(ctx, k.replaces)
 	if m.stops() {
 		if !exists(k.skip) {
-			m.say("node keep: a STOP, %s stays", k.replaces)
+			m.say("node keep: there is a STOP, so %s stays", k.replaces)
 			return print(m.rows, m.findings(), untouched)
 		}
 		for _, f := range m.findings() {
 			if f.Level == finding.Stop {
-				m.say("%s is there: passed over %s %s: %s", k.skip, f.Code, f.Object, f.Text)
+				m.say("%s exists, so this was ignored: %s %s: %s", k.skip, f.Code, f.Object, f.Text)
 			}
 		}
 		m.rows = nil
 	}
 	if err := m.keepFile(ctx, k.replaces); err != nil {
-		m.found("kept kubelet", "HF504", "", err.Error(), "make room; the kubelet that is there stays, "+k.skip+" does not pass this over")
+		m.found("kept kubelet", "HF504", "", err.Error(), "free some space; the old kubelet stays, and "+k.skip+" does not override this")
 		return print(m.rows, m.findings(), untouched)
 	}
-	text := "no stock kubelet was there to keep"
+	text := "there was no stock kubelet to keep"
 	if m.st.Original != nil {
 		text = m.st.Original.Release + " is kept in " + m.st.Original.Dir
 	}

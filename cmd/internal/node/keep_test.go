@@ -68,8 +68,8 @@ func TestKeepStops(t *testing.T) {
 		want string
 		kept bool // skip-check passes it over
 	}{
-		"flag": {func(f *fake) { f.write("etc/default", "EXTRA=--api-servers=x\n") }, "HF101 Holdfast's kubelet does not take --api-servers", true},
-		"gate": {func(f *fake) { f.write("etc/default", "EXTRA=--feature-gates=AffinityInAnnotations=true\n") }, "Holdfast's kubelet does not take AffinityInAnnotations", true},
+		"flag": {func(f *fake) { f.write("etc/default", "EXTRA=--api-servers=x\n") }, "HF101 Holdfast's kubelet does not accept --api-servers", true},
+		"gate": {func(f *fake) { f.write("etc/default", "EXTRA=--feature-gates=AffinityInAnnotations=true\n") }, "Holdfast's kubelet does not accept AffinityInAnnotations", true},
 		"standalone": {func(f *fake) {
 			f.write("etc/10-kubeadm.conf", "[Service]\nExecStart=\nExecStart="+f.p("usr/bin/kubelet")+"\n")
 		}, "HF102", true},
@@ -132,7 +132,7 @@ func TestKeepStops(t *testing.T) {
 			}
 			f.write("etc/holdfast/skip-check", "")
 			status, out = f.keep()
-			if c.kept && (status != 0 || len(f.keptNow()) != 1 || !strings.Contains(f.read("usr/lib/holdfast/journal"), "passed over HF")) {
+			if c.kept && (status != 0 || len(f.keptNow()) != 1 || !strings.Contains(f.read("usr/lib/holdfast/journal"), "was ignored: HF")) {
 				t.Errorf("skip-check: %d %s, kept %v", status, out, f.keptNow())
 			}
 			if !c.kept && (status == 0 || len(f.keptNow()) > 0) {

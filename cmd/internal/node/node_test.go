@@ -86,7 +86,7 @@ func TestStops(t *testing.T) {
 		"1.7 with --kubeconfig alone": {func(f *fake) {
 			f.write("etc/10-kubeadm.conf", strings.Replace(f.read("etc/10-kubeadm.conf"), " --require-kubeconfig=true", "", 1))
 		}, "v1.7.0 would run standalone"},
-		"gate of ours": {func(f *fake) { f.write("etc/default", "EXTRA=--feature-gates=LegacyContainerHashWrite=true\n") }, "v1.7.0 does not take LegacyContainerHashWrite"},
+		"gate of ours": {func(f *fake) { f.write("etc/default", "EXTRA=--feature-gates=LegacyContainerHashWrite=true\n") }, "v1.7.0 does not accept LegacyContainerHashWrite"},
 		"not loaded":   {func(f *fake) { f.write("changed", "") }, "HF502"},
 		"hyperkube":    {func(f *fake) { f.write("usr/bin/kubelet", "#!/bin/sh\n") }, "HF503"},
 		"link": {func(f *fake) {
@@ -267,7 +267,7 @@ func TestBackRefuses(t *testing.T) {
 	f.is(t, holdfast)
 	f.write("etc/default", "")
 	f.write("usr/lib/holdfast/kept/v1.7.0/kubelet", "kubelet v1.7.0\nother\n")
-	if status, out := f.do(true); status != 3 || !strings.Contains(out, "not what was kept") {
+	if status, out := f.do(true); status != 3 || !strings.Contains(out, "not the file that was saved") {
 		t.Errorf("changed: %d %s", status, out)
 	}
 	f.is(t, holdfast)
@@ -300,7 +300,7 @@ func TestOtherFileSystem(t *testing.T) {
 		t.Errorf("%d %s", status, out)
 	}
 	f.is(t, v170)
-	if status, out := f.do(true); status != 3 || !strings.Contains(out, "no kubelet is kept") {
+	if status, out := f.do(true); status != 3 || !strings.Contains(out, "no kubelet is saved") {
 		t.Errorf("%d %s", status, out)
 	}
 }

@@ -77,14 +77,14 @@ func (m *machine) judgeProbes(ctx context.Context, v version) {
 	const check = "probes"
 	c, err := kubeapi.Load(m.kubeconfig(), "")
 	if err != nil {
-		m.found(check, "HF509", "", "the kubeconfig was not understood: "+err.Error(), "")
+		m.found(check, "HF509", "", "the kubeconfig could not be parsed: "+err.Error(), "")
 		return
 	}
 	questions, paths, others := []*question(nil), []string(nil), 0
 	name := m.nodeName()
 	pods, err := kubeapi.List[probed](ctx, c, "/api/v1/pods?fieldSelector=spec.nodeName%3D"+url.QueryEscape(name), maxPods, podsTimeout)
 	if err != nil {
-		m.found(check, "HF509", "", fmt.Sprintf("the pods of node %s were not read: %v", name, err), "ask the probes by hand: docs/user/install.md has a command")
+		m.found(check, "HF509", "", fmt.Sprintf("the pods of node %s could not be read: %v", name, err), "send the probes by hand: docs/user/install.md has a command")
 		return
 	}
 	for _, p := range pods {
@@ -95,7 +95,7 @@ func (m *machine) judgeProbes(ctx context.Context, v version) {
 	questions = questions[:min(len(questions), maxProbes)]
 	asked := askAll(ctx, questions)
 	if asked < len(questions) {
-		m.found(check, "HF509", "", fmt.Sprintf("%d of %d probes were not asked in time", len(questions)-asked, len(questions)), "ask the probes by hand: docs/user/install.md has a command")
+		m.found(check, "HF509", "", fmt.Sprintf("%d of %d probes were not sent in time", len(questions)-asked, len(questions)), "send the probes by hand: docs/user/install.md has a command")
 	}
 	lines := paths
 	for _, q := range questions {
@@ -104,13 +104,13 @@ func (m *machine) judgeProbes(ctx context.Context, v version) {
 		}
 	}
 	for _, line := range lines[:min(len(lines), maxProbeLines)] {
-		m.found(check, "HF533", "", line, "correct it before the swap: a probe that fails takes the pod out of its Services, or kills it")
+		m.found(check, "HF533", "", line, "correct it before the swap: a probe that fails takes the pod out of its Services, or kills its container")
 	}
 	if more := len(lines) - maxProbeLines; more > 0 {
-		m.found(check, "HF533", "", fmt.Sprintf("%d more", more), "correct those above, and run it again")
+		m.found(check, "HF533", "", fmt.Sprintf("%d more", more), "correct those above, and run node check again")
 	}
 	if len(lines) == 0 {
-		m.ok(check, "%d asked, Holdfast takes the answers; %d of other hosts, or too many, were not asked", asked, others)
+		m.ok(check, "%d sent, Holdfast accepts the answers; %d to other hosts, or beyond the limit, were not sent", asked, others)
 	}
 }
 
@@ -139,7 +139,7 @@ func (p *probed) questions() (ask []*question, bad []string, others int) {
 			switch {
 			case get == nil:
 			case strings.ContainsFunc(get.Path, unicode.IsControl):
-				bad = append(bad, fmt.Sprintf("%s: its path %.60q has a control byte, which today's Go sends otherwise or not at all", named(kind), get.Path))
+				bad = append(bad, fmt.Sprintf("%s: its path %.60q has a control byte, which today's Go encodes differently or does not send", named(kind), get.Path))
 			case !isProbe:
 			case get.Host != "" && get.Host != p.Status.PodIP:
 				others++
@@ -243,7 +243,7 @@ func (q *question) ask(ctx context.Context, client *http.Client) string {
 		if errors.As(err, &inner) {
 			err = inner.Err
 		}
-		return fmt.Sprintf("Holdfast does not take the answer: %.100q", err.Error())
+		return fmt.Sprintf("Holdfast does not accept the answer: %.100q", err.Error())
 	}
 	return ""
 }

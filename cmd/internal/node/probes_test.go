@@ -95,7 +95,7 @@ func TestProbes(t *testing.T) {
 		port, requests := answers(t, c.answer)
 		codes, texts, ok := nodeWith(t, podOf("livenessProbe", object{"port": port, "path": "/x"}), podOf("readinessProbe", object{"port": "web", "named": port}))
 		if c.want == "" {
-			if len(codes) > 0 || !strings.HasPrefix(ok, "2 asked") {
+			if len(codes) > 0 || !strings.HasPrefix(ok, "2 sent") {
 				t.Errorf("%s: %v %q, ok %q", name, codes, texts, ok)
 			}
 		} else if len(codes) != 2 || codes[0] != "HF533" || !strings.Contains(texts[0], c.want) || !strings.HasPrefix(texts[0], `default/a, liveness probe of "app": `) || len(texts[0]) > 300 {
@@ -113,7 +113,7 @@ func TestProbesNotAsked(t *testing.T) {
 	ended := podOf("livenessProbe", object{"port": port})
 	ended["status"] = object{"phase": "Succeeded", "podIP": "127.0.0.1"}
 	codes, texts, ok := nodeWith(t, ended, podOf("postStart", object{"port": port}), podOf("livenessProbe", object{"port": port, "host": "127.0.0.2"}), podOf("livenessProbe", object{"port": 0}), podOf("livenessProbe", object{"port": "none"}))
-	if len(codes) > 0 || ok != "0 asked, Holdfast takes the answers; 1 of other hosts, or too many, were not asked" || requests.Load() != 0 {
+	if len(codes) > 0 || ok != "0 sent, Holdfast accepts the answers; 1 to other hosts, or beyond the limit, were not sent" || requests.Load() != 0 {
 		t.Errorf("%v %q, ok %q, %d requests", codes, texts, ok, requests.Load())
 	}
 	codes, texts, _ = nodeWith(t, podOf("postStart", object{"port": port, "path": "/x\n"}))

@@ -109,7 +109,7 @@ func (m *machine) wait(ctx context.Context, line flags, v version) error {
 				return errors.New("it runs standalone")
 			}
 			if names := differ(args[1:], line); len(names) > 0 {
-				return fmt.Errorf("it runs with another %s than the unit has", strings.Join(names, ", "))
+				return fmt.Errorf("it runs with other %s than the unit has", strings.Join(names, ", "))
 			}
 			if why = m.healthz(ctx, line); why == nil {
 				m.pid = pid

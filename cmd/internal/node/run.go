@@ -24,7 +24,7 @@ func run(ctx context.Context, h *Host, o Options, back bool, log io.Writer, prin
 			return err
 		}
 		if err != nil {
-			return print(nil, []finding.Finding{finding.Of("HF504", h.Lib, err.Error(), "make room, or name another folder with --keep-in")}, untouched)
+			return print(nil, []finding.Finding{finding.Of("HF504", h.Lib, err.Error(), "free some space, or name another folder with --keep-in")}, untouched)
 		}
 		defer l.Close()
 	}
@@ -57,7 +57,7 @@ func run(ctx context.Context, h *Host, o Options, back bool, log io.Writer, prin
 	var original *kept
 	if !back {
 		if original, err = m.keep(ctx); err != nil {
-			m.found("kept kubelet", "HF504", "", err.Error(), "make room, or name another folder with --keep-in")
+			m.found("kept kubelet", "HF504", "", err.Error(), "free some space, or name another folder with --keep-in")
 			return print(m.rows, m.findings(), untouched)
 		}
 	}
@@ -68,20 +68,20 @@ func run(ctx context.Context, h *Host, o Options, back bool, log io.Writer, prin
 	return print(nil, findings, m.result)
 }
 
-const untouched = "nothing was touched"
+const untouched = "nothing was changed"
 
 // original is the kept kubelet's file, if it is still what it was.
 func (m *machine) original() (string, error) {
 	k := m.st.Original
 	if k == nil {
-		return "", fmt.Errorf("no kubelet is kept in %s: node swap did not bring the one that runs", m.h.Lib)
+		return "", fmt.Errorf("no kubelet is saved in %s: the running kubelet was not swapped in by node swap", m.h.Lib)
 	}
 	s, err := sum(k.file())
 	if err != nil {
 		return "", err
 	}
 	if s != k.Sum {
-		return "", fmt.Errorf("%s is not what was kept: its SHA-256 is %s, not %s", k.file(), s[:12], k.Sum[:12])
+		return "", fmt.Errorf("%s is not the file that was saved: its SHA-256 is %s, not %s", k.file(), s[:12], k.Sum[:12])
 	}
 	return k.file(), nil
 }

@@ -126,14 +126,14 @@ func (m *machine) judgeSandboxes(v version) {
 	}
 	var wrong []string
 	if damaged > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d files in %s are damaged, and say no host ports", damaged, dir))
+		wrong = append(wrong, fmt.Sprintf("%d files in %s are damaged, so their host ports are not known", damaged, dir))
 	}
 	if lost > 0 {
 		wrong = append(wrong, fmt.Sprintf("%s does not accept the files of %d pods", v.text, lost))
 	}
 	if len(wrong) > 0 {
-		m.found("sandbox files", "HF532", "", strings.Join(wrong, "; "), "with CNI or kubenet, delete such pods before: later their host ports stay, or 1.7 does not stop them")
+		m.found("sandbox files", "HF532", "", strings.Join(wrong, "; "), "with CNI or kubenet, delete such pods before the swap: afterwards their host ports are not released, or 1.7 does not stop them")
 		return
 	}
-	m.ok("sandbox files", "%d, %d of them for 1.7: %s reads all", total, old, v.text)
+	m.ok("sandbox files", "%d, %d of them for 1.7: %s accepts all", total, old, v.text)
 }

@@ -88,7 +88,7 @@ func readState(h *Host) (*state, error) {
 		err = json.Unmarshal(b, s)
 	}
 	if err == nil && s.Version != 1 {
-		err = fmt.Errorf("version %d was written by a later program: use that one", s.Version)
+		err = fmt.Errorf("version %d was written by a later kubectl-holdfast: use that program", s.Version)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", stateFile(h), err)
@@ -178,14 +178,14 @@ func keep(h *Host, program string, k kept, files, envFiles []string) (*kept, err
 			return err
 		}
 		if s, err := sum(filepath.Join(part, "kubelet")); err != nil || s != k.Sum {
-			return fmt.Errorf("what was kept is not what runs (%v)", err)
+			return fmt.Errorf("the saved file is not the running kubelet's (%v)", err)
 		}
 		h.Step("kept")
 		return os.Rename(part, k.Dir)
 	}
 	if err := fill(); err != nil {
 		os.RemoveAll(part)
-		return nil, fmt.Errorf("the kubelet cannot be kept in %s: %w", k.Dir, err)
+		return nil, fmt.Errorf("the kubelet cannot be saved in %s: %w", k.Dir, err)
 	}
 	return &k, atomicfile.SyncDir(parent)
 }

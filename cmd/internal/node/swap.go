@@ -117,11 +117,11 @@ func (m *machine) swapTo(ctx context.Context, back bool, original *kept) (findin
 	}
 	h.Step("stage")
 	if err := m.stage(); err != nil {
-		return []finding.Finding{finding.Of("HF504", m.path, err.Error(), "make room; nothing was touched")}, nil
+		return []finding.Finding{finding.Of("HF504", m.path, err.Error(), "free some space; nothing was changed")}, nil
 	}
 	m.st.Swap = &swapState{Back: back, Began: time.Now().UTC(), From: m.old.version.text, FromSum: m.old.sum, To: m.new.version.text, ToSum: m.new.sum, Line: m.line, RootDir: m.line.rootDir(), Before: before}
 	if err := m.phase(prepared); err != nil {
-		return []finding.Finding{finding.Of("HF504", stateFile(h), err.Error(), "make room; nothing was touched")}, nil
+		return []finding.Finding{finding.Of("HF504", stateFile(h), err.Error(), "free some space; nothing was changed")}, nil
 	}
 
 	// From here to the start nothing interrupts the program but SIGKILL.
@@ -189,7 +189,7 @@ func (m *machine) runsProgram() bool {
 }
 
 var (
-	errBusy = errors.New("mounts of subPaths stay, and it would delete the files behind them")
+	errBusy = errors.New("mounts of subPaths stay, and it would delete the files in them")
 	errGone = errors.New("its process ended while the node settled")
 )
 
@@ -223,7 +223,7 @@ func (m *machine) settle(ctx context.Context, before []container) (findings []fi
 	for time.Now().Before(end) {
 		select {
 		case <-ctx.Done():
-			m.say("interrupted: the kubelet runs, the containers were not compared to the end")
+			m.say("interrupted: the kubelet runs, but not all containers were compared")
 			end = time.Now()
 		case <-time.After(min(5*m.h.Poll, max(time.Until(end), 0))):
 		}
@@ -245,7 +245,7 @@ func (m *machine) settle(ctx context.Context, before []container) (findings []fi
 		c := compare(before, after)
 		text = c.String()
 		for _, r := range c.Recreated[:min(len(c.Recreated), 20)] {
-			findings = append(findings, finding.Of("HF514", r.String(), "another container runs than before the swap", "kubectl-holdfast verify --plan says whether forecast had predicted it"))
+			findings = append(findings, finding.Of("HF514", r.String(), "another container runs now than before the swap", "kubectl-holdfast verify --plan says whether forecast had predicted it"))
 		}
 	}
 	if !m.st.Swap.Back {
@@ -298,7 +298,7 @@ func (m *machine) restore(ctx context.Context, why string) error {
 	}
 	v, _ := parseVersion("Kubernetes " + s.From)
 	if err := m.wait(ctx, m.line, v); err != nil {
-		return fmt.Errorf("and the kubelet at %s does not run well either: %w", m.path, err)
+		return fmt.Errorf("and the kubelet at %s does not become healthy either: %w", m.path, err)
 	}
 	if len(busy) > 0 {
 		return fmt.Errorf("%s stays: before %s may start, these must be unmounted: %s", s.To, s.From, strings.Join(busy, ", "))
@@ -308,7 +308,7 @@ func (m *machine) restore(ctx context.Context, why string) error {
 
 // judgePredecessor asks Holdfast which kubelet it takes for the one before it.
 func (m *machine) judgePredecessor(ctx context.Context) []finding.Finding {
-	const remedy = "kubectl-holdfast predecessor --root-dir DIR shows what is recorded; write the override if it is wrong"
+	const remedy = "kubectl-holdfast predecessor --root-dir DIR shows the recorded release; write the override if it is wrong"
 	found := func(format string, args ...any) []finding.Finding {
 		return []finding.Finding{finding.Of("HF515", "predecessor", fmt.Sprintf(format, args...), remedy)}
 	}
@@ -325,11 +325,11 @@ func (m *machine) judgePredecessor(ctx context.Context) []finding.Finding {
 		return found("holdfast_predecessor_info is missing in /metrics")
 	}
 	said := p.Release
-	m.say("the kubelet before it is, by holdfast_predecessor_info, %s", said)
+	m.say("kubelet before Holdfast, according to holdfast_predecessor_info: %s", said)
 	if k := m.st.Original; k != nil {
 		// The kubelet may know only "1.7".
 		if want := strings.TrimPrefix(k.Release, "v"); want != said && !strings.HasPrefix(want, said+".") {
-			return found("it names %s, and %s was kept", said, k.Release)
+			return found("it names %s, but the saved kubelet is %s", said, k.Release)
 		}
 	}
 	return nil

@@ -66,7 +66,7 @@ func readUnit(ctx context.Context, h *Host, name string) (*unit, error) {
 		return nil, fmt.Errorf("systemd has no unit %s (LoadState=%s)", name, p["LoadState"])
 	}
 	if p["RootDirectory"] != "" && p["RootDirectory"] != "/" || p["RootImage"] != "" {
-		return nil, fmt.Errorf("the unit %s has a root of its own", name)
+		return nil, fmt.Errorf("the unit %s has its own root directory", name)
 	}
 	u := &unit{name: name, needsReload: p["NeedDaemonReload"] == "yes", active: p["ActiveState"], sub: p["SubState"], killMode: p["KillMode"], cgroup: p["ControlGroup"]}
 	u.mainPID, _ = strconv.Atoi(p["MainPID"])
@@ -163,7 +163,7 @@ func startWords(line, unitName, loaded string) (words []string, literal bool, er
 		return strings.Join(strings.Fields(strings.NewReplacer(`"`, "", `'`, "", `\`, "").Replace(s)), " ")
 	}
 	if mine := strings.Join(words[1:], " "); !ok || !end || same(mine) != same(argv) {
-		return nil, false, fmt.Errorf("ExecStart= of %s reads otherwise than what systemd has loaded", unitName)
+		return nil, false, fmt.Errorf("ExecStart= of %s differs from what systemd has loaded", unitName)
 	}
 	return words, strings.Contains(prefix, ":"), nil
 }
@@ -206,7 +206,7 @@ func (u *unit) environment(ctx context.Context, h *Host, settings map[string][]s
 		}
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 && !optional {
-			return nil, fmt.Errorf("EnvironmentFile=%s of %s is not there: systemd would not start the unit", pattern, u.name)
+			return nil, fmt.Errorf("EnvironmentFile=%s of %s does not exist: systemd would not start the unit", pattern, u.name)
 		}
 		for _, f := range files {
 			text, err := os.ReadFile(f)

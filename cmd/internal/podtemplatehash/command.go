@@ -38,7 +38,7 @@ func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "pod-template-hash FILE...",
-		Short: "The hash that each release gives to a pod template, and the image tags that collide",
+		Short: "Print the hash that each release gives to a pod template, and the image tags that collide",
 		Long: `Print the hash that the controllers of each release from 1.2 to 1.9 give to a pod
 template: without a collision count, and with the counts 0, 1, ….
 
@@ -49,7 +49,7 @@ For a ReplicaSet it is the hash of its Deployment, without the ReplicaSet's own 
 For a DaemonSet it is the label controller-revision-hash of its pods, from 1.7 on. A
 StatefulSet has none: a checksum of other text names its revisions. A Pod is an error.
 
-Exit status 1 if an object cannot be hashed, in one release or in all.`,
+Exit status 1 if the hash of an object cannot be computed, for one release or for all.`,
 		Example: `  kubectl get deployment web -o json | kubectl-holdfast pod-template-hash -
   kubectl get deployments,daemonsets --all-namespaces -o yaml |
     kubectl-holdfast pod-template-hash --release 1.9 -o json -`,
@@ -85,7 +85,7 @@ func collideCommand() *cobra.Command {
 		Use:   "collide (--tags LIST | --pattern P) FILE...",
 		Short: "The pairs of image tags whose templates have the same hash",
 		Long: `Print the pairs of tags, from a list or a pattern, that give a template the same hash.
-A Deployment that changes from one to the other collides.
+A Deployment that changes from one tag of a pair to the other collides.
 
 ` + files,
 		Example: `  kubectl get deployment web -o json |
@@ -104,9 +104,9 @@ func oddsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "odds (--tags LIST | --pattern P) FILE...",
 		Short: "How likely a Deployment that is released N times meets a collision",
-		Long: `Print how likely a Deployment meets at least one collision if it is released N times, with
-different tags from a list or a pattern. The chance is found by random draws, and computed
-from the number of colliding pairs.
+		Long: `Print how likely it is that a Deployment meets at least one collision if it is released N times,
+with different tags from a list or a pattern. One number is estimated by random draws, the other
+is computed from the number of colliding pairs.
 
 ` + files,
 		Example: `  kubectl-holdfast pod-template-hash odds --draws 50,100 --pattern 'v1.{0..99}.{0..99}' web.json`,
@@ -198,7 +198,7 @@ func (o *options) run(cmd *cobra.Command, args []string, do withTags) error {
 		return err
 	}
 	if failed > 0 {
-		return exit.Failedf("%d questions could not be answered: see above", failed)
+		return exit.Failedf("not everything could be answered, see the errors above: %d", failed)
 	}
 	return nil
 }

@@ -20,14 +20,14 @@ func Command() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "predecessor [--root-dir DIR] [METRICS...]",
-		Short: "Which kubelet Holdfast replaced on a node",
+		Short: "Print which kubelet Holdfast replaced on a node",
 		Long: `Print which kubelet Holdfast replaced on a node, and for which kubelet Holdfast writes:
 the release whose hash new containers record, and whether 1.7 can read new sandbox
 checkpoints (with all feature gates at their defaults).
 
-METRICS is a file with the text of a kubelet's /metrics, or - for standard input.
---root-dir reads the files in a kubelet's root directory instead. That works while the
-kubelet is down, but does not include what the kubelet learns from its containers.
+METRICS is a file with the output of a kubelet's /metrics, or - for standard input.
+--root-dir reads the files in a kubelet's root directory instead. That works even while the
+kubelet is down, but does not include what the kubelet infers from its containers.
 
 Exit status 1 if a file cannot be read, does not come from a Holdfast kubelet, or has
 content that the kubelet ignores.`,
@@ -71,7 +71,7 @@ content that the kubelet ignores.`,
 				return err
 			}
 			if failed > 0 {
-				return exit.Failedf("%d of %d could not be answered", failed, len(args)+len(dirs))
+				return exit.Failedf("%d of %d nodes could not be answered", failed, len(args)+len(dirs))
 			}
 			return nil
 		},

@@ -111,7 +111,7 @@ func fromMetrics(node string, r io.Reader) (Answer, error) {
 		}
 	}
 	if a.Release == "" {
-		return Answer{}, fmt.Errorf("no holdfast_predecessor_info in it: this is not the /metrics of a kubelet of v1.9.11+holdfast.2 or later")
+		return Answer{}, fmt.Errorf("holdfast_predecessor_info is missing: this is not the /metrics of a kubelet of v1.9.11+holdfast.2 or later")
 	}
 	return a.writes(minor), nil
 }
@@ -135,7 +135,7 @@ func fromRoot(dir string) (Answer, error) {
 		case s == none:
 			release, minor = none, 0
 		case !ok:
-			return Answer{}, fmt.Errorf("%s: it says %.60q, and the kubelet ignores it: write one line with a release, such as 1.7, 1.8.15 or v1.9.11, or with the word none", file, s)
+			return Answer{}, fmt.Errorf("%s: the kubelet ignores its content, %.60q: write one line with a release, such as 1.7, 1.8.15 or v1.9.11, or with the word none", file, s)
 		}
 		return Answer{Node: dir, Release: release, Source: "operator", Note: "in effect from the kubelet's next start after it was written"}.writes(minor), nil
 	}

@@ -29,11 +29,11 @@ func TestFromMetrics(t *testing.T) {
 		{series("1.10.0", "api"), "1.10.0 api 1.9 1.9", ""},
 		{series("none", "none"), "none none 1.9 1.9", ""},
 		{series("new", "api"), "", `names the release "new"`},
-		{"kubelet_running_pod_count 3\n", "", "no holdfast_predecessor_info"},
-		{"", "", "no holdfast_predecessor_info"},
+		{"kubelet_running_pod_count 3\n", "", "holdfast_predecessor_info is missing"},
+		{"", "", "holdfast_predecessor_info is missing"},
 		{"holdfast_predecessor_override_refused 0\n" + series("none", "evidence"), "none evidence 1.9 1.9", ""},
 		{series("1.8.15", "api") + "holdfast_predecessor_override_refused 1\n", "1.8.15 api 1.8 1.9 holdfast-predecessor-override is invalid", ""},
-		{"holdfast_predecessor_override_refused 1\n", "", "no holdfast_predecessor_info"},
+		{"holdfast_predecessor_override_refused 1\n", "", "holdfast_predecessor_info is missing"},
 	} {
 		a, err := fromMetrics("n", strings.NewReader(c.text))
 		if c.err != "" {
@@ -60,8 +60,8 @@ func TestFromRoot(t *testing.T) {
 		"record":                   {record, "", "1.8.15 api 1.8 1.9 of node node1, last seen 2018-10-01T10:00:00Z", ""},
 		"override":                 {record, " v1.7.3\n", "1.7.3 operator 1.7 1.7 in effect", ""},
 		"override none":            {record, "none\n", "none operator 1.9 1.9 in effect", ""},
-		"bad override":             {record, "seven", "", "holdfast-predecessor-override: it says \"seven\""},
-		"empty override":           {record, "\n", "", "holdfast-predecessor-override: it says \"\""},
+		"bad override":             {record, "seven", "", "holdfast-predecessor-override: the kubelet ignores its content, \"seven\""},
+		"empty override":           {record, "\n", "", "holdfast-predecessor-override: the kubelet ignores its content, \"\""},
 		"evidence":                 {`{"kubeletVersion":"1.7","source":"evidence","nodeName":"node1"}`, "", "1.7 evidence 1.7 1.7 of node node1, by its containers, kept", ""},
 		"evidence, none":           {`{"kubeletVersion":"none","source":"evidence","nodeName":"node1"}`, "", "none evidence 1.9 1.9 of node node1, by its containers, kept", ""},
 		"none, no source":          {`{"kubeletVersion":"none","nodeName":"node1"}`, "", "", `kubeletVersion is "none"`},

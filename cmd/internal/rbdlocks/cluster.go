@@ -231,7 +231,7 @@ func (c *cluster) volume(s *rbdSource) *volume {
 	}
 	v := &volume{pool: pool, image: s.Image, monitors: s.Monitors}
 	if pool == "" || s.Image == "" {
-		v.err = "it names no pool or no image"
+		v.err = "the volume names no pool or no image"
 	}
 	c.volumes = append(c.volumes, v)
 	return v
@@ -307,7 +307,7 @@ func (c *cluster) twin(v *volume) string {
 			by = fmt.Sprintf("%s on %s", u.pod, u.node)
 		}
 		if by != "" {
-			return fmt.Sprintf("an image of this name behind the monitors %s is in use (%s): if that is the same Ceph, it is this image", strings.Join(o.monitors, ","), by)
+			return fmt.Sprintf("an image of this name behind the monitors %s is in use (%s): if both are the same Ceph, it is this image", strings.Join(o.monitors, ","), by)
 		}
 	}
 	return ""
@@ -321,14 +321,14 @@ func (c *cluster) warnings() []string {
 	for _, n := range c.nodes {
 		for _, o := range c.nodes {
 			if n.minor >= 0 && n.minor <= 8 && o != n && net.ParseIP(n.host) == nil && net.ParseIP(o.host) == nil && o.host != n.host && strings.HasPrefix(o.host, n.host) {
-				out = append(out, fmt.Sprintf("the kubelet 1.%d on %s takes locks of %s for its own and mounts the image, because it compares host names by prefix", n.minor, n.host, o.host))
+				out = append(out, fmt.Sprintf("the kubelet 1.%d on %s treats locks of %s as its own and mounts the image, because it compares host names by prefix", n.minor, n.host, o.host))
 			}
 		}
 	}
 	for i, v := range c.volumes {
 		for _, o := range c.volumes[i+1:] {
 			if v.image == o.image && v.pool != o.pool && slices.Equal(v.monitors, o.monitors) {
-				out = append(out, fmt.Sprintf("%s and %s are one volume for Kubernetes up to 1.9, whose name for it has no pool", plain(v.name()), plain(o.name())))
+				out = append(out, fmt.Sprintf("%s and %s are one volume for Kubernetes up to 1.9, because its volume names do not contain the pool", plain(v.name()), plain(o.name())))
 			}
 		}
 	}

@@ -236,14 +236,14 @@ func TestSilentMonitors(t *testing.T) {
 	if exit.Code(err) != exit.Failed || !strings.Contains(err.Error(), "6 of 9 images could not be read") {
 		t.Error(err)
 	}
-	if n := strings.Count(out.String(), "not asked: the last 3 images"); n != 3 || strings.Count(out.String(), "free") != 3 {
+	if n := strings.Count(out.String(), "not checked: for the last 3 images"); n != 3 || strings.Count(out.String(), "free") != 3 {
 		t.Errorf("%d were not asked:\n%s", n, out.String())
 	}
 	calls, _ := os.ReadFile(filepath.Join(dir, "calls"))
 	if n := strings.Count(string(calls), "\n"); n != 3+2*3 {
 		t.Errorf("rbd was asked %d times", n)
 	}
-	if !strings.Contains(errs.String(), "8 of 9 images were looked at") {
+	if !strings.Contains(errs.String(), "8 of 9 images were checked") {
 		t.Error(errs.String())
 	}
 }

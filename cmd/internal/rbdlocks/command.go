@@ -28,13 +28,13 @@ remedy. Nothing is changed and no remedy is run. An image with a kubelet's lock 
 watcher is checked twice, 2 s apart, because the kubelet may be mounting it.
 
 Nodes, pods and PersistentVolumes are read from the API server (1.2 to 1.9), locks and
-watchers by the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
+watchers with the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
 the pools. Without --ceph-conf the monitors are those of each volume. A monitor that only pods
-name is not asked, because it gets a proof of the key, and a pod's author could choose it.
-The table is printed at the end, -o json prints each image at once.
+name is not contacted, because it would receive a proof of the key, and the author of a pod
+could choose it. The table is printed at the end; -o json prints each image at once.
 
-Exit status: 3 if there are findings; otherwise 1 if something could not be read, and the
-rest is printed; otherwise 0. 2 is wrong usage.`
+Exit status: 3 if there are findings; otherwise 1 if something could not be read, while
+everything else is printed; otherwise 0. It is 2 if the command line is wrong.`
 
 const example = `  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --id admin --keyring /etc/ceph/ceph.client.admin.keyring
   kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --image rbd/db-0 -o json`
@@ -46,24 +46,24 @@ func command(l limits) *cobra.Command {
 	q := &request{ceph: ceph{program: "rbd", limits: l}}
 	cmd := &cobra.Command{
 		Use:     "rbd-locks [--kubeconfig FILE] [--id USER] [--keyring FILE]",
-		Short:   "What the locks and watchers of RBD images mean",
+		Short:   "Find stale locks, leaked mappings and double mounts of RBD images",
 		Long:    about,
 		Example: example,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return exit.Usagef("it takes no arguments, and got %q", args)
+				return exit.Usagef("the command takes no arguments, but got %q", args)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return q.run(cmd) },
 	}
-	cmd.Flags().StringVar(&q.kubeconfig, "kubeconfig", "", "how to reach the API server (default $KUBECONFIG, or ~/.kube/config)")
-	cmd.Flags().StringVar(&q.context, "context", "", "the kubeconfig's context (default its current one)")
+	cmd.Flags().StringVar(&q.kubeconfig, "kubeconfig", "", "the kubeconfig of the API server (default $KUBECONFIG, or ~/.kube/config)")
+	cmd.Flags().StringVar(&q.context, "context", "", "the context in the kubeconfig (default: its current context)")
 	cmd.Flags().StringVar(&q.ceph.conf, "ceph-conf", "", "Ceph's configuration")
-	cmd.Flags().BoolVar(&q.ceph.anyMonitor, "ask-monitors-of-pods", false, "also ask monitors that only pods name")
+	cmd.Flags().BoolVar(&q.ceph.anyMonitor, "ask-monitors-of-pods", false, "also contact monitors that only pods name")
 	cmd.Flags().StringVar(&q.ceph.id, "id", "", "Ceph's user, without \"client.\"")
-	cmd.Flags().StringVar(&q.ceph.keyring, "keyring", "", "the keyring with its key")
-	cmd.Flags().StringVar(&q.image, "image", "", "this image only")
+	cmd.Flags().StringVar(&q.ceph.keyring, "keyring", "", "the keyring with the key of this user")
+	cmd.Flags().StringVar(&q.image, "image", "", "check only this image")
 	output.Flag(cmd, &q.format, "one object for each image, one a line")
 	return cmd
 }
@@ -149,7 +149,7 @@ func (s *survey) each(ctx context.Context, volumes []*volume, progress io.Writer
 	for i, v := range volumes {
 		if time.Since(told) > s.r.limits.progress {
 			told = time.Now()
-			fmt.Fprintf(progress, "%d of %d images were looked at\n", i, len(volumes))
+			fmt.Fprintf(progress, "%d of %d images were checked\n", i, len(volumes))
 		}
 		answer, err := s.look(ctx, v)
 		if err == nil {
@@ -166,7 +166,7 @@ func (s *survey) each(ctx context.Context, volumes []*volume, progress io.Writer
 func (s *survey) look(ctx context.Context, v *volume) (Answer, error) {
 	var answer Answer
 	if v.err == "" && s.q.silent(s.r, v) {
-		answer = s.c.unknown(s.c.of(v), fmt.Sprintf("not asked: the last %d images of these monitors had no answer in time", s.r.limits.silences))
+		answer = s.c.unknown(s.c.of(v), fmt.Sprintf("not checked: for the last %d images of these monitors there was no answer in time", s.r.limits.silences))
 	} else {
 		began := time.Now()
 		answer = s.c.answer(ctx, s.r, s.c.of(v))
@@ -196,9 +196,9 @@ func (s *survey) result(image string, seen int) error {
 	case s.found > 0:
 		// Findings come first; what is missing is told with them.
 		if missing := s.missing(seen); missing != "" {
-			return exit.Foundf("%d of %d images need a look, and %s", s.found, seen, missing)
+			return exit.Foundf("there are findings for %d of %d images, and %s", s.found, seen, missing)
 		}
-		return exit.Foundf("%d of %d images need a look", s.found, seen)
+		return exit.Foundf("there are findings for %d of %d images", s.found, seen)
 	}
 	if missing := s.missing(seen); missing != "" {
 		return exit.Failedf("%s", missing)
@@ -278,7 +278,7 @@ func (c *cluster) answer(ctx context.Context, r *ceph, v *volume) Answer {
 		return Answer{Image: v.name(), PVs: v.pvs, Verdict: Unknown, Note: v.err}
 	}
 	if m := c.stranger(v); m != "" && r.conf == "" && !r.anyMonitor {
-		return c.unknown(v, fmt.Sprintf("not asked: only pods name the monitor %.100q; --ceph-conf or --ask-monitors-of-pods asks", m))
+		return c.unknown(v, fmt.Sprintf("not checked: only pods name the monitor %.100q; use --ceph-conf or --ask-monitors-of-pods", m))
 	}
 	// Locks first: a kubelet up to 1.8 locks and then maps, so a lock that is read after the
 	// watchers may be of one that came between. One without a watcher gets time to map.

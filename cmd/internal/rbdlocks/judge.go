@@ -147,9 +147,9 @@ func (e *evidence) verdict() (v Verdict, note string) {
 	switch {
 	case len(e.holders) > 0 && e.c.blind():
 		// Who should have it is not known.
-		return Unknown, "it is open, and " + strings.Join(e.c.unread, ", ") + " could not be read"
+		return Unknown, "the image is open, and " + strings.Join(e.c.unread, ", ") + " could not be read"
 	case e.writers > 1:
-		return DoubleMount, fmt.Sprintf("%d addresses have it open and may write: stop all but one of its pods before anything else", e.writers)
+		return DoubleMount, fmt.Sprintf("%d addresses have the image open and may write: before anything else, stop all of its pods except one", e.writers)
 	case len(e.leaks) > 0:
 		return e.leaked()
 	case foreign != "":
@@ -157,7 +157,7 @@ func (e *evidence) verdict() (v Verdict, note string) {
 	case len(e.holders) > 0:
 		return InUse, ""
 	case slices.ContainsFunc(e.answer.Locks, isOld):
-		return StaleLock, "nobody has it open"
+		return StaleLock, "no client has the image open"
 	}
 	return Free, ""
 }
@@ -170,9 +170,9 @@ func (e *evidence) leaked() (v Verdict, note string) {
 	}
 	at := strings.Join(hosts, ", ")
 	if twin := e.c.twin(e.v); twin != "" {
-		return Unknown, "it is open at " + at + "; " + twin
+		return Unknown, "the image is open at " + at + "; " + twin
 	}
-	return LeakedMapping, "no pod and no node's status accounts for " + at
+	return LeakedMapping, "no pod and no node's status explains " + at
 }
 
 func isOld(l Lock) bool { return strings.HasPrefix(l.ID, magic) }

@@ -46,7 +46,7 @@ var images = []struct {
 	{"unready", `[{"id":"kubelet_lock_magic_node10","locker":"client.7","address":"10.0.0.12:0/9"}]`, `[]`, StaleLock, "when node10 is powered off, or has not mounted it: rbd"},
 	{"jewel2", `{}`, `{"watcher":{"address":"10.0.0.11:0/1","client":4,"cookie":1},"watcher":{"address":"10.0.0.12:0/1","client":5,"cookie":1}}`, DoubleMount, "2 addresses"},
 	{"jewel1", `{"kubelet_lock_magic_node1":{"locker":"client.7","address":"10.0.0.11:0/9"}}`, `{"watcher":{"address":"10.0.0.99:0/1","client":4,"cookie":1}}`, LeakedMapping, "10.0.0.99"},
-	{"leaked", `[]`, `[{"address":"10.0.0.11:0/1","client":4}]`, LeakedMapping, "on node n1, when nothing has it mounted: rbd unmap /dev/rbd/rbd/leaked"},
+	{"leaked", `[]`, `[{"address":"10.0.0.11:0/1","client":4}]`, LeakedMapping, "on node n1, when no process has it mounted: rbd unmap /dev/rbd/rbd/leaked"},
 	{"stranger", `[]`, `[{"address":"10.0.0.99:0/1","client":4}]`, LeakedMapping, "10.0.0.99"},
 	{"double", `[]`, `[{"address":"10.0.0.11:0/1","client":4},{"address":"10.0.0.12:0/1","client":5}]`, DoubleMount, "2 addresses"},
 	{"readers", `[]`, `[{"address":"10.0.0.11:0/1","client":4},{"address":"10.0.0.12:0/1","client":5}]`, InUse, ""},
@@ -130,13 +130,13 @@ func execute(t *testing.T, r *ceph, args ...string) (stdout, stderr string, err 
 func TestVerdicts(t *testing.T) {
 	kubeconfig, r := serve(t, http.StatusOK)
 	out, errs, err := execute(t, r, "--kubeconfig", kubeconfig, "--id", "u", "--keyring", "/k", "-o", "json")
-	if exit.Code(err) != exit.Found || !strings.Contains(err.Error(), "9 of 18 images need a look, and 3 of 18 images could not be read") {
+	if exit.Code(err) != exit.Found || !strings.Contains(err.Error(), "there are findings for 9 of 18 images, and 3 of 18 images could not be read") {
 		t.Errorf("%v", err)
 	}
 	if !strings.HasPrefix(errs, "the API server is http://127.0.0.1:") || !strings.Contains(errs, `(context "a")`) {
 		t.Errorf("whom it asks: %q", errs)
 	}
-	if !strings.Contains(errs, "the kubelet 1.7 on node1 takes locks of node10 for its own") || strings.Count(errs, "warning") != 1 {
+	if !strings.Contains(errs, "the kubelet 1.7 on node1 treats locks of node10 as its own") || strings.Count(errs, "warning") != 1 {
 		t.Errorf("warnings %q", errs)
 	}
 	got := map[string]Answer{}
@@ -156,7 +156,7 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("%s: remedy %q", i.name, a.Remedy)
 		}
 	}
-	if a := got["/x"]; a.Verdict != Unknown || a.Note != "it names no pool or no image" {
+	if a := got["/x"]; a.Verdict != Unknown || a.Note != "the volume names no pool or no image" {
 		t.Errorf("volume without a pool: %+v", a)
 	}
 	calls, err := os.ReadFile(filepath.Join(filepath.Dir(r.program), "calls"))

@@ -16,7 +16,7 @@ func (e *evidence) unmaps() []string {
 	var out []string
 	for _, w := range e.leaks {
 		if w.Node != "" {
-			out = append(out, fmt.Sprintf("on node %s, when nothing has it mounted: rbd unmap %s", w.Node, word("/dev/rbd/"+e.v.name())))
+			out = append(out, fmt.Sprintf("on node %s, when no process has it mounted: rbd unmap %s", w.Node, word("/dev/rbd/"+e.v.name())))
 		}
 	}
 	return out
@@ -47,11 +47,11 @@ func (e *evidence) removals(options []string) (note string, remedies []string) {
 func (e *evidence) keep(l Lock, twin string) string {
 	switch n := e.c.holder(l); {
 	case e.c.blind():
-		return "who may have it mounted is not known: " + strings.Join(e.c.unread, ", ") + " could not be read"
+		return "it is not known who may have the image mounted: " + strings.Join(e.c.unread, ", ") + " could not be read"
 	case n != nil && (e.writes[n.name] || n.reports(e.v)):
-		return fmt.Sprintf("%[1]s has a pod for it or reports it: %[1]s is mounting it now, or is cut off from Ceph with it mounted. Remove the lock only after %[1]s has unmounted it or is powered off", n.name)
+		return fmt.Sprintf("%[1]s has a pod with the image or reports the image: %[1]s is mounting it now, or has it mounted and is cut off from Ceph. Remove the lock only after %[1]s has unmounted the image or is powered off", n.name)
 	case n == nil && e.running != "":
-		return fmt.Sprintf("no node has the lock's name or address, and %s runs: make sure that it is not its node's lock", e.running)
+		return fmt.Sprintf("no node has the lock's name or address, and %s runs: make sure that the lock does not belong to the node of this pod", e.running)
 	case strings.ContainsFunc(e.v.name()+l.ID+l.Locker, unicode.IsControl):
 		return "its name has control characters, so no command is printed"
 	}
@@ -65,13 +65,13 @@ func (e *evidence) precaution(l Lock) (why, when string) {
 	if n == nil || !n.ready {
 		// No kubelet there has unmounted it when its pod was deleted.
 		host := strings.TrimPrefix(l.ID, magic)
-		return fmt.Sprintf("; the lock is of %s, which is not a Ready node and may have it mounted", host), word(host) + " is powered off, or has not mounted it"
+		return fmt.Sprintf("; the lock belongs to %s, which is not a Ready node and may have the image mounted", host), word(host) + " is powered off, or has not mounted it"
 	}
 	// Also a kubelet that is Ready may not have unmounted it yet, or may fail to.
 	if pod := e.ended[n.name]; pod != "" {
-		why = fmt.Sprintf("; %s, which has ended on %s, had it, and it may be mounted there still", pod, n.name)
+		why = fmt.Sprintf("; %s, which has ended on %s, used the image, which may still be mounted there", pod, n.name)
 	}
-	return why, word(n.name) + " has it not in /proc/mounts"
+	return why, word(n.name) + " does not have the image in /proc/mounts"
 }
 
 // removal is the command that removes a lock, if nobody has the image open when it is run:

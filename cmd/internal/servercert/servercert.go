@@ -22,7 +22,7 @@ func Findings(where, who string, chain []*x509.Certificate) []finding.Finding {
 			what = "an intermediate certificate of the API server"
 		}
 		if i == 0 && len(cert.DNSNames)+len(cert.IPAddresses)+len(cert.EmailAddresses)+len(cert.URIs) == 0 {
-			out = append(out, finding.Of("HF104", where, what+" has no subjectAltName: "+who, "make it anew with the names and addresses by which it is reached"))
+			out = append(out, finding.Of("HF104", where, what+" has no subjectAltName: "+who, "issue it again with the names and addresses by which clients reach it"))
 		}
 		// Nobody verifies the signature of a root, nor of a certificate that is its own.
 		if slices.Equal(cert.RawIssuer, cert.RawSubject) {
@@ -30,7 +30,7 @@ func Findings(where, who string, chain []*x509.Certificate) []finding.Finding {
 		}
 		switch cert.SignatureAlgorithm {
 		case x509.SHA1WithRSA, x509.ECDSAWithSHA1, x509.DSAWithSHA1, x509.MD5WithRSA, x509.MD2WithRSA:
-			out = append(out, finding.Of("HF104", where, fmt.Sprintf("%s is signed with %s: %s", what, cert.SignatureAlgorithm, who), "sign it anew with SHA-256"))
+			out = append(out, finding.Of("HF104", where, fmt.Sprintf("%s is signed with %s: %s", what, cert.SignatureAlgorithm, who), "issue it again, signed with SHA-256"))
 		}
 	}
 	return out

@@ -21,10 +21,10 @@ func Command() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "explain TEXT...",
-		Short: "Which page explains a message, an event, a metric or a code",
+		Short: "Name the page that explains a message, an event, a metric or a code",
 		Long: `Search the table of docs/user/symptoms.md. A row is printed if TEXT contains the row's symptom, or
 if the symptom contains TEXT. Case, quotes and spaces do not matter. Paste a line of a log,
-the reason of an event, the name of a metric, or a code such as HF201. No cluster is asked.
+the reason of an event, the name of a metric, or a code such as HF201. No cluster is contacted.
 
 Exit status 1 if nothing was found.`,
 		Example: `  kubectl-holdfast explain RBDLockKept
@@ -60,7 +60,7 @@ Exit status 1 if nothing was found.`,
 				fmt.Fprintf(cmd.OutOrStdout(), "  page: %s\n", s.Page)
 			}
 			if len(found) == 0 {
-				return exit.Failedf("nothing is known of that text: try fewer words of it, or look at %s", Page)
+				return exit.Failedf("no row of the table matches this text: try fewer words, or look at %s", Page)
 			}
 			return nil
 		},

@@ -120,7 +120,7 @@ var (
 	linkRE   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)|\[([^\]]*)\]\[[^\]]*\]`)
 )
 
-// metrics are those of the pages of the fixes: with what a table says of them, or without.
+// metrics are those of the pages of the fixes, with what a table of the page or counts says of them.
 func metrics(t *testing.T) []Symptom {
 	t.Helper()
 	var out []Symptom
@@ -139,7 +139,10 @@ func metrics(t *testing.T) []Symptom {
 	}
 	for _, p := range pages {
 		for _, m := range metricRE.FindAllString(read(t, p), -1) {
-			add(m, "", p)
+			if !seen[m] && counts[m] == "" {
+				t.Errorf("%s: %s is in no table: say in counts, in messages.go, what it counts", p, m)
+			}
+			add(m, counts[m], p)
 		}
 	}
 	slices.SortFunc(out, func(a, b Symptom) int { return strings.Compare(a.Text, b.Text) })

@@ -115,7 +115,7 @@ func TestBetween(t *testing.T) {
 	p := &page{}
 	p.step(got)
 	for _, line := range []string{"## x, 1 to 2", "Flags that 2 refuses (1): `--gone`.", "| `--a` | `1` | `2` |", "| `--c` | empty (string) | empty (bool) |",
-		"Feature gates that are new in 2 (1): `New=false`.", "Feature gates with another default in 2 (1): `B=true`."} {
+		"Feature gates that are new in 2 (1): `New=false`.", "Feature gates with a changed default in 2 (1): `B=true`."} {
 		if !bytes.Contains(p.b, []byte(line+"\n")) {
 			t.Errorf("no line %q in:\n%s", line, p.b)
 		}

@@ -14,15 +14,14 @@ import (
 func Markdown(kubelet, manager *Table) []byte {
 	p := &page{}
 	p.text("# Flags and feature gates from 1.7.0 to 1.9.11, and of Holdfast")
-	p.text("Written by `make flags` from [bases/flags](../../bases/flags/kubelet.json). Programs that are compiled with " +
-		"each release's own code fill those tables. `make test` generates both again, compares them, and asks the " +
-		"kubelets themselves. Do not edit this page.")
-	p.text("A kubelet exits at its start when its command line has a flag or a feature gate that it does not know. So each " +
-		"list of *new* names is also the list of what must leave the unit file **on the way back**. `-` and `_` in a " +
-		"flag's name are the same. The lists include flags that `--help` does not print because they are hidden or " +
-		"deprecated.")
-	p.text("A default is the flag's own. The kubelet may fill in an empty one later. Configuration files are not " +
-		"considered.")
+	p.text("This page is written by `make flags` from [bases/flags](../../bases/flags/kubelet.json): do not edit it. " +
+		"Programs that are compiled with each release's own code fill the tables. `make test` generates tables and page " +
+		"again and compares them, also with what the kubelets themselves accept.")
+	p.text("A kubelet exits at its start if its command line has a flag or a feature gate that it does not support. So " +
+		"**before you go back**, remove from the unit file every name that is listed as *new*. In the name of a flag, `-` " +
+		"and `_` mean the same. The lists include flags that `--help` does not print because they are hidden or deprecated.")
+	p.text("The tables show the default values of the flags themselves. If a default is empty, the kubelet may fill in a " +
+		"value later. The tables do not cover configuration files.")
 	p.step(kubelet.Between("v1.7.0", "v1.9.11"))
 	p.step(kubelet.Between("v1.8.15", "v1.9.11"))
 	p.step(kubelet.Between("v1.7.0", "v1.8.15"))
@@ -62,11 +61,11 @@ func (p *page) step(s Step) {
 	to := release(s.To)
 	p.names("Flags that "+to+" refuses", flagNames(s.GoneFlags))
 	p.names("Flags that are new in "+to, flagNames(s.NewFlags))
-	p.names("Flags that are deprecated since, and still work", flagNames(s.DeprecatedFlags))
+	p.names("Flags that have been deprecated since then, and still work", flagNames(s.DeprecatedFlags))
 	p.moved(s)
 	p.names("Feature gates that "+to+" refuses", s.GoneGates)
 	p.names("Feature gates that are new in "+to, withDefaults(s, s.NewGates))
-	p.names("Feature gates with another default in "+to, withDefaults(s, s.MovedGates))
+	p.names("Feature gates with a changed default in "+to, withDefaults(s, s.MovedGates))
 }
 
 func flagNames(l []string) []string {
@@ -95,10 +94,10 @@ func (p *page) names(what string, l []string) {
 
 func (p *page) moved(s Step) {
 	if len(s.MovedFlags) == 0 {
-		p.text("Flags with another default or type: none.")
+		p.text("Flags with a changed default or type: none.")
 		return
 	}
-	p.text(fmt.Sprintf("Flags with another default or type (%d):", len(s.MovedFlags)))
+	p.text(fmt.Sprintf("Flags with a changed default or type (%d):", len(s.MovedFlags)))
 	rows := fmt.Sprintf("\n| flag | %s | %s |\n|---|---|---|\n", release(s.From), release(s.To))
 	for _, n := range s.MovedFlags {
 		f := s.Table.Flag(n)

@@ -34,7 +34,7 @@ const notYet = "not yet"
 const noLab = "no lab yet"
 
 // oldest begins the sentence below the table.
-const oldest = "The oldest of these runs is of "
+const oldest = "The oldest of these runs was on "
 
 // Update returns a page with the table, and the day of its oldest run, in the place of the old
 // ones.

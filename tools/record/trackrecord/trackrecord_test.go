@@ -92,7 +92,7 @@ func TestRows(t *testing.T) {
 	}
 
 	page, err := Update("# x\n\n"+Head+"| old |\n\nafter\n", table, record, labs)
-	if err != nil || page != "# x\n\n"+Head+want+"\nThe oldest of these runs is of 2026-11-20.\n\nafter\n" {
+	if err != nil || page != "# x\n\n"+Head+want+"\nThe oldest of these runs was on 2026-11-20.\n\nafter\n" {
 		t.Errorf("%v, page\n%s", err, page)
 	}
 	if again, err := Update(page, table, record, labs); err != nil || again != page {

@@ -29,10 +29,10 @@ This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, 
 A row that says "after +%s" is fixed only in builds made after that release, whose version continues with ` + "`.post.g…`" + `. The binaries of 1.2.0 close no vulnerability. For other components this page only says [what you have to do](#other-components-what-you-have-to-do).
 Every vulnerability that is open in a stock kube-apiserver is also open in the optional one, unless this page says otherwise.
 
-In a hurry: replace both binaries, turn on the gates below that are off, then read what is still open and "Other components". CVE numbers closed: %d, open: %d.
+If you are in a hurry, replace both binaries, turn on the gates below that are off, then read which vulnerabilities are still open, and "Other components". CVE numbers closed: %d, open: %d.
 
-` + "`holdfast test --part security`" + ` checks every reason on this page. It looks for a line in the stock tree that
-` + "`make source`" + ` writes, and for "not linked" in the symbols of the built binaries (` + "`go tool nm`" + `).
+` + "`holdfast test --part security`" + ` checks every reason on this page. If a row names a line, the test looks for this line in the stock tree that
+` + "`make source`" + ` writes. If a row says "Not linked", the test searches the symbols of the built binaries (` + "`go tool nm`" + `).
 
 `
 
@@ -40,8 +40,8 @@ const pageTail = `## Going back
 
 If you replace Holdfast's binary with the stock one, all closed vulnerabilities are open again at once. Remove Holdfast's gates from the flags first: a stock binary
 does not start with them. Of these fixes only [localnet-firewall](../patches/localnet-firewall/README.md) leaves something on a node, a
-firewall rule. A reboot removes the rule; the page of the fix says how to remove it without a reboot. [Install](user/install.md) lists the rest. Passwords
-and answers in old logs and events of a stock binary stay there.
+firewall rule. A reboot removes the rule; the page of the fix says how to remove it without a reboot. [Install](user/install.md) lists everything else that stays. Passwords
+and answers that a stock binary wrote into logs and events remain there.
 
 [Decision 0009](decisions/0009-what-a-refusal-tells.md) lists what each fix counts, logs and shows in events. The check
 [security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as on stock, and measures the cost of the limits; ` + "`make fuzz`" + ` feeds a million generated inputs to each parser that has a fuzz test.
@@ -52,12 +52,12 @@ and answers in old logs and events of a stock binary stay there.
 
 ` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
 finding that this page does not explain. Without DB the command says how to get a database. govulncheck helps to find vulnerabilities, but if it
-finds none, that proves nothing. In a binary govulncheck misses: client-go, apimachinery and the other parts of Kubernetes, which have
-no version of their own here; modules that changed their name, for example docker/spdystream; functions that are called in
-a different way than the database says, for example the old prometheus.Handler.
+finds none, that proves nothing. In a binary, govulncheck misses three kinds of code: client-go, apimachinery and the other parts of Kubernetes, which have
+no version of their own here; modules whose name has changed, for example docker/spdystream; and functions that the
+database does not list, for example the old prometheus.Handler.
 
 A vulnerability that this page does not name has not been examined. This applies to most vulnerabilities of
-the libraries of 2017 and 2018 that the binaries link. Go's own library is today's.
+the libraries of 2017 and 2018 that the binaries link. Go's standard library is that of today's Go.
 `
 
 // Page is docs/security.md. The track record's verdicts are those of record.
@@ -74,10 +74,10 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	_, last, _ := strings.Cut(b.Release, "+")
 	fmt.Fprintf(&w, pageHead, b.Name, b.Release, b.Version, last, count(Closed), count(OptIn)+count(Affected)+count(Documented))
 
-	section(&w, t, "Closed", "", []Status{Closed}, "| what an attacker can do on stock | number | component | closed by | since | what stays |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
+	section(&w, t, "Closed", "", []Status{Closed}, "| what an attacker can do with upstream's binary | number | component | closed by | since | what stays open |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
 		return []string{e.What, number(e), components(e), fixLink(b, e.Fix), since(b, e), e.Left}
 	})
-	section(&w, t, "Closed by a gate that is off", "The gate is off by default, because it changes what legitimate users see. Turn it on.", []Status{OptIn},
+	section(&w, t, "Closed by a gate that is off", "The gate of this fix is off by default, because it changes what legitimate users see. Turn the gate on.", []Status{OptIn},
 		"| what an attacker can do | number | component | closed by | since | how |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
 			return []string{e.What, number(e), components(e), fixLink(b, e.Fix), since(b, e), e.Do}
 		})
@@ -86,16 +86,16 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	section(&w, t, "Open", "", []Status{Affected}, open, row)
 	section(&w, t, "Open on purpose", "A fix would break something that legitimate users rely on.", []Status{Documented}, open, row)
 	section(&w, t, "Not known yet", "", []Status{Unjudged}, open, row)
-	section(&w, t, "Other components: what you have to do", "Holdfast does not change these components. No release of 1.9 closes these, unless the last column says so.",
+	section(&w, t, "Other components: what you have to do", "Holdfast does not change these components. No release of 1.9 closes these vulnerabilities, unless the last column says so.",
 		[]Status{NotOurs}, "| component | what an attacker can do | number | what to do |\n|---|---|---|---|\n", func(e *Entry) []string {
 			return []string{components(e), e.What, number(e), e.Do}
 		})
-	section(&w, t, "Not affected", "A scanner that compares versions reports these. Stock "+b.Version+" does not have them either.",
-		[]Status{NotAffected}, "| number | component | what it is | why not |\n|---|---|---|---|\n", func(e *Entry) []string {
+	section(&w, t, "Not affected", "A scanner that compares versions reports these vulnerabilities. Neither Holdfast nor stock "+b.Version+" has them.",
+		[]Status{NotAffected}, "| number | component | what it is | why not affected |\n|---|---|---|---|\n", func(e *Entry) []string {
 			return []string{number(e), components(e), e.What, reason(e)}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records at which commit); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries to exploit the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records the commit of each); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on.\n\n" +
 		"| number | fix | upstream | Holdfast | gate off | run it |\n|---|---|---|---|---|---|\n")
 	for _, r := range TrackRecord(t, b, record) {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Fix, r.Stock, r.Ours, r.GateOff, r.Lab)

@@ -41,7 +41,7 @@ const example = `  endpoints-rules check rules.yaml
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "endpoints-rules",
-		Short:         "Places the addresses of Endpoints by rules",
+		Short:         "Mark addresses in Endpoints as ready or not ready by rules",
 		Long:          long,
 		Example:       example,
 		SilenceUsage:  true,
@@ -57,7 +57,7 @@ func Command() *cobra.Command {
 					names = append(names, c.Name())
 				}
 			}
-			return exit.Usagef("there is no command %q: there are %s", args[0], strings.Join(names, ", "))
+			return exit.Usagef("unknown command %q: use one of %s", args[0], strings.Join(names, ", "))
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Usagef("%w", err) })
@@ -89,7 +89,7 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 func args(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, got []string) error {
 		if len(got) != len(names) {
-			return exit.Usagef("it has the arguments %q, got %d", names, len(got))
+			return exit.Usagef("the command needs the arguments %q, but got %d", names, len(got))
 		}
 		return nil
 	}
@@ -121,7 +121,7 @@ func checkCommand() *cobra.Command {
 		Short: "Read rules files and name every mistake with its line and column",
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if len(files) == 0 {
-				return exit.Usagef("it has the files to be read as arguments")
+				return exit.Usagef("name the files to read as arguments")
 			}
 			bad := 0
 			for _, f := range files {
@@ -146,7 +146,7 @@ type ruleFlags struct{ file, set string }
 
 func (r *ruleFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.file, "rules", "", "rules file")
-	cmd.Flags().StringVar(&r.set, "rule-set", "", "rules that come with the program: "+strings.Join(rulesets.Names(), ", "))
+	cmd.Flags().StringVar(&r.set, "rule-set", "", "one of the program's own rule sets: "+strings.Join(rulesets.Names(), ", "))
 }
 
 // judge reads a file of objects, - for standard input, and judges them by the rules.
@@ -167,7 +167,7 @@ func testCommand() *cobra.Command {
 	var r ruleFlags
 	cmd := &cobra.Command{
 		Use:   "test FILE",
-		Short: "Judge the objects of a file and compare the addresses with what it expects",
+		Short: "Apply rules to the objects of a file and compare the addresses with those that the file expects",
 		Args:  args("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, rows, err := r.judge(cmd, args[0])
@@ -195,7 +195,7 @@ func explainCommand() *cobra.Command {
 	var r ruleFlags
 	cmd := &cobra.Command{
 		Use:   "explain FILE",
-		Short: "Say for each address of a file's objects what each rule answers",
+		Short: "Show the result of each rule for each address of the objects in a file",
 		Args:  args("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, rows, err := r.judge(cmd, args[0])

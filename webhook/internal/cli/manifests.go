@@ -26,7 +26,7 @@ func manifestsCommand() *cobra.Command {
 	var output, clientCA string
 	cmd := &cobra.Command{
 		Use:   "manifests",
-		Short: "Write the objects that install the program, certificates included",
+		Short: "Write the objects that install the program, including certificates",
 		Long: `Write the objects that install the program: namespace, RBAC, rules, certificates,
 DaemonSet or Deployment, webhook configuration. Plain YAML for kubectl apply of
 1.9, with a kustomization.yaml. The authority's key is kept nowhere: to renew the
@@ -46,7 +46,7 @@ certificate, write the objects anew and apply certificate and webhook together.`
 			default:
 				var ok bool
 				if o.Rules, ok = rulesets.Text(r.set); !ok {
-					return exit.Usagef("there is no rule set %q: there are %q", r.set, rulesets.Names())
+					return exit.Usagef("unknown rule set %q: use one of %q", r.set, rulesets.Names())
 				}
 			}
 			if _, err := rules.Parse(r.file+r.set, o.Rules); err != nil {
@@ -84,12 +84,12 @@ certificate, write the objects anew and apply certificate and webhook together.`
 	f := cmd.Flags()
 	f.StringVar(&o.Form, "form", manifests.DaemonSet, manifests.DaemonSet+" (on the masters, called at 127.0.0.1) or "+manifests.Deployment+" (two replicas behind a Service)")
 	f.StringVar(&o.Namespace, "namespace", "endpoints-rules", "namespace of the program")
-	f.StringVar(&o.Image, "image", "", "image whose entry point is the program (default: the one in this program's own release, as docker load names it)")
+	f.StringVar(&o.Image, "image", "", "image whose entry point is the program (default: the image of this program's release, under the name that docker load gives it)")
 	f.IntVar(&o.Port, "port", 9943, "port to serve on")
-	f.IntVar(&o.Days, "days", 365, "days that the certificate holds")
-	f.StringVar(&clientCA, "client-ca-file", "", "authorities of the API server's client certificate, without which reviews are refused (default: anyone who reaches the port may post)")
-	f.StringVar(&o.ClientNames, "client-allowed-names", "", "common names that such a certificate may have, with commas between (default: any)")
-	f.StringSliceVar(&o.AllowFrom, "allow-from", nil, "with --form "+manifests.Deployment+", networks of a NetworkPolicy: those of the masters, and of the nodes where the network plugin filters the kubelet's probes")
+	f.IntVar(&o.Days, "days", 365, "days that the certificate is valid")
+	f.StringVar(&clientCA, "client-ca-file", "", "file with the certificate authorities of the API server's client certificate; reviews without this certificate are refused (default: anyone who reaches the port may send reviews)")
+	f.StringVar(&o.ClientNames, "client-allowed-names", "", "common names that this client certificate may have, comma separated (default: any)")
+	f.StringSliceVar(&o.AllowFrom, "allow-from", nil, "with --form "+manifests.Deployment+", networks that a NetworkPolicy admits: those of the masters, and also of the nodes if the network plugin filters the kubelet's probes")
 	f.StringVar(&output, "output", "", "folder to write into (default: standard output)")
 	return cmd
 }

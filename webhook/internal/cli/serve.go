@@ -32,7 +32,7 @@ func serveCommand() *cobra.Command {
 	var debounce time.Duration
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer admission reviews and put stored Endpoints right",
+		Short: "Answer admission reviews and correct stored Endpoints",
 		Args:  exitArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logger(cmd, level)
@@ -118,17 +118,17 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without one, what a pod has")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the ServiceAccount of the pod)")
 	f.StringVar(&file, "rules", "", "rules file, read again when it changes")
-	f.StringVar(&configMap, "rules-configmap", "", "NAMESPACE/NAME or NAMESPACE/NAME/KEY of a ConfigMap with the rules (key "+serve.DefaultKey+"), watched")
+	f.StringVar(&configMap, "rules-configmap", "", "NAMESPACE/NAME or NAMESPACE/NAME/KEY of a ConfigMap with the rules (default key "+serve.DefaultKey+"); watched for changes")
 	f.StringVar(&cert, "tls-cert-file", "", "certificate, read again when it changes")
-	f.StringVar(&key, "tls-private-key-file", "", "its key")
-	f.StringVar(&clientCA, "client-ca-file", "", "authorities of the API server's client certificate: reviews without one are refused; read once (default: anyone who reaches the port may post)")
-	f.StringVar(&clientNames, "client-allowed-names", "", "common names that such a certificate may have, with commas between (default: any)")
+	f.StringVar(&key, "tls-private-key-file", "", "private key of the certificate")
+	f.StringVar(&clientCA, "client-ca-file", "", "file with the certificate authorities of the API server's client certificate; reviews without this certificate are refused; read only at the start (default: anyone who reaches the port may send reviews)")
+	f.StringVar(&clientNames, "client-allowed-names", "", "common names that this client certificate may have, comma separated (default: any)")
 	f.StringVar(&listen, "listen", "127.0.0.1:9943", "address to serve on: "+serve.Path+", /healthz, /readyz, /metrics, all over TLS")
-	f.StringVar(&namespace, "namespace", "", "the program's own namespace, which it leaves alone (default $POD_NAMESPACE)")
+	f.StringVar(&namespace, "namespace", "", "the program's own namespace, which it never changes (default $POD_NAMESPACE)")
 	f.StringVar(&configuration, "configuration", "endpoints-rules", "name of the MutatingWebhookConfiguration, for the metric endpoints_rules_webhook_configured")
-	f.DurationVar(&debounce, "debounce", cluster.DefaultDebounce, "how long changes are gathered before stored Endpoints are put right")
+	f.DurationVar(&debounce, "debounce", cluster.DefaultDebounce, "how long changes are collected before stored Endpoints are corrected")
 	f.StringVar(&level, "log-level", "info", "debug (each decision), info, warn or error")
 	return cmd
 }
@@ -139,7 +139,7 @@ func breakerCommand() *cobra.Command {
 	var failures, successes int
 	cmd := &cobra.Command{
 		Use:   "breaker",
-		Short: "Take the webhooks out of their configuration while the server does not answer",
+		Short: "Remove the webhooks from their configuration while the server does not answer",
 		Args:  exitArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logger(cmd, level)
@@ -174,15 +174,15 @@ func breakerCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file; without one, what a pod has")
-	f.StringVar(&url, "url", "https://127.0.0.1:9943/healthz", "what is asked")
-	f.StringVar(&ca, "ca-file", "", "authority of the server's certificate")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file (default: the ServiceAccount of the pod)")
+	f.StringVar(&url, "url", "https://127.0.0.1:9943/healthz", "URL that the breaker checks")
+	f.StringVar(&ca, "ca-file", "", "file with the certificate authority of the server's certificate")
 	f.StringVar(&config, "configuration", "endpoints-rules", "name of the MutatingWebhookConfiguration")
-	f.StringVar(&id, "id", "", "name of this breaker, another one on each master (default the host's name)")
+	f.StringVar(&id, "id", "", "name of this breaker, different on each master (default: the host name)")
 	f.DurationVar(&every, "every", 2*time.Second, "time between checks")
 	f.DurationVar(&within, "within", 2*time.Second, "time that a check may take")
-	f.IntVar(&failures, "failures", 3, "failed checks in a row after which the webhooks are taken out")
-	f.IntVar(&successes, "successes", 5, "good checks in a row after which they are put back")
+	f.IntVar(&failures, "failures", 3, "failed checks in a row after which the webhooks are removed")
+	f.IntVar(&successes, "successes", 5, "successful checks in a row after which the webhooks are restored")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }
@@ -190,7 +190,7 @@ func breakerCommand() *cobra.Command {
 // exitArgs refuses arguments.
 func exitArgs(_ *cobra.Command, got []string) error {
 	if len(got) > 0 {
-		return exit.Usagef("it has no arguments, got %q", got)
+		return exit.Usagef("the command takes no arguments, but got %q", got)
 	}
 	return nil
 }

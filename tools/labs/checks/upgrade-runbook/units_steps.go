@@ -43,8 +43,8 @@ const (
 
 // What node check says of flags, in its JSON.
 const (
-	refusesServers = "does not take --api-servers"
-	refusesGate    = "does not take LegacyContainerHashWrite"
+	refusesServers = "does not accept --api-servers"
+	refusesGate    = "does not accept LegacyContainerHashWrite"
 )
 
 var unitSwaps = []string{old, underTest, old, underTest}
