@@ -227,6 +227,9 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	if o.Forecast, err = kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program); err != nil {
 		return err
 	}
+	if o.False, err = kubeletlab.FalseForecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program); err != nil {
+		return err
+	}
 	l.e.Step("%s: %d containers run", name, len(before))
 	if err := l.node.StopKubelet(); err != nil {
 		return err

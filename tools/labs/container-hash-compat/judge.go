@@ -22,8 +22,10 @@ type swapped struct {
 	Judged bool
 	// Forecast is what kubectl-holdfast told before it.
 	Forecast []kubeletlab.Told
-	Before   kubeletlab.Snapshot
-	After    kubeletlab.Snapshot
+	// False is what it told of another kubelet, a control.
+	False  []kubeletlab.Told
+	Before kubeletlab.Snapshot
+	After  kubeletlab.Snapshot
 	// CountsBefore and CountsAfter are restart counts by "pod/container". Changes is
 	// the one that the pod changed must have.
 	CountsBefore, CountsAfter map[string]int64
@@ -45,12 +47,35 @@ var oracle = labkit.Oracle{
 	Text: []string{
 		"for each swap: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods separately",
 		"every container, including those of static pods, is kept or recreated as kubectl-holdfast forecast said before the swap",
+		"controls: a forecast that says kept, or new, of every container, and the forecast for another kubelet, must not come true",
 		"control for each swap: the image of one pod is changed while the kubelet is down, and that pod must be replaced, once; a swap is over when the new kubelet has logged for every pod that it compared the pod's containers",
 	},
 	Judge: judge,
 }
 
 func isStatic(key string) bool { return strings.HasPrefix(key, ns+"/static-") }
+
+// notAsTold says in what the swap was not as a forecast. Nobody can tell that the image of a pod will
+// be changed. On the way back forecast does not know which release's UID a static pod has.
+func (s swapped) notAsTold(told []kubeletlab.Told) []string {
+	return kubeletlab.NotAsTold(told, s.Before, s.After, func(t kubeletlab.Told) bool {
+		return t.Pod == ns+"/"+changed || strings.Contains(s.Name, " → v") && t.Answer == "?" && isStatic(t.Pod)
+	})
+}
+
+// controls are the false forecasts, of which a run must notice each in one swap at least: without that,
+// a forecast that came true says nothing. Upstream's kubelet recreates every container, so there a
+// forecast that always says so is true.
+func controls(ours bool) map[string]func(s swapped) []kubeletlab.Told {
+	all := map[string]func(s swapped) []kubeletlab.Told{
+		"one that says kept of every container": func(s swapped) []kubeletlab.Told { return kubeletlab.All(s.Forecast, "kept") },
+		"the one for another kubelet":           func(s swapped) []kubeletlab.Told { return s.False },
+	}
+	if ours {
+		all["one that says new of every container"] = func(s swapped) []kubeletlab.Told { return kubeletlab.All(s.Forecast, "new") }
+	}
+	return all
+}
 
 // look judges one swap of a node with pods of these kinds. The error is why it says nothing.
 func (s swapped) look(kinds []kind) (outcome, error) {
@@ -77,11 +102,7 @@ func (s swapped) look(kinds []kind) (outcome, error) {
 		o.recreated++
 		o.unexpected = append(o.unexpected, key)
 	}
-	// Nobody can tell that the image of a pod will be changed. On the way back forecast does not
-	// know which release's UID a static pod has.
-	o.notTold = kubeletlab.NotAsTold(s.Forecast, s.Before, s.After, func(t kubeletlab.Told) bool {
-		return t.Pod == ns+"/"+changed || strings.Contains(s.Name, " → v") && t.Answer == "?" && isStatic(t.Pod)
-	})
+	o.notTold = s.notAsTold(s.Forecast)
 	o.kept = len(d.Kept)
 	if o.kept+o.recreated == 0 {
 		return o, fmt.Errorf("%s: no container ran before it", s.Name)
@@ -164,6 +185,11 @@ func judge(h *history.History) labkit.Outcome {
 		facts = append(facts, fmt.Sprintf("%-28s %3d containers recreated, %3d kept (%s)", s.Name+":", o.recreated, o.kept, verdict))
 		for _, p := range o.other {
 			facts = append(facts, s.Name+": "+p)
+		}
+	}
+	for name, told := range controls(ours) {
+		if !slices.ContainsFunc(all, func(s swapped) bool { return len(s.notAsTold(told(s))) > 0 }) {
+			unsure = cmp.Or(unsure, "no swap shows that a false forecast is noticed: "+name)
 		}
 	}
 	var res labkit.Outcome

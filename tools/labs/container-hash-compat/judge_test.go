@@ -44,6 +44,12 @@ func profile(v labkit.Variant, p labkit.Profile, at int, change func(*swapped)) 
 		if o.Forecast == nil {
 			o.Forecast = told(o)
 		}
+		if o.False == nil { // each container is another than this says
+			o.False = told(o)
+			for i := range o.False {
+				o.False[i].Answer = map[string]string{"kept": "new", "new": "kept"}[o.False[i].Answer]
+			}
+		}
 		all = append(all, o)
 	}
 	return history.Make(history.Begin{Lab: "container-hash-compat", Variant: string(v), Profile: string(p)}, all...)
@@ -125,6 +131,16 @@ func TestJudge(t *testing.T) {
 	judgetest.Judge(t, l, chainOf(labkit.Ours, 1, static("ours → v1.7.0")), labkit.Absent)
 	judgetest.Judge(t, l, chainOf(labkit.Ours, 0, static("v1.7.0 → ours")), labkit.Reproduced)
 	for what, c := range map[string]*history.History{
+		// The control is as true as the forecast in all swaps.
+		"the false one is true": chainOf(labkit.Stock, 0, func(s *swapped) { s.False = told(*s) }),
+		// Nothing but the pod whose image changes was recreated.
+		"kept is true": chainOf(labkit.Stock, 0, func(s *swapped) {
+			for key := range s.After {
+				if key != ns+"/"+changed+"/main" {
+					s.After[key] = s.Before[key]
+				}
+			}
+		}),
 		"no host port asked": chainOf(labkit.Ours, 0, func(s *swapped) { s.HostPorts = nil }),
 		"nothing ran":        chainOf(labkit.Ours, 0, func(s *swapped) { s.Before = nil }),
 		"not compared": profile(labkit.Ours, labkit.Long, 3, func(s *swapped) {

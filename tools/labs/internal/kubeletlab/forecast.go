@@ -54,14 +54,40 @@ func ParseAnswer(out string) Answer {
 	return a
 }
 
-// Forecast asks kubectl-holdfast what becomes of a node's containers when its kubelet is replaced
-// by p. It asks again for a minute until the node has answered everything. Without a fix, and with
-// its gate off, p is to keep no more than upstream's kubelet.
-func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Program) ([]Told, error) {
-	to := strings.TrimPrefix(p.Base, "v")
+// target is p as forecast's --to has it. Without a fix, and with its gate off, p is to keep no more than
+// upstream's kubelet.
+func target(p kube.Program) string {
 	if p.Variant == labkit.Ours && len(p.Gates) == 0 {
-		to = "holdfast"
+		return "holdfast"
 	}
+	return strings.TrimPrefix(p.Base, "v")
+}
+
+// Forecast asks kubectl-holdfast what becomes of a node's containers when its kubelet is replaced
+// by p. It asks again for a minute until the node has answered everything.
+func Forecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Program) ([]Told, error) {
+	return forecast(ctx, e, server, node, target(p))
+}
+
+// FalseForecast is the forecast for another kubelet than p: upstream's for Holdfast's, and the
+// reverse. It is a control: NotAsTold must notice it.
+func FalseForecast(ctx context.Context, e *labkit.Env, server, node string, p kube.Program) ([]Told, error) {
+	if target(p) == "holdfast" {
+		return forecast(ctx, e, server, node, strings.TrimPrefix(p.Base, "v"))
+	}
+	return forecast(ctx, e, server, node, "holdfast")
+}
+
+// All is a forecast that gives each container the same answer, which is a control too.
+func All(told []Told, answer string) []Told {
+	out := slices.Clone(told)
+	for i := range out {
+		out[i].Answer = answer
+	}
+	return out
+}
+
+func forecast(ctx context.Context, e *labkit.Env, server, node, to string) ([]Told, error) {
 	pki, err := e.GetPKI()
 	if err != nil {
 		return nil, err
