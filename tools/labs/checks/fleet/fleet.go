@@ -53,7 +53,8 @@ func Labs() []labkit.Lab {
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kubectl"),
-			labkit.BinaryUnderTest(base, "kube-controller-manager"),
+			labkit.StockBinary(base, "kube-controller-manager"),
+			{Base: base, Variant: labkit.Ours, Name: "kube-controller-manager"},
 			labkit.StockBinary(old, "kubelet"),
 			{Base: base, Variant: labkit.Ours, Name: "kubelet"},
 		},
@@ -121,7 +122,7 @@ func steps(e *labkit.Env) []labkit.Step {
 			}
 			return l.applyAndWait(ctx, goodImage, l.target, 4)
 		}),
-		do(back, "kubectl rollout undo --to-revision of the target original: all nodes go back", func(ctx context.Context) error { return l.undo(ctx, "--to-revision=5") }),
+		do(back, "cordon "+illNode+", kubectl rollout undo --to-revision of the target original; during the first swap the API server is away for 15 s, and another controller manager takes over: all nodes go back", l.back),
 		do(atOnce, "delete the DaemonSet and apply it with the target Holdfast: all pods are created at once; kill -9 of a unit, of an agent, and of both", l.kills),
 		do(crashes, "delete the DaemonSet and apply it with the target original; kill -9 of a kubelet, of a dockerd, and of both, which start again; repeat a failed attempt", l.crashes),
 		do(control, "control: delete the DaemonSet and apply it with the target Holdfast, while the lab takes the lock from every holder", l.control),

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 	"holdfast/tools/labkit/wait"
@@ -97,6 +98,55 @@ func (l *lab) readied(ctx context.Context) error {
 		}
 	}
 	return l.undo(ctx)
+}
+
+// back has all nodes go back, one of them cordoned. While the first one is in its swap, the API server
+// is away, and the controller manager is replaced: stock's by Holdfast's, or the reverse.
+func (l *lab) back(ctx context.Context) error {
+	cordon := func(is string) error {
+		_, err := l.c.Client.PatchMerge(ctx, kube.Nodes, "", illNode, `{"spec":{"unschedulable":`+is+`}}`)
+		return err
+	}
+	if err := cordon("true"); err != nil {
+		return err
+	}
+	if err := l.kubectl(ctx, "-n", fleetNS, "rollout", "undo", "ds/"+fleetName, "--to-revision=5"); err != nil {
+		return err
+	}
+	if err := wait.Every(ctx, "a swap has begun", 200*time.Millisecond, bound, func(ctx context.Context) (bool, error) {
+		for _, n := range l.c.Nodes {
+			if j, err := l.job(ctx, n); err != nil || j.Phase == running && j.Target == original {
+				return err == nil, err
+			}
+		}
+		return false, nil
+	}); err != nil {
+		return err
+	}
+	if err := l.c.APIServer.Kill(); err != nil {
+		return err
+	}
+	if err := sleep(ctx, 15*time.Second); err != nil {
+		return err
+	}
+	if err := l.e.RestartAPIServer(ctx, l.c.APIServer); err != nil {
+		return err
+	}
+	if err := l.c.ControllerManager.Stop(); err != nil {
+		return err
+	}
+	other := l.e.Stock(base, "kube-controller-manager")
+	if l.e.Variant == labkit.Stock {
+		other = l.e.Ours(base, "kube-controller-manager")
+	}
+	var err error
+	if l.c.ControllerManager, err = l.e.StartControllerManager(ctx, l.c.APIServer, kube.ControllerManagerConfig{Program: other}); err != nil {
+		return err
+	}
+	if err := l.rolled(ctx); err != nil {
+		return err
+	}
+	return cordon("false")
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
