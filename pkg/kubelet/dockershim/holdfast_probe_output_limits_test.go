@@ -47,7 +47,7 @@ func TestExecSyncOutputLimits(t *testing.T) {
 				docker.SetFakeRunningContainers([]*libdocker.FakeContainer{{ID: "id", Name: "/id", Running: true}})
 				p := &printer{mib: mib}
 				ds.streamingRuntime = &streamingRuntime{client: docker, execHandler: p}
-				stdout, stderr, err := ds.ExecSync("id", []string{"print"}, time.Minute)
+				stdout, stderr, err := execSync(ds, "id", []string{"print"}, time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}

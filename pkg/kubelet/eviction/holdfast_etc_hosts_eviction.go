@@ -18,8 +18,8 @@ func withEtcHosts(usage v1.ResourceList, podStats statsapi.PodStats) v1.Resource
 	if inodes == 0 {
 		return usage
 	}
-	disk, count := usage[resourceDisk], usage[resourceInodes]
+	disk, count := usage[localDisk], usage[resourceInodes]
 	disk.Add(*resource.NewQuantity(int64(bytes), resource.BinarySI))
 	count.Add(*resource.NewQuantity(int64(inodes), resource.BinarySI))
-	return v1.ResourceList{resourceDisk: disk, resourceInodes: count}
+	return v1.ResourceList{localDisk: disk, resourceInodes: count}
 }

@@ -53,7 +53,7 @@ func TestEtcHostsCounts(t *testing.T) {
 		func() {
 			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CountEtcHosts, on)()
 			pods := []*v1.Pod{other, writer}
-			rankDiskPressureFunc(all, resourceDisk)(pods, statsFn)
+			rankDiskPressureFunc(all, localDisk)(pods, statsFn)
 			if (pods[0] == writer) != on {
 				t.Errorf("gate %v: %s is evicted first", on, pods[0].Name)
 			}
@@ -65,14 +65,14 @@ func TestEtcHostsCounts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				disk, inodes := got[resourceDisk], got[resourceInodes]
+				disk, inodes := got[localDisk], got[resourceInodes]
 				if (disk.Value() >= size) != on || (inodes.Value() == 1) != on {
 					t.Errorf("gate %v, %s: %d bytes, %d inodes", on, name, disk.Value(), inodes.Value())
 				}
 			}
 			// What does not measure local volumes does not measure this.
 			got, err := podDiskUsage(stats[writer], writer, []fsStatsType{fsStatsRoot})
-			if disk := got[resourceDisk]; err != nil || disk.Value() != 0 {
+			if disk := got[localDisk]; err != nil || disk.Value() != 0 {
 				t.Errorf("gate %v: %d bytes of the containers' file systems (%v)", on, disk.Value(), err)
 			}
 		}()

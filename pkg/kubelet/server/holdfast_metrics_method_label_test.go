@@ -5,9 +5,6 @@ package server
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"net/http"
 	"testing"
 
@@ -65,38 +62,4 @@ func TestMetricsMethodLabel(t *testing.T) {
 	if n := len(requestSeries(t)) - len(before); n > 1 {
 		t.Errorf("100 invented methods made %d series", n)
 	}
-}
-
-// TestMetricsMethodLabelControllerManager: its startHTTP ends with the process, so its
-// source is asked.
-func TestMetricsMethodLabelControllerManager(t *testing.T) {
-	if n := callsOf(t, "../../../cmd/kube-controller-manager/app/controllermanager.go", "startHTTP", "metricsmethod", "Handler"); n != 1 {
-		t.Errorf("startHTTP calls metricsmethod.Handler %d times", n)
-	}
-	if n := callsOf(t, "../../../cmd/kube-controller-manager/app/controllermanager.go", "startHTTP", "prometheus", "Handler"); n != 0 {
-		t.Errorf("startHTTP calls prometheus.Handler %d times", n)
-	}
-}
-
-// callsOf counts the calls of pkg.name in function function of file.
-func callsOf(t *testing.T, file, function, pkg, name string) (n int) {
-	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range f.Decls {
-		if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.Name == function {
-			ast.Inspect(fn, func(node ast.Node) bool {
-				if call, ok := node.(*ast.CallExpr); ok {
-					if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == name {
-						if x, ok := s.X.(*ast.Ident); ok && x.Name == pkg {
-							n++
-						}
-					}
-				}
-				return true
-			})
-		}
-	}
-	return n
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -17,6 +18,89 @@ import (
 	utilfeaturetesting "k8s.io/apiserver/pkg/util/feature/testing"
 	"k8s.io/kubernetes/pkg/features"
 )
+
+// TestBindSubPathNsenter: the commands of a kubelet in a container. What is bound is
+// compared with what was opened; it is taken away again if it is another file, or if that
+// cannot be told.
+func TestBindSubPathNsenter(t *testing.T) {
+	dir, err := ioutil.TempDir("", "subpath")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	sub := volume(t, dir)
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(sub.Path, link); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := doSafeOpen(sub.Path, sub.VolumePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(opened)
+	calls := filepath.Join(dir, "calls")
+	defer program(t, dir, "nsenter", "echo \"$@\" >> "+calls+"\n")()
+	for _, tc := range []struct {
+		on, wrong bool
+		fd        int
+		target    string
+		other     float64
+	}{
+		{on: true, fd: opened, target: sub.Path},
+		{on: true, fd: opened, target: filepath.Join(dir, "outside/sub"), wrong: true, other: 1},
+		{on: true, fd: opened, target: link, wrong: true, other: 1},
+		{on: true, fd: opened, target: filepath.Join(dir, "missing"), wrong: true},
+		{on: true, fd: -1, target: sub.Path, wrong: true},
+		{fd: opened, target: filepath.Join(dir, "outside/sub")},
+	} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SubpathMountByFD, tc.on)()
+			os.Remove(calls)
+			other := raceCounted(t, subPathsOtherMounted)
+			err := bindSubPath(NewNsenterMounter(), "/proc/1/fd/7", tc.fd, sub.Path, tc.target, []string{"bind"})
+			if (err != nil) != tc.wrong || raceCounted(t, subPathsOtherMounted)-other != tc.other {
+				t.Errorf("%+v: %v, counted %v", tc, err, raceCounted(t, subPathsOtherMounted)-other)
+			}
+			b, err := ioutil.ReadFile(calls)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, line := range strings.Split(strings.TrimSpace(string(b)), "\n") {
+				words := strings.Fields(line[strings.LastIndex(line, "-- ")+3:])
+				got = append(got, strings.Join(append([]string{filepath.Base(words[0])}, words[1:]...), " "))
+			}
+			source := "/proc/1/fd/7"
+			if tc.on {
+				source = sub.Path
+			}
+			want := []string{"mount -o bind " + source + " " + tc.target, "mount -o bind,remount " + source + " " + tc.target}
+			if tc.wrong {
+				want = append(want, "umount "+tc.target)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%+v: %q, want %q", tc, got, want)
+			}
+		}()
+	}
+}
+
+// TestBindSubPathNsenterFails: without the bind there is no remount.
+func TestBindSubPathNsenterFails(t *testing.T) {
+	dir, err := ioutil.TempDir("", "subpath")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	calls := filepath.Join(dir, "calls")
+	defer program(t, dir, "nsenter", "echo >> "+calls+"\nexit 32\n")()
+	if err := bindSubPath(NewNsenterMounter(), "/proc/1/fd/7", -1, "/volume/sub", "/target", []string{"bind"}); err == nil {
+		t.Error("no error")
+	}
+	if b, err := ioutil.ReadFile(calls); err != nil || string(b) != "\n" {
+		t.Errorf("called %d times (%v)", len(b), err)
+	}
+}
 
 // TestBindSubPathOtherNamespace: a kubelet whose mount namespace is not the host's, as in a
 // container. The first level is the host, the second the kubelet.

@@ -32,7 +32,7 @@ func TestForLog(t *testing.T) {
 	}
 }
 
-// The line that Exec logs at -v=5.
+// The lines that commands log at -v=5.
 func TestExecLogsNoPassword(t *testing.T) {
 	flag.Set("logtostderr", "true")
 	flag.Set("v", "5")
@@ -43,13 +43,13 @@ func TestExecLogsNoPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	os.Stderr = w
-	NewNsenter().Exec("iscsiadm", []string{"-n", "node.session.auth.password", "-v", "sEcret"})
+	lines := runLogged(t, "iscsiadm", "-n", "node.session.auth.password", "-v", "sEcret")
 	glog.Flush()
 	os.Stderr = old
 	w.Close()
 	var logged bytes.Buffer
 	io.Copy(&logged, r)
-	if !strings.Contains(logged.String(), "node.session.auth.password") || strings.Contains(logged.String(), "sEcret") {
+	if strings.Count(logged.String(), "node.session.auth.password") != lines || strings.Contains(logged.String(), "sEcret") {
 		t.Errorf("logged: %q", logged.String())
 	}
 }

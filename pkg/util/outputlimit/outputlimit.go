@@ -25,12 +25,8 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 )
 
-// The limits in bytes, of one answer and of one stream of a command. They are
-// upstream's of 1.16 (#76518, #82514).
-const (
-	HTTPBody   = 10 << 10
-	ExecStream = 16 << 20
-)
+// HTTPBody is the limit of one answer in bytes, upstream's of 1.16 (#76518).
+const HTTPBody = 10 << 10
 
 // ShownText is how much of what a pod says a line of the log and an event have, in bytes. The
 // event recorder also remembers the texts of its last 4,096 events.

@@ -143,8 +143,8 @@ func TestGitRepoLegitimateUse(t *testing.T) {
 	}
 }
 
-// TestGitRepoHardening: each of the three is refused with the gate on, and works as
-// in stock with it off, by the real git.
+// TestGitRepoHardening: each is refused with the gate on, and works as in stock with it off, by
+// the real git.
 func TestGitRepoHardening(t *testing.T) {
 	dir := t.TempDir()
 	newRepository(t, dir)
@@ -171,46 +171,53 @@ func TestGitRepoHardening(t *testing.T) {
 	runGit(t, outer, "--work-tree="+inner, "add", "--force", "--all")
 	runGit(t, outer, "commit", "-q", "-m", "a git directory")
 
-	wrote := func() bool {
-		_, err := os.Stat(marker)
-		os.Remove(marker)
-		return err == nil
-	}
-	for _, tc := range []struct {
-		name, field string
-		src         *v1.GitRepoVolumeSource
-		happened    func(path string) bool
-	}{
-		{"option", "repository", &v1.GitRepoVolumeSource{Repository: "--upload-pack=echo > " + marker + ";", Directory: "file:///nonexistent"},
-			func(string) bool { return wrote() }},
+	for _, tc := range []hardened{
 		{"hook", "directory", &v1.GitRepoVolumeSource{Repository: "git://" + daemon + "/outer/.git", Revision: "HEAD", Directory: "g/.git"},
-			func(string) bool { return wrote() }},
+			func(string) bool { return written(marker) }},
 		{"path of the node", "repository", &v1.GitRepoVolumeSource{Repository: filepath.Join(dir, "repo.git")},
 			func(path string) bool {
 				_, err := os.Stat(filepath.Join(path, "repo", "file"))
 				return err == nil
 			}},
 	} {
-		for _, on := range []bool{false, true} {
-			func() {
-				defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GitRepoVolumeHardening, on)()
-				refused, would := counterValue(t, gitRepoRefused, tc.field), counterValue(t, gitRepoWouldRefuse, tc.field)
-				path, err := setUpGitRepo(t, tc.src)
-				if happened := tc.happened(path); happened == on {
-					t.Errorf("%s, gate %v: happened %v (%v)", tc.name, on, happened, err)
-				}
-				refused, would = counterValue(t, gitRepoRefused, tc.field)-refused, counterValue(t, gitRepoWouldRefuse, tc.field)-would
-				if on && (err == nil || !strings.Contains(err.Error(), "gitRepo."+tc.field+" of volume \"vol1\" is refused") || refused != 1 || would != 0) {
-					t.Errorf("%s: error %v, counted %v refused, %v would be refused", tc.name, err, refused, would)
-				}
-				if _, statErr := os.Stat(path); on && !os.IsNotExist(statErr) {
-					t.Errorf("%s: something was written before it was refused: %v", tc.name, statErr)
-				}
-				if !on && (refused != 0 || would != 1) {
-					t.Errorf("%s, gate off: counted %v refused, %v would be refused", tc.name, refused, would)
-				}
-			}()
-		}
+		tc.test(t)
+	}
+}
+
+// written says whether the file is there, and removes it.
+func written(file string) bool {
+	_, err := os.Stat(file)
+	os.Remove(file)
+	return err == nil
+}
+
+// hardened is a volume that is refused for a field, and what happens if it is not.
+type hardened struct {
+	name, field string
+	src         *v1.GitRepoVolumeSource
+	happened    func(path string) bool
+}
+
+func (tc hardened) test(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GitRepoVolumeHardening, on)()
+			refused, would := counterValue(t, gitRepoRefused, tc.field), counterValue(t, gitRepoWouldRefuse, tc.field)
+			path, err := setUpGitRepo(t, tc.src)
+			if happened := tc.happened(path); happened == on {
+				t.Errorf("%s, gate %v: happened %v (%v)", tc.name, on, happened, err)
+			}
+			refused, would = counterValue(t, gitRepoRefused, tc.field)-refused, counterValue(t, gitRepoWouldRefuse, tc.field)-would
+			if on && (err == nil || !strings.Contains(err.Error(), "gitRepo."+tc.field+" of volume \"vol1\" is refused") || refused != 1 || would != 0) {
+				t.Errorf("%s: error %v, counted %v refused, %v would be refused", tc.name, err, refused, would)
+			}
+			if _, statErr := os.Stat(path); on && !os.IsNotExist(statErr) {
+				t.Errorf("%s: something was written before it was refused: %v", tc.name, statErr)
+			}
+			if !on && (refused != 0 || would != 1) {
+				t.Errorf("%s, gate off: counted %v refused, %v would be refused", tc.name, refused, would)
+			}
+		}()
 	}
 }
 

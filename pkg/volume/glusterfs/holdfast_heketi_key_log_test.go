@@ -39,14 +39,14 @@ func TestHeketiKeyLog(t *testing.T) {
 	}
 	os.Stderr = w
 	p := &glusterfsVolumeProvisioner{glusterfsMounter: &glusterfsMounter{glusterfs: &glusterfs{plugin: plugin}}, options: volume.VolumeOptions{PVC: claim, Parameters: parameters}}
-	_, provisioned := p.Provision()
+	_, provisioned := provision(p)
 	os.Stderr = old
 	w.Close()
 	logged, err := ioutil.ReadAll(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"Provision VolumeOptions", "creating volume with configuration", "create volume of size"} {
+	for _, line := range loggedLines {
 		if !strings.Contains(string(logged), line) {
 			t.Errorf("%q is not logged (%v): %s", line, provisioned, logged)
 		}

@@ -49,7 +49,7 @@ func TestStorageOSDevicePath(t *testing.T) {
 			return []byte("/dev/loop7: []: ()"), nil
 		})
 		u := &storageosUtil{api: answering{id: id}}
-		_, err = u.AttachVolume(&storageosMounter{storageos: &storageos{volName: "v", volNamespace: "ns", exec: exec}, devicePath: volumes})
+		_, err = u.AttachVolume(mounterOf(volumes, &storageos{volName: "v", volNamespace: "ns", exec: exec}))
 		return used, err
 	}
 	for _, on := range []bool{true, false} {

@@ -18,9 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	utilfeaturetesting "k8s.io/apiserver/pkg/util/feature/testing"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/features"
 )
 
@@ -90,8 +88,7 @@ func TestOrderedNamespaceDeletion(t *testing.T) {
 				Status:     v1.NamespaceStatus{Phase: v1.NamespaceTerminating},
 			}
 			client := fake.NewSimpleClientset(namespace, pod)
-			d := NewNamespacedResourcesDeleter(client.Core().Namespaces(), dynamic.NewClientPool(config, legacyscheme.Registry.RESTMapper(), dynamic.LegacyAPIPathResolverFunc),
-				client.Core(), resources, v1.FinalizerKubernetes, true)
+			d := withClient(t, NewNamespacedResourcesDeleter(client.Core().Namespaces(), nil, client.Core(), resources, v1.FinalizerKubernetes, true).(*namespacedResourcesDeleter), config)
 			before := heldNamespaces(t)
 			for i := 0; i < 2; i++ {
 				err := d.Delete("test")
@@ -152,8 +149,8 @@ func TestOrderedNamespaceDeletionPodGoesAtOnce(t *testing.T) {
 		c.ServeHTTP(w, r)
 	})
 	defer srv.Close()
-	d := &namespacedResourcesDeleter{clientPool: dynamic.NewClientPool(config, legacyscheme.Registry.RESTMapper(), dynamic.LegacyAPIPathResolverFunc),
-		podsGetter: client.Core(), opCache: &operationNotSupportedCache{m: make(map[operationKey]bool)}}
+	d := withClient(t, &namespacedResourcesDeleter{
+		podsGetter: client.Core(), opCache: &operationNotSupportedCache{m: make(map[operationKey]bool)}}, config)
 	pods := v1.SchemeGroupVersion.WithResource("pods")
 	gone, estimate, err := d.podsGone(map[schema.GroupVersionResource]struct{}{pods: {}}, "test", metav1.Now())
 	if !gone || estimate != 0 || err != nil || c.deleted["pods"] != 1 {
@@ -172,8 +169,8 @@ func TestOrderedNamespaceDeletionPodStays(t *testing.T) {
 		c := &contents{pods: 1, deleted: map[string]int{}}
 		srv, config := testServerAndClientConfig(c.ServeHTTP)
 		defer srv.Close()
-		d := &namespacedResourcesDeleter{clientPool: dynamic.NewClientPool(config, legacyscheme.Registry.RESTMapper(), dynamic.LegacyAPIPathResolverFunc),
-			podsGetter: client.Core(), opCache: &operationNotSupportedCache{m: make(map[operationKey]bool)}}
+		d := withClient(t, &namespacedResourcesDeleter{
+			podsGetter: client.Core(), opCache: &operationNotSupportedCache{m: make(map[operationKey]bool)}}, config)
 		pods := v1.SchemeGroupVersion.WithResource("pods")
 		c.notFound = notFound
 		ago := metav1.NewTime(time.Now().Add(-10 * time.Minute))

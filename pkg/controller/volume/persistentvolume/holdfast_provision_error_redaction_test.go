@@ -34,7 +34,6 @@ func (p *answeringPlugin) NewProvisioner(vol.VolumeOptions) (vol.Provisioner, er
 	return p, nil
 }
 func (p *answeringPlugin) NewDeleter(*vol.Spec) (vol.Deleter, error) { return p, nil }
-func (*answeringPlugin) Provision() (*v1.PersistentVolume, error)    { return nil, errAnswer }
 func (*answeringPlugin) Delete() error                               { return errAnswer }
 
 func TestProvisionErrorRedaction(t *testing.T) {
@@ -58,7 +57,7 @@ func TestProvisionErrorRedaction(t *testing.T) {
 			ctrl.classLister = storagelisters.NewStorageClassLister(indexer)
 
 			ctrl.provisionClaimOperation(claim)
-			if err := ctrl.deleteVolumeOperation(volume); err == nil {
+			if err := deleteVolume(ctrl, volume); err == nil {
 				t.Errorf("gate %v: the deletion succeeded", on)
 			}
 			got, err := client.CoreV1().PersistentVolumes().Get("volume", metav1.GetOptions{})

@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/volume/scaleio"
 	volumetesting "k8s.io/kubernetes/pkg/volume/testing"
 	"k8s.io/kubernetes/pkg/volume/util/operationexecutor"
-	"k8s.io/kubernetes/pkg/volume/util/volumehelper"
+	volumetypes "k8s.io/kubernetes/pkg/volume/util/types"
 )
 
 // onlyGCE is the fake plugin, which otherwise takes every volume.
@@ -48,7 +48,7 @@ func TestVolumePluginPanic(t *testing.T) {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
 			Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v-" + name, VolumeSource: source}}}}
 		spec := &volume.Spec{Volume: &pod.Spec.Volumes[0]}
-		if _, err := dsw.AddPodToVolume(volumehelper.GetUniquePodName(pod), pod, spec, spec.Name(), ""); err != nil {
+		if _, err := dsw.AddPodToVolume(volumetypes.UniquePodName(pod.UID), pod, spec, spec.Name(), ""); err != nil {
 			t.Fatal(err)
 		}
 	}

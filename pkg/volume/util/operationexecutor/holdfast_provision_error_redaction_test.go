@@ -40,7 +40,7 @@ func TestExpandErrorRedaction(t *testing.T) {
 			}
 			recorder := record.NewFakeRecorder(10)
 			request := &expandcache.PVCWithResizeRequest{PVC: &v1.PersistentVolumeClaim{}, PersistentVolume: &v1.PersistentVolume{}, ExpectedSize: resource.MustParse("1Gi")}
-			expand, _, err := NewOperationGenerator(nil, manager, recorder, false, nil).GenerateExpandVolumeFunc(request, nil)
+			expand, err := expansion(NewOperationGenerator(nil, manager, recorder, false, nil), request)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,8 +48,8 @@ func TestExpandErrorRedaction(t *testing.T) {
 				t.Errorf("gate %v: the expansion succeeded", on)
 			}
 			event := <-recorder.Events
-			redacted := strings.Contains(event, "VolumeResizeFailed kubernetes.io/glusterfs failed to expand the volume: see the log")
-			if on != redacted || on == strings.Contains(event, "internal-page") {
+			redacted := strings.Contains(event, "kubernetes.io/glusterfs failed to expand the volume: see the log")
+			if !strings.Contains(event, "VolumeResizeFailed ") || on != redacted || on == strings.Contains(event, "internal-page") {
 				t.Errorf("gate %v: %q", on, event)
 			}
 		}()

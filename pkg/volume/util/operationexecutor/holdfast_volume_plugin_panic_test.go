@@ -6,7 +6,6 @@ package operationexecutor
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +51,12 @@ func (panickingPlugin) NewBlockVolumeUnmapper(string, types.UID) (volume.BlockVo
 	panic("no unmapper")
 }
 
+// panickingOperation is one whose preparation calls the plugin, and the reason of the event.
+type panickingOperation struct {
+	event   string
+	prepare func(OperationGenerator) (func() error, error)
+}
+
 type volumeError struct{ text string }
 
 func (e *volumeError) Error() string { return e.text }
@@ -65,44 +70,7 @@ func TestVolumePluginPanic(t *testing.T) {
 	toMount := VolumeToMount{VolumeName: "holdfast/vol", PodName: "uid", Pod: pod, VolumeSpec: spec, OuterVolumeSpecName: "vol", PluginIsAttachable: true}
 	mounted := MountedVolume{PodName: "uid", PodUID: "uid", VolumeName: "holdfast/vol", InnerVolumeSpecName: "vol", PluginName: "holdfast/panics"}
 	device := AttachedVolume{VolumeName: "holdfast/vol", VolumeSpec: pv, NodeName: "node"}
-	operations := map[string]struct {
-		event bool
-		f     func(OperationGenerator) (func() error, error)
-	}{
-		"mount": {true, func(g OperationGenerator) (func() error, error) {
-			f, _, err := g.GenerateMountVolumeFunc(time.Second, toMount, nil, false)
-			return f, err
-		}},
-		"map": {true, func(g OperationGenerator) (func() error, error) {
-			f, _, err := g.GenerateMapVolumeFunc(time.Second, toMount, nil)
-			return f, err
-		}},
-		"unmount": {false, func(g OperationGenerator) (func() error, error) {
-			f, _, err := g.GenerateUnmountVolumeFunc(mounted, nil, "pods")
-			return f, err
-		}},
-		"unmap": {false, func(g OperationGenerator) (func() error, error) {
-			f, _, err := g.GenerateUnmapVolumeFunc(mounted, nil)
-			return f, err
-		}},
-		"unmount device": {false, func(g OperationGenerator) (func() error, error) {
-			f, _, err := g.GenerateUnmountDeviceFunc(device, nil, nil)
-			return f, err
-		}},
-		"unmap device": {false, func(g OperationGenerator) (func() error, error) {
-			f, _, err := g.GenerateUnmapDeviceFunc(device, nil, nil)
-			return f, err
-		}},
-		"attach": {false, func(g OperationGenerator) (func() error, error) {
-			f, _, err := g.GenerateAttachVolumeFunc(VolumeToAttach{VolumeName: "holdfast/vol", VolumeSpec: pv, NodeName: "node"}, nil)
-			return f, err
-		}},
-		"detach": {false, func(g OperationGenerator) (func() error, error) {
-			f, _, err := g.GenerateDetachVolumeFunc(device, false, nil)
-			return f, err
-		}},
-	}
-	for name, o := range operations {
+	for name, o := range panickingOperations(toMount, mounted, device) {
 		for _, on := range []bool{true, false} {
 			func() {
 				defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.VolumePluginPanicRecovery, on)()
@@ -114,7 +82,7 @@ func TestVolumePluginPanic(t *testing.T) {
 				g := NewOperationGenerator(nil, manager, recorder, false, nil)
 				panicked := func() (p bool) {
 					defer func() { p = recover() != nil }()
-					f, err := o.f(g)
+					f, err := o.prepare(g)
 					if err == nil {
 						err = f()
 					}
@@ -126,10 +94,10 @@ func TestVolumePluginPanic(t *testing.T) {
 				if panicked == on {
 					t.Errorf("%s, gate %v: panicked: %v", name, on, panicked)
 				}
-				if events := len(recorder.Events); on && (events == 1) != o.event {
+				if events := len(recorder.Events); on && (events == 1) != (o.event != "") {
 					t.Errorf("%s: %d events", name, events)
 				} else if events == 1 {
-					if e := <-recorder.Events; !strings.Contains(e, "FailedMount") || !strings.Contains(e, `volume "vol"`) || len(e) > 600 {
+					if e := <-recorder.Events; !strings.Contains(e, o.event) || !strings.Contains(e, `volume "vol"`) || len(e) > 600 {
 						t.Errorf("%s: event %q", name, e)
 					}
 				}
@@ -151,11 +119,11 @@ func TestVolumePluginPanicNone(t *testing.T) {
 	if g.GetVolumePluginMgr() != manager {
 		t.Error("another plugin manager")
 	}
-	f, plugin, err := g.GenerateExpandVolumeFunc(&expandcache.PVCWithResizeRequest{PVC: &v1.PersistentVolumeClaim{}, PersistentVolume: &v1.PersistentVolume{}}, nil)
-	if f == nil || plugin != "holdfast/panics" || err != nil {
-		t.Errorf("%v, %q, %v", f != nil, plugin, err)
+	f, err := prepared(g.GenerateExpandVolumeFunc(&expandcache.PVCWithResizeRequest{PVC: &v1.PersistentVolumeClaim{}, PersistentVolume: &v1.PersistentVolume{}}, nil))
+	if f == nil || err != nil {
+		t.Errorf("%v, %v", f != nil, err)
 	}
-	_, _, err = g.GenerateUnmountVolumeFunc(MountedVolume{PluginName: "none"}, nil, "pods")
+	_, err = prepared(g.GenerateUnmountVolumeFunc(MountedVolume{PluginName: "none"}, nil, "pods"))
 	if err == nil || !strings.Contains(err.Error(), "FindPluginByName") {
 		t.Errorf("%v", err)
 	}

@@ -1,0 +1,16 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operationexecutor
+
+import expandcache "k8s.io/kubernetes/pkg/controller/volume/expand/cache"
+
+// expansion is what expands a volume and sends the event.
+func expansion(g OperationGenerator, request *expandcache.PVCWithResizeRequest) (func() error, error) {
+	o, err := g.GenerateExpandVolumeFunc(request, nil)
+	return func() error {
+		eventErr, detailedErr := o.OperationFunc()
+		o.EventRecorderFunc(&eventErr)
+		return detailedErr
+	}, err
+}
