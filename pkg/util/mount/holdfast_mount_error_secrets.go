@@ -167,6 +167,17 @@ func outputForLog(args []string, output []byte) string {
 	return maskCommand(string(output), args, secrets)
 }
 
+// errorForLog returns a mount command's error as it is shown: it may quote the command.
+func errorForLog(args []string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if text := err.Error(); outputForLog(args, []byte(text)) != text {
+		return errors.New(outputForLog(args, []byte(text)))
+	}
+	return err
+}
+
 // failureForLog returns a mount command's error and output as they are shown.
 func failureForLog(err error, args []string, output []byte) (error, []byte) {
 	_, secrets := maskArgs(args)
@@ -178,10 +189,7 @@ func failureForLog(err error, args []string, output []byte) (error, []byte) {
 		return err, output
 	}
 	mountErrorsMasked.Inc()
-	if text := err.Error(); maskCommand(text, args, secrets) != text {
-		err = errors.New(maskCommand(text, args, secrets))
-	}
-	return err, []byte(outputForLog(args, output))
+	return errorForLog(args, err), []byte(outputForLog(args, output))
 }
 
 // mountFailure returns what log, error and event say about a mount command that

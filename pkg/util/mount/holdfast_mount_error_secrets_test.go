@@ -5,6 +5,7 @@ package mount
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io/ioutil"
 	"math/rand"
@@ -266,5 +267,35 @@ func TestMountErrorWithoutOptions(t *testing.T) {
 	}
 	if texts[0] != texts[1] {
 		t.Errorf("%q and %q", texts[0], texts[1])
+	}
+}
+
+// TestMountVerboseLog: what is logged of each command at -v=5.
+func TestMountVerboseLog(t *testing.T) {
+	flag.Set("logtostderr", "true")
+	flag.Set("v", "5")
+	defer flag.Set("v", "0")
+	old := os.Stderr
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Stderr = w
+	options := []string{"password=" + key, "vers=3.0"}
+	(&Mounter{}).doMount("", "true", "//server/share", "/target", "cifs", options)
+	NewExecMounter(&failingExec{}, &FakeMounter{}).Mount("//server/share", "/target", "cifs", options)
+	os.Stderr = old
+	w.Close()
+	logged, err := ioutil.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"Mounting cmd (true)", "Exec Mounting", "Exec mounted"} {
+		if !strings.Contains(string(logged), line) {
+			t.Errorf("%q is not logged: %s", line, logged)
+		}
+	}
+	if strings.Contains(string(logged), key) {
+		t.Errorf("the password is in the log: %s", logged)
 	}
 }
