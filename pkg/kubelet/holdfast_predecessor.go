@@ -42,10 +42,10 @@ var earlyNodeRead chan nodeRead
 // ReadPredecessorNode begins to read the Node. The kubelet calls it as soon as it
 // has a client, so that the answer is there when learnPredecessor wants it: until
 // then this kubelet writes nothing to the Node.
-func ReadPredecessorNode(client v1core.NodesGetter, name types.NodeName) {
+func ReadPredecessorNode(client heartbeatClient, name types.NodeName) {
 	read := make(chan nodeRead, 1)
 	earlyNodeRead = read
-	go func() { read <- readNode(client, name) }()
+	go func() { read <- readNode(nodesOf(client), name) }()
 }
 
 func readNode(client v1core.NodesGetter, name types.NodeName) nodeRead {
@@ -70,10 +70,10 @@ func (kl *Kubelet) learnPredecessor(machine *cadvisorapi.MachineInfo) {
 		Version: version.Get().GitVersion,
 	})
 	defer known.Report()
-	client := kl.heartbeatClient
-	if client == nil {
+	if kl.heartbeatClient == nil {
 		return
 	}
+	client := nodesOf(kl.heartbeatClient)
 	early := earlyNodeRead
 	earlyNodeRead = nil
 	tried := make(chan struct{})
