@@ -8,6 +8,7 @@ import (
 	"io/ioutil"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/api/core/v1"
@@ -65,5 +66,19 @@ func TestEvictedPodFreesEtcHosts(t *testing.T) {
 				t.Errorf("%s: the file stays: %v, want %v", tc.name, err == nil, tc.stays)
 			}
 		}()
+	}
+}
+
+// TestEtcHostsInMainKubelet: NewMainKubelet, which needs a whole node, says where the files are, and
+// its eviction manager frees them.
+func TestEtcHostsInMainKubelet(t *testing.T) {
+	source, err := ioutil.ReadFile("kubelet.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, call := range []string{"\n\tklet.countEtcHosts()\n", ", freeingEtcHosts(killPodNow("} {
+		if n := strings.Count(string(source), call); n != 1 {
+			t.Errorf("%q is there %d times", call, n)
+		}
 	}
 }

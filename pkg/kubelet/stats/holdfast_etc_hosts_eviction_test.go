@@ -10,10 +10,13 @@ import (
 	"testing"
 
 	cadvisorapiv2 "github.com/google/cadvisor/info/v2"
+	"github.com/stretchr/testify/mock"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	utilfeaturetesting "k8s.io/apiserver/pkg/util/feature/testing"
 	"k8s.io/kubernetes/pkg/features"
+	statsapi "k8s.io/kubernetes/pkg/kubelet/apis/stats/v1alpha1"
+	cadvisortest "k8s.io/kubernetes/pkg/kubelet/cadvisor/testing"
 	"k8s.io/kubernetes/pkg/kubelet/etchosts"
 )
 
@@ -37,5 +40,58 @@ func TestEtcHostsInEphemeralStorage(t *testing.T) {
 				t.Errorf("gate %v: %v bytes, %v inodes", on, got.UsedBytes, got.InodesUsed)
 			}
 		}()
+	}
+}
+
+// TestEtcHostsInPodStats: both providers of a pod's statistics add it.
+func TestEtcHostsInPodStats(t *testing.T) {
+	dir, err := ioutil.TempDir("", "etchosts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	const size = 1 << 20
+	if err := ioutil.WriteFile(filepath.Join(dir, "etc-hosts"), make([]byte, size), 0644); err != nil {
+		t.Fatal(err)
+	}
+	etchosts.SetPodDir(func(uid types.UID) string {
+		if uid != "UIDpod" {
+			t.Errorf("asked for pod %q", uid)
+		}
+		return dir
+	})
+	defer etchosts.SetPodDir(nil)
+	node := new(cadvisortest.Mock)
+	node.On("ContainerInfoV2", "/", mock.Anything).Return(map[string]cadvisorapiv2.ContainerInfo{"/pod-c": getTestContainerInfo(1, "pod", "ns", "c")}, nil)
+	node.On("RootFsInfo").Return(getTestFsInfo(2), nil)
+	node.On("ImagesFsInfo").Return(getTestFsInfo(3), nil)
+	used := map[string]uint64{} // with the gate on less with the gate off
+	note := func(provider string, on bool, s *statsapi.FsStats) {
+		switch {
+		case s == nil || on && s.UsedBytes == nil:
+			t.Errorf("%s, gate %v: %+v", provider, on, s)
+		case on:
+			used[provider] += *s.UsedBytes
+		case s.UsedBytes != nil:
+			used[provider] -= *s.UsedBytes
+		}
+	}
+	for _, on := range []bool{true, false} {
+		func() {
+			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CountEtcHosts, on)()
+			pods, err := newCadvisorStatsProvider(node, &fakeResourceAnalyzer{}, nil).ListPodStats()
+			if err != nil || len(pods) != 1 {
+				t.Fatalf("%v, %v", pods, err)
+			}
+			note("cadvisor", on, pods[0].EphemeralStorage)
+			cri := &criStatsProvider{resourceAnalyzer: &fakeResourceAnalyzer{}}
+			pod := cri.makePodStorageStats(&statsapi.PodStats{PodRef: statsapi.PodReference{UID: "UIDpod"}}, &cadvisorapiv2.FsInfo{})
+			note("CRI", on, pod.EphemeralStorage)
+		}()
+	}
+	for _, provider := range []string{"cadvisor", "CRI"} {
+		if n := used[provider]; n < size || n > 2*size {
+			t.Errorf("%s adds %d bytes", provider, n)
+		}
 	}
 }
