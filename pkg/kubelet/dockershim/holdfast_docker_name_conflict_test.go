@@ -98,7 +98,7 @@ func TestHoldfastDockerNameConflict(t *testing.T) {
 
 			starts := 0
 			for try := 1; try <= 3 && starts == 0; try++ {
-				if _, err := ds.RunPodSandbox(config); err == nil {
+				if err := runPodSandbox(ds, config); err == nil {
 					starts = try
 				} else if !strings.Contains(err.Error(), id) {
 					t.Errorf("%s: %v", name, err)
