@@ -78,7 +78,7 @@ func (kl *Kubelet) awaitPodCIDR(bound time.Duration) {
 	}
 	opts := metav1.GetOptions{}
 	util.FromApiserverCache(&opts)
-	node, err := kl.heartbeatClient.Nodes().Get(string(kl.nodeName), opts)
+	node, err := kl.heartbeatNodes().Get(string(kl.nodeName), opts)
 	if err != nil || node == nil || node.Spec.PodCIDR == "" {
 		return // a new node, or the status cannot be written either
 	}

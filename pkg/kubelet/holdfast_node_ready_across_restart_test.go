@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	cadvisorapi "github.com/google/cadvisor/info/v1"
-	cadvisorapiv2 "github.com/google/cadvisor/info/v2"
 	"k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,10 +95,7 @@ func TestHoldfastNodeReadyAcrossRestart(t *testing.T) {
 			})
 			kl.oneTimeInitializer.Do(func() {}) // cAdvisor and the eviction manager
 			kl.nodeStatusUpdateFrequency = 10 * time.Second
-			testKubelet.fakeCadvisor.On("MachineInfo").Return(&cadvisorapi.MachineInfo{NumCores: 1, MemoryCapacity: 1e9}, nil)
-			testKubelet.fakeCadvisor.On("VersionInfo").Return(&cadvisorapi.VersionInfo{}, nil)
-			testKubelet.fakeCadvisor.On("ImagesFsInfo").Return(cadvisorapiv2.FsInfo{}, nil)
-			testKubelet.fakeCadvisor.On("RootFsInfo").Return(cadvisorapiv2.FsInfo{}, nil)
+			fakeMachine(testKubelet)
 
 			node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: testKubeletHostname}, Spec: v1.NodeSpec{PodCIDR: test.podCIDR},
 				Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastHeartbeatTime: metav1.Now()}}}}
