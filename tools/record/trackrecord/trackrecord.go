@@ -61,7 +61,8 @@ type row struct {
 	shown bool
 }
 
-// Rows has one for each base of each fix with an incident that a page tells of.
+// Rows has one for each base of each fix with an incident that a page tells of. A base without a lab
+// for an incident that another base has one for is left out: the page of that base says so.
 func Rows(table *fixes.Table, record *outcomes.Record, all labkit.Labs) string {
 	var b strings.Builder
 	for _, r := range rows(table, record, all) {
@@ -90,6 +91,9 @@ func rows(table *fixes.Table, record *outcomes.Record, all labkit.Labs) []row {
 				name += "-" + f.Base
 			}
 			labs, command := labsOf(f, []string{name, s.Name}, all)
+			if len(labs) == 0 && shownElsewhere(s, f, all) {
+				continue
+			}
 			var gated []string
 			for _, l := range labs {
 				if len(f.Labs[l]) > 0 {
@@ -122,6 +126,14 @@ func rows(table *fixes.Table, record *outcomes.Record, all labkit.Labs) []row {
 		}
 	}
 	return out
+}
+
+// shownElsewhere says whether a fix has a lab on another base that the same page tells of.
+func shownElsewhere(s *fixes.Fix, f *fixes.Form, all labkit.Labs) bool {
+	return slices.ContainsFunc(s.Forms, func(o *fixes.Form) bool {
+		labs, _ := labsOf(o, []string{s.Name}, all)
+		return o != f && o.Page == f.Page && len(labs) > 0
+	})
 }
 
 // labsOf are the labs of one folder that show a form's incident on stock, and the
