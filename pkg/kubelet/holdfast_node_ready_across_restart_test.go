@@ -118,7 +118,11 @@ func TestHoldfastNodeReadyAcrossRestart(t *testing.T) {
 				return true, node, nil
 			})
 
-			go kl.updateRuntimeUp()
+			if test.off && test.needCIDR {
+				kl.updateRuntimeUp() // stock does not look again after the status has read the PodCIDR
+			} else {
+				go kl.updateRuntimeUp()
+			}
 			kl.syncNodeStatus()
 			took := time.Since(begin)
 			if len(published) != 1 {
