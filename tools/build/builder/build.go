@@ -154,7 +154,7 @@ func one(ctx context.Context, b *base.Base, o Options, variant base.Variant, nam
 	cmd.Dir = b.Root
 	cmd.Env = Env(b, variant, bin)
 	if o.Offline {
-		cmd.Env = env(b, vendoredSrc(b), bin)
+		cmd.Dir, cmd.Env = offlineDir(b), env(b, vendoredSrc(b), bin)
 	}
 	var log bytes.Buffer
 	cmd.Stderr = s.LastLine(&log)

@@ -6,10 +6,13 @@ package builder
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	mod "golang.org/x/mod/modfile"
 
 	"holdfast/tools/build/base"
 	"holdfast/tools/build/exit"
@@ -20,14 +23,60 @@ import (
 // vendorKey, inside a vendor folder, names the tree that it was made from.
 const vendorKey = "holdfast.key"
 
-// vendorDir is where the sources of an offline build of b lie. The root module
-// is built from its own vendor/. The go command knows no second one, so a base
-// in GOPATH mode has a GOPATH in bases/<base>/vendor.
+// vendorDir is where the sources of an offline build of b are. The root module
+// is built from its own vendor/. The go command knows no second one, so any other
+// base has a folder of its own, bases/<base>/vendor: a GOPATH, or a module with the
+// base's versions and a vendor/ (vendorModule).
 func vendorDir(b *base.Base) string {
-	if b.Mode == base.ModeGOPATH {
+	if b.Mode == base.ModeGOPATH || b.Pins != "" {
 		return filepath.Join(b.Root, "bases", b.Name, "vendor")
 	}
 	return filepath.Join(b.Root, "vendor")
+}
+
+// offlineDir is the folder of the module that an offline build of b is built in.
+func offlineDir(b *base.Base) string {
+	if b.Mode != base.ModeGOPATH && b.Pins != "" {
+		return vendorDir(b)
+	}
+	return b.Root
+}
+
+// vendorModule makes vendorDir the module that modfile describes. It needs the programs as tools, so
+// that go mod vendor takes what they import; and the replaced folders, which modfile names from the root.
+func vendorModule(b *base.Base, modfile string) error {
+	dir := vendorDir(b)
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(modfile)
+	if err != nil {
+		return err
+	}
+	f, err := mod.Parse(modfile, raw, nil)
+	if err != nil {
+		return err
+	}
+	for _, n := range b.BinaryNames(true) {
+		if err := f.AddTool(b.ImportPath(b.Binaries[n])); err != nil {
+			return err
+		}
+	}
+	f.Cleanup()
+	text, err := f.Format()
+	if err != nil {
+		return err
+	}
+	sum, err := os.ReadFile(strings.TrimSuffix(modfile, ".mod") + ".sum")
+	if err != nil {
+		return err
+	}
+	output, err := filepath.Rel(dir, b.Output())
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "go.mod"), text, 0o644),
+		os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o644), os.Symlink(output, filepath.Join(dir, filepath.Base(b.Output()))))
 }
 
 // Vendor writes what `make OFFLINE=1` builds from: for the root module (the
@@ -41,10 +90,12 @@ func Vendor(ctx context.Context, b *base.Base) error {
 	if err != nil {
 		return err
 	}
+	dirs := []string{relative(b, offlineDir(b)), "tools"}
 	if modfile != "" {
-		return exit.Usagef("make vendor: the root's go.mod is not that of base %s, and the go command vendors only what that one names", b.Name)
+		if err := vendorModule(b, modfile); err != nil {
+			return err
+		}
 	}
-	dirs := []string{".", "tools"}
 	for _, dir := range []string{"cmd", "webhook", "release"} {
 		if _, err := os.Stat(filepath.Join(b.Root, dir, "go.mod")); err == nil { // a checkout of tests has no programs for operators
 			dirs = append(dirs, dir)
@@ -72,7 +123,7 @@ func Vendor(ctx context.Context, b *base.Base) error {
 	for _, n := range b.BinaryNames(true) {
 		args := append([]string{"list"}, vendorFlags(b)...)
 		cmd := Command(ctx, "go", append(args, "-deps", b.ImportPath(b.Binaries[n]))...)
-		cmd.Dir, cmd.Env = b.Root, env(b, vendoredSrc(b), b.Binaries[n])
+		cmd.Dir, cmd.Env = offlineDir(b), env(b, vendoredSrc(b), b.Binaries[n])
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return exit.Preconditionf("%s lacks something that %s needs: %v\n%s", relative(b, vendorDir(b)), n, err, out)
 		}

@@ -219,11 +219,23 @@ func TestOffline(t *testing.T) {
 		}
 		runIn(t, copied, nil, "make", "BASE="+other.Name)
 		want := sums(t, binaries(other))
+		var linked [][]string
+		for _, file := range binaries(other) {
+			linked = append(linked, modules(t, file))
+		}
 		runIn(t, copied, nil, "make", "BASE="+other.Name, "vendor")
 		if err := os.RemoveAll(filepath.Join(copied, "_output", "src")); err != nil {
 			t.Fatal(err)
 		}
 		runIn(t, copied, none, "unshare", "--net", "make", "BASE="+other.Name, "OFFLINE=1")
+		if other.Mode != base.ModeGOPATH { // as above: no sums of modules are noted
+			for i, file := range binaries(other) {
+				if got := modules(t, file); !slices.Equal(got, linked[i]) {
+					t.Errorf("%s links other modules than the online build:\n%q\n%q", file, got, linked[i])
+				}
+			}
+			continue
+		}
 		if got := sums(t, binaries(other)); !slices.Equal(got, want) {
 			t.Errorf("%s offline\n  %s\nonline\n  %s", other.Name, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 		}
