@@ -24,23 +24,23 @@ type Alert struct {
 // alerts are the codes HF651 to HF659. What a fix does when all is well is none.
 var alerts = map[string]Alert{
 	"HF651": {Name: "HoldfastSubPathMountStays", Component: "kubelet", Metric: "holdfast_subpath_rollback_failed_total",
-		Says: "a subPath mount could not be removed and stays", Remedy: "start no kubelet on this node that is older than 1.7.14, 1.8.9 or 1.9.4: it deletes the files in the mount"},
+		Says: "a subPath mount could not be removed and stays", Remedy: "do not start a kubelet older than 1.7.14, 1.8.9 or 1.9.4 on this node: it would delete the files in the mount"},
 	"HF652": {Name: "HoldfastPredecessorOverrideRefused", Component: "kubelet", Metric: "holdfast_predecessor_override_refused", Gauge: true,
-		Says: "the kubelet cannot read the file holdfast-predecessor-override and ignores it", Remedy: "write one line with a release, or the word none, and restart the kubelet"},
+		Says: "the kubelet cannot read the file holdfast-predecessor-override and ignores it", Remedy: "write one line into that file, with a release or the word none, and restart the kubelet"},
 	"HF653": {Name: "HoldfastPredecessorNotSaved", Component: "kubelet", Metric: "holdfast_predecessor_save_failed_total",
-		Says: "holdfast-predecessor.json cannot be written", Remedy: "look at the disk below the kubelet's root directory"},
+		Says: "holdfast-predecessor.json cannot be written", Remedy: "check the disk below the kubelet's root directory"},
 	"HF654": {Name: "HoldfastCheckpointNotWritten", Component: "kubelet", Metric: "holdfast_checkpoint_compat_rewrite_failed_total",
-		Says: "a sandbox checkpoint cannot be written back", Remedy: "look at the disk below /var/lib/dockershim, and drain the node before you go back to 1.7"},
+		Says: "a sandbox checkpoint cannot be written back", Remedy: "check the disk below /var/lib/dockershim, and drain the node before you go back to 1.7"},
 	"HF655": {Name: "HoldfastRBDLockKept", Component: "kubelet", Metric: "holdfast_rbd_detach_locks_kept_total",
 		Says: "an old RBD lock could not be released", Remedy: "run kubectl holdfast rbd-locks"},
 	"HF656": {Name: "HoldfastRBDDeviceStays", Component: "kubelet", Metric: "holdfast_rbd_detach_unused_total", Labels: map[string]string{"result": "kept"},
-		Says: "an RBD device stays mapped after a mount that failed, and no other node can map the image", Remedy: "unmap it by hand, see docs/user/rbd.md"},
+		Says: "an RBD device stays mapped after a mount that failed, and no other node can map the image", Remedy: "unmap the device by hand, as docs/user/rbd.md describes"},
 	"HF657": {Name: "HoldfastUnreadyNotAcknowledged", Component: "kubelet", Metric: "holdfast_unready_before_replace_waits_total", Labels: map[string]string{"outcome": "timeout"},
-		Says: "a container was killed before the API server acknowledged that it is not ready", Remedy: "look at the API server and the node's network"},
+		Says: "a container was killed before the API server acknowledged that it is not ready", Remedy: "check the API server and the node's network"},
 	"HF658": {Name: "HoldfastServiceCheckFails", Component: "kube-controller-manager", Metric: "holdfast_endpoints_live_service_check_checks_total", Labels: map[string]string{"result": "error"},
-		Says: "the API server did not say whether a Service exists, and its Endpoints stay", Remedy: "look at the API server, and whether the controller manager may get services (HF631)"},
+		Says: "the API server did not say whether a Service exists, so the Service's Endpoints stay", Remedy: "check the API server, and whether the controller manager may get Services (HF631)"},
 	"HF659": {Name: "HoldfastDeadNodePodsFail", Component: "kube-controller-manager", Metric: "holdfast_dead_node_pods_retry_failed_total",
-		Says: "pods of a node that does not report could not be marked as not ready, and the controller manager tries again", Remedy: "look at the API server and etcd, and at the log of the controller manager"},
+		Says: "pods of a node that no longer reports could not be marked as not ready, and the controller manager tries again", Remedy: "check the API server and etcd, and read the log of the controller manager"},
 }
 
 // AlertOf is the alert of a code, nil for a code that has none.
@@ -54,8 +54,12 @@ func AlertOf(code string) *Alert {
 
 func alertCode(code, title, page string) Code {
 	a := alerts[code]
+	above, since := "greater than 0", " The metric counts from the start of the process, so this may have happened long ago."
+	if a.Gauge {
+		above, since = "1", ""
+	}
 	return Code{Code: code, Level: Warn, Title: title, By: []string{"doctor"}, About: []string{
-		fmt.Sprintf("The %s's metric `%s` says that %s. A counter counts from the start of the process, so the cause may be in the distant past.", a.Component, a.series(), a.Says),
+		fmt.Sprintf("The %s's metric `%s` is %s: %s.%s", a.Component, a.series(), above, a.Says, since),
 		fmt.Sprintf("What to do: %s. See %s. The rule `%s` in [alerts.yaml](alerts.yaml) uses the same metric.", a.Remedy, page, a.Name),
 	}}
 }
@@ -73,8 +77,8 @@ var doctorCodes = []Code{
 	{
 		Code: "HF604", Level: Warn, Also: []Level{Unknown}, Title: "the Endpoints of a Service do not match its pods", By: []string{"doctor"},
 		About: []string{
-			"A pod is ready, its Service selects it, but its address is not among the ready addresses of the Endpoints. Or the Endpoints have a ready address whose pod is gone or not ready. doctor saw the same state twice, 30 s apart.",
-			"Change a label or an annotation of the Service: the controller then compares pods and Endpoints again. [endpoints-stale-cache](../../patches/endpoints-stale-cache/README.md) explains the cause. If this happens to all Services, the controller manager does not work: see [HF615](#hf615).",
+			"A pod is ready and its Service selects it, but the pod's address is not among the ready addresses of the Endpoints. Or the Endpoints contain a ready address whose pod is gone or not ready. doctor saw the same state twice, 30 s apart.",
+			"Change a label or an annotation of the Service: the controller then compares pods and Endpoints again. [endpoints-stale-cache](../../patches/endpoints-stale-cache/README.md) explains the cause. If this happens to all Services, the controller manager is not working: see [HF615](#hf615).",
 			"doctor does not check Services without a selector, or Endpoints that [endpoints-rules](endpoints-rules.md) writes. It does not report the addresses of pods that are not ready if their Service publishes such addresses.",
 		},
 	},
@@ -88,15 +92,15 @@ var doctorCodes = []Code{
 	{
 		Code: "HF611", Level: Warn, Also: []Level{Unknown}, Title: "a workload has no ReplicaSet or ControllerRevision of its own for its template", By: []string{"doctor"},
 		About: []string{
-			"A Deployment that is not paused has no ReplicaSet of its own with its template, although the controller has seen its spec. Either its rollout is stuck, or it uses a ReplicaSet that another Deployment or nobody owns; then two Deployments may scale the same pods. Or a DaemonSet uses a ControllerRevision that it does not own. doctor saw the same state twice, 30 s apart.",
-			"If the text names an object that already has the name, look at that object, and delete it if nobody needs it. Holdfast's controller manager chooses another name instead: see [hash-collision](../../patches/hash-collision/README.md).",
+			"A Deployment that is not paused does not own a ReplicaSet with its template, although the controller has seen its spec. Either its rollout is stuck, or it uses a ReplicaSet that another Deployment owns or that has no owner; then two Deployments may scale the same pods. Or a DaemonSet uses a ControllerRevision that it does not own. doctor saw the same state twice, 30 s apart.",
+			"If the finding names an object that already has the name, check that object, and delete it if it is not needed. Holdfast's controller manager chooses another name instead: see [hash-collision](../../patches/hash-collision/README.md).",
 		},
 	},
 	{
 		Code: "HF613", Level: Stop, Also: []Level{Unknown}, Title: "the name of a DaemonSet's next revision is taken", By: []string{"doctor"},
 		About: []string{
-			"The DaemonSet's template has no ControllerRevision yet, and the name that this ControllerRevision would get belongs to a ControllerRevision of another template. The sync of this DaemonSet **crashes a stock controller manager** of 1.7 to 1.11 ([hash-collision](../../patches/hash-collision/README.md), b). If a stock controller manager runs, it crashes within seconds. So you see this finding only while none runs: it has crashed, or you are about to swap it.",
-			"Start Holdfast's controller manager, or add any annotation to the template, which gives another name.",
+			"The DaemonSet's template has no ControllerRevision yet, and the name that this ControllerRevision would get belongs to a ControllerRevision of another template. Syncing this DaemonSet **crashes a stock controller manager** of 1.7 to 1.11 ([hash-collision](../../patches/hash-collision/README.md), b). If a stock controller manager runs, it crashes within seconds. So you see this finding only while no stock controller manager runs: it has crashed, or you are about to swap it.",
+			"Start Holdfast's controller manager, or add any annotation to the template: this changes the name.",
 			"doctor checks only the template that the DaemonSet has now, not the templates of later updates. For a list of image tags, `kubectl holdfast pod-template-hash collide` prints which tags collide. `?` means that doctor cannot compute the hashes of the controller manager's release.",
 		},
 	},
@@ -110,30 +114,30 @@ var doctorCodes = []Code{
 	{
 		Code: "HF615", Level: Warn, Also: []Level{Unknown}, Title: "pods of a node that is gone are Ready, or no leader renews its lease", By: []string{"doctor"},
 		About: []string{
-			"A node has been Unknown for more than a minute, or its Node object does not exist, but its pods have been Ready for more than a minute: Services still send them traffic. [dead-node-pods-retry](../../patches/dead-node-pods-retry/README.md) explains the cause. To correct it by hand, delete the pods with `--grace-period=0 --force`, but only if the machine is off.",
-			"Or the lease of kube-controller-manager or kube-scheduler in kube-system is older than a minute and was not renewed within 30 s: nothing is reconciled, or nothing is scheduled. Check the process that holds the lease ([kcm-silent-connection](../../patches/kcm-silent-connection/README.md)).",
+			"A node has been Unknown for more than a minute, or its Node object does not exist, but its pods have been Ready for more than a minute: Services still send them traffic. [dead-node-pods-retry](../../patches/dead-node-pods-retry/README.md) explains the cause. To stop the traffic by hand, delete the pods with `--grace-period=0 --force`, but only if the machine is off.",
+			"Or the lease of kube-controller-manager or kube-scheduler in kube-system is older than a minute and was not renewed within 30 s: no objects are reconciled, or no pods are scheduled. Check the process that holds the lease ([kcm-silent-connection](../../patches/kcm-silent-connection/README.md)).",
 			"A component without `--leader-elect` has no lease, so doctor does not check it.",
 		},
 	},
 	{
 		Code: "HF621", Level: Warn, Also: []Level{Unknown}, Title: "an RBD image has a stale lock, a leaked mapping, two writers or a foreign lock", By: []string{"doctor"},
 		About: []string{
-			"[`kubectl holdfast rbd-locks`](kubectl-holdfast.md#rbd-locks) finds a stale lock, a leaked mapping, two writers or a foreign lock. Run that command: it prints the locks, the watchers and the remedy.",
+			"[`kubectl holdfast rbd-locks`](kubectl-holdfast.md#rbd-locks) finds this. Run that command: it prints the locks, the watchers and the remedy.",
 			"`?` means that there are RBD volumes, but doctor could not check them: you did not say how to connect to Ceph (`--ceph-conf`, `--id`, `--keyring`), or Ceph did not answer for an image.",
 		},
 	},
 	{
 		Code: "HF631", Level: Warn, Also: []Level{Unknown}, Title: "the controller manager may not get Services", By: []string{"doctor"},
 		About: []string{
-			"Holdfast's endpoints controller reads a Service from the API server before it deletes the Service's Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). Its user does not have that right. So each of these requests fails, and the Endpoints of deleted Services stay.",
-			"Add the verb `get` on `services` to the user's role. doctor checks the service account `endpoint-controller` if it exists (`--use-service-account-credentials`), otherwise the user `system:kube-controller-manager`. The text names the user. `--controller-manager-user` names another user.",
+			"Holdfast's endpoints controller reads a Service from the API server before it deletes the Service's Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). The controller manager's user does not have that permission. So each of these requests fails, and the Endpoints of deleted Services stay.",
+			"Add the verb `get` on `services` to the user's role. doctor checks the service account `endpoint-controller` if it exists (`--use-service-account-credentials`), otherwise the user `system:kube-controller-manager`. The finding names the user. To check another user, set `--controller-manager-user`.",
 		},
 	},
 	{
 		Code: "HF641", Level: Warn, Also: []Level{Unknown}, Title: "releases are mixed or too far apart, or a gate is off", By: []string{"doctor"},
 		About: []string{
 			"Upstream supports kubelets of the API server's minor release and of the two minor releases before it, and a controller manager of the API server's minor release or of the one before it. During an upgrade, kubelets of several releases are normal. If no upgrade is in progress, a node was forgotten.",
-			"A feature gate of Holdfast that is off brings back a fault of the stock binary; the text names the gate. Remove the gate from the unit or the manifest: all gates that doctor names are on by default.",
+			"A feature gate of Holdfast that is off brings back a fault of the stock binary; the finding names the gate. Remove the gate from the unit or the manifest: all gates that doctor names are on by default.",
 			"`?` means that a version could not be read. doctor reads the version of the controller manager from its pods in kube-system. If the controller manager listens only on 127.0.0.1, as kubeadm configures it, or is not a pod, run doctor on its master with `--controller-manager http://127.0.0.1:10252`.",
 		},
 	},
@@ -150,8 +154,8 @@ var doctorCodes = []Code{
 		Code: "HF661", Level: Warn, Also: []Level{Unknown}, Title: "anyone may send requests to the kubelet", By: []string{"doctor"},
 		About: []string{
 			"`--anonymous-auth` is on and `--authorization-mode` is AlwaysAllow, which are the defaults: anyone who reaches port 10250 of the node can run commands in each of its containers. Or `--read-only-port` is open, 10255 by default: anyone who reaches this port can read the specs of all pods, with the values of their environment variables.",
-			"Set `--anonymous-auth=false`, `--authorization-mode=Webhook` with `--client-ca-file`, and, once no program (such as Heapster) uses that port, `--read-only-port=0`. Holdfast has upstream's defaults.",
-			"`?` means that the kubelet has a `--config` file, whose content doctor does not see.",
+			"Set `--anonymous-auth=false`, `--authorization-mode=Webhook` with `--client-ca-file`, and, once no program (such as Heapster) uses that port, `--read-only-port=0`. Holdfast has the same defaults as upstream.",
+			"`?` means that the kubelet uses a `--config` file, whose content doctor cannot see.",
 		},
 	},
 }

@@ -18,11 +18,11 @@ var kcmCodes = []Code{
 	},
 	{
 		Code: "HF523", Level: Stop, Title: "the controller manager refuses its command line", By: []string{"kcm check", "kcm manifest"},
-		About: []string{"The manifest has a flag or a feature gate that the controller manager does not support: the container would exit at each start. Remove this flag or gate from the manifest first. When you go back, these are Holdfast's own flags and gates."},
+		About: []string{"The manifest contains a flag or a feature gate that the controller manager does not support: the container would exit at each start. Remove this flag or gate from the manifest first. When you go back, these are Holdfast's own flags and gates."},
 	},
 	{
 		Code: "HF524", Level: Stop, Title: "the controller manager may not get Services", By: []string{"kcm check"},
-		About: []string{"Holdfast's endpoints controller reads a Service from the API server (`get services`) before it deletes the Service's Endpoints. Without this right, the Endpoints of deleted Services stay. Upstream's roles grant it. Give your own role or policy the verb `get` on `services` ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md#before-you-swap))."},
+		About: []string{"Holdfast's endpoints controller reads a Service from the API server (`get services`) before it deletes the Service's Endpoints. Without this permission, the Endpoints of deleted Services stay. Upstream's roles grant it. Give your own role or policy the verb `get` on `services` ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md#before-you-swap))."},
 	},
 	{
 		Code: "HF525", Level: New, Title: "pods are replaced when the new controller manager takes over", By: []string{"kcm check"},
@@ -33,6 +33,6 @@ var kcmCodes = []Code{
 	},
 	{
 		Code: "HF526", Level: Unknown, Title: "kcm could not find out something about the controller manager", By: []string{"kcm check"},
-		About: []string{"The API server did not answer, or the user does not have the right to send this request. The check needs `list` on Deployments, ReplicaSets, StatefulSets and ControllerRevisions, and `create` on `subjectaccessreviews`. The user in kubeadm's `/etc/kubernetes/admin.conf` has all these rights."},
+		About: []string{"The API server did not respond, or the user does not have the permission for this request. The check needs `list` on Deployments, ReplicaSets, StatefulSets and ControllerRevisions, and `create` on `subjectaccessreviews`. The user in kubeadm's `/etc/kubernetes/admin.conf` has all these permissions."},
 	},
 }

@@ -6,7 +6,7 @@ package finding
 // nodeCodes are the codes that only node check, node swap and node back give.
 var nodeCodes = []Code{
 	{
-		Code: "HF501", Level: Warn, Title: "the kubelet that runs is not what the unit starts", By: []string{"node check"},
+		Code: "HF501", Level: Warn, Title: "the running kubelet differs from what the unit starts", By: []string{"node check"},
 		About: []string{
 			"A swap starts the kubelet with the command line that the unit and its environment files have now. These files were changed after the running kubelet was started, or no kubelet runs. All other checks use the unit's command line.",
 			"If the change is intended, continue. Otherwise correct the unit and its files, and check again.",
@@ -22,12 +22,12 @@ var nodeCodes = []Code{
 	{
 		Code: "HF503", Level: Stop, Title: "the unit does not start a kubelet's own file", By: []string{"node check"},
 		About: []string{
-			"A swap replaces the file that `ExecStart=` names. But here the unit does not exist, or the program cannot find out which file it starts. Or the file is hyperkube, a symbolic link, a script that starts the kubelet, or docker or rkt, which starts the kubelet in a container.",
+			"A swap replaces the file that `ExecStart=` names. Here the unit does not exist, or the program cannot find out which file the unit starts. Or the file is hyperkube, a symbolic link, a script that starts the kubelet, or docker or rkt, which starts the kubelet in a container.",
 			"Change the unit so that it starts the kubelet's own file, restart the old kubelet with this unit, and check again.",
 		},
 	},
 	{
-		Code: "HF504", Level: Stop, Title: "there is no space for the new kubelet or for the copy of the old one", By: []string{"node check", "node swap"},
+		Code: "HF504", Level: Stop, Title: "there is not enough space for the new kubelet or for the copy of the old one", By: []string{"node check", "node swap"},
 		About: []string{
 			"A swap writes the new kubelet into the folder of the old one, and saves the old kubelet in `/usr/lib/holdfast/kept`. One of these two folders is on a file system that is read-only or full.",
 			"Nothing was changed. Free some space. If `/usr` is read-only, change the unit so that it starts a kubelet on a writable file system, and name a folder of that file system with `--keep-in`.",
@@ -47,9 +47,9 @@ var nodeCodes = []Code{
 		},
 	},
 	{
-		Code: "HF507", Level: Warn, Also: []Level{Stop}, Title: "a stop of the unit ends other processes", By: []string{"node check"},
+		Code: "HF507", Level: Warn, Also: []Level{Stop}, Title: "stopping the unit kills other processes", By: []string{"node check"},
 		About: []string{
-			"With `KillMode=control-group`, systemd ends all processes of the unit's cgroup together with the kubelet. Kubelet 1.7 starts the daemons of FUSE volumes in this cgroup. If they end, the pods keep a dead mount.",
+			"With `KillMode=control-group`, systemd kills all processes in the unit's cgroup together with the kubelet. Kubelet 1.7 starts the daemons of FUSE volumes in this cgroup. If a daemon is killed, its pods keep a dead mount.",
 			"Drain the pods with such volumes, or add a drop-in with `KillMode=process` ([item 10](upgrade-1.7-to-1.9.md#before-you-start)).",
 		},
 	},
@@ -60,7 +60,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "the program could not find out something about the node", By: []string{"node check", "node swap", "node back"},
 		About: []string{
-			"Without systemd the program cannot find out what `--start-command` starts. With a runtime other than docker it does not compare the containers. The text says what the program could not find out.",
+			"Without systemd the program cannot find out what `--start-command` starts. With a runtime other than docker it does not compare the containers. The finding says what the program could not find out.",
 			"If docker does not answer, the finding is a `STOP`, because no kubelet starts without docker.",
 		},
 	},
@@ -71,7 +71,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF511", Level: Stop, Title: "the new kubelet did not become healthy", By: []string{"node swap", "node back"},
 		About: []string{
-			"The new kubelet exited, had another command line than the unit, would have run standalone, or did not answer `/healthz` in time; or the old kubelet did not stop. The program then puts the previous kubelet back and starts it. The text says what happened, and which kubelet runs now.",
+			"The new kubelet exited, had a command line other than the unit's, would have run standalone, or did not answer `/healthz` in time; or the old kubelet did not stop. The program then puts the previous kubelet back and starts it. The finding says what happened, and which kubelet runs now.",
 			"`journalctl -u kubelet` shows the kubelet's messages. `/usr/lib/holdfast/journal` records the steps of the program.",
 		},
 	},
@@ -79,7 +79,7 @@ var nodeCodes = []Code{
 		Code: "HF512", Level: Warn, Also: []Level{Stop}, Title: "the old kubelet deletes files behind subPath mounts that are left", By: []string{"node check", "node back"},
 		About: []string{
 			"Kubelets 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, 1.9.0 to 1.9.3 and older delete the files in mounts below `volume-subpaths` when they remove a pod ([subpath-rollback](../../patches/subpath-rollback/README.md)). `node back` unmounts these mounts between stop and start.",
-			"If a mount is busy, the finding is a `STOP`, and the program starts Holdfast again. End the process that the text names, and run `node back` again. Never use `umount -l` or `-R`.",
+			"If a mount is busy, the finding is a `STOP`, and the program starts Holdfast again. Stop the process that the finding names, and run `node back` again. Never use `umount -l` or `-R`.",
 		},
 	},
 	{
@@ -91,7 +91,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF515", Level: Warn, Title: "Holdfast does not report the kubelet that ran before it, or reports the wrong one", By: []string{"node swap"},
 		About: []string{
-			"The metric `holdfast_predecessor_info` is missing, could not be read, or names another release than the saved kubelet's. New containers may get hashes that the old kubelet does not accept.",
+			"The metric `holdfast_predecessor_info` is missing, could not be read, or names a release other than the saved kubelet's. New containers may get hashes that the old kubelet does not accept.",
 			"Check the release with `kubectl holdfast predecessor`. If it is wrong, write the [override](../../patches/predecessor/README.md#look-and-correct).",
 		},
 	},
@@ -119,7 +119,7 @@ var nodeCodes = []Code{
 	},
 	{
 		Code: "HF520", Level: Stop, Title: "an address has a leading zero", By: []string{"node check"},
-		About: []string{"Today's Go refuses an address such as `10.0.010.1`. The kubelet exits at its start, or does not reach the API server. Write the number without the zero."},
+		About: []string{"Today's Go refuses an address such as `10.0.010.1`. The kubelet exits at startup, or does not reach the API server. Write the number without the zero."},
 	},
 	{
 		Code: "HF530", Level: Stop, Title: "the package cannot replace or start this kubelet", By: []string{"node keep"},
@@ -131,21 +131,21 @@ var nodeCodes = []Code{
 	{
 		Code: "HF531", Level: Stop, Title: "systemd does not start a kubelet with this cgroup driver", By: []string{"node check"},
 		About: []string{
-			"With `--cgroup-driver=systemd`, kubelets of 1.7 to 1.9 and Holdfast ask systemd to delegate a slice. systemd 237 and later refuse this request (kubernetes/kubernetes#61474), and the kubelet exits at its start. After a swap neither the new nor the old kubelet would run. There is no finding if the running kubelet uses this driver and was started after this systemd was installed, because that proves that such a kubelet can start here.",
+			"With `--cgroup-driver=systemd`, 1.7 to 1.9 kubelets and Holdfast request a delegated slice from systemd. systemd 237 and later refuse this request (kubernetes/kubernetes#61474), and the kubelet exits at startup. After a swap neither the new nor the old kubelet would run. There is no finding if the running kubelet uses this driver and was started after this systemd was installed, because that proves that such a kubelet can start here.",
 			"Drain the node, give docker and the kubelet the driver `cgroupfs`, and start both. Or go back to systemd 236.",
 		},
 	},
 	{
-		Code: "HF532", Level: Warn, Title: "sandbox files that the kubelet does not accept", By: []string{"node check"},
+		Code: "HF532", Level: Warn, Title: "the next kubelet does not accept some sandbox files", By: []string{"node check"},
 		About: []string{
-			"`/var/lib/dockershim/sandbox` has a file for each pod's sandbox, with its host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the files that 1.7 wrote: with CNI or kubenet the host ports of these pods are then not released when the pods are deleted. 1.7 keeps a file that it does not accept, and then does not stop that pod's sandbox.",
+			"`/var/lib/dockershim/sandbox` contains a file for each pod's sandbox, with its host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the files that 1.7 wrote: with CNI or kubenet the host ports of these pods are then not released when the pods are deleted. 1.7 keeps a file that it does not accept, and then does not stop that pod's sandbox.",
 			"Delete such pods before the swap, while the kubelet that wrote the files runs. No kubelet accepts a damaged file.",
 		},
 	},
 	{
-		Code: "HF533", Level: Warn, Title: "Holdfast refuses the answer to a probe, or does not send the probe", By: []string{"node check"},
+		Code: "HF533", Level: Warn, Title: "Holdfast refuses the response to a probe, or does not send the probe", By: []string{"node check"},
 		About: []string{
-			"Today's Go parses answers more strictly than the Go of 2018, and sends no control byte in a path: see [the list](install.md#what-todays-go-refuses). The probe would fail after the swap. Then the pod leaves its Services, or its container is killed.",
+			"Today's Go parses HTTP responses more strictly than the Go of 2018, and sends no control byte in a path: see [the list](install.md#what-todays-go-refuses). The probe would fail after the swap. Then the pod leaves its Services, or its container is killed.",
 			"`node check --probe` lists the node's pods with the node's own kubeconfig, and sends each of their HTTP probes once, as the kubelet does. It does not send HTTP hooks, because that would run them; it only checks their paths.",
 		},
 	},
