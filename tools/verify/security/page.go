@@ -25,7 +25,7 @@ const pageHead = `<!-- Written by make security from bases/%s/vulnerabilities.js
 
 # Known vulnerabilities
 
-This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, whose last release is `%s`" + `, compared with stock %s.
+This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, whose latest release is `%s`" + `, compared with stock %s.
 A row that says "after +%s" is fixed only in builds made after that release, whose version continues with ` + "`.post.g…`" + `. The binaries of 1.2.0 close no vulnerability. For other components this page only says [what you have to do](#other-components-what-you-have-to-do).
 Every vulnerability that is open in a stock kube-apiserver is also open in the optional one, unless this page says otherwise.
 
@@ -41,23 +41,23 @@ const pageTail = `## Going back
 If you replace Holdfast's binary with the stock one, all closed vulnerabilities are open again at once. Remove Holdfast's gates from the flags first: a stock binary
 does not start with them. Of these fixes only [localnet-firewall](../patches/localnet-firewall/README.md) leaves something on a node, a
 firewall rule. A reboot removes the rule; the page of the fix says how to remove it without a reboot. [Install](user/install.md) lists everything else that stays. Passwords
-and answers that a stock binary wrote into logs and events remain there.
+and server responses that a stock binary wrote into logs and events remain there.
 
 [Decision 0009](decisions/0009-what-a-refusal-tells.md) lists what each fix counts, logs and shows in events. The check
-[security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as on stock, and measures the cost of the limits; ` + "`make fuzz`" + ` feeds a million generated inputs to each parser that has a fuzz test.
+[security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as with stock, and measures the cost of the limits; ` + "`make fuzz`" + ` feeds a million generated inputs to each parser that has a fuzz test.
 
 ## Scanners
 
 ` + "`make security` also writes this page's content as an OpenVEX document, `_output/vex.json`" + `. Its products are %s, with the version of the build.
 
 ` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
-finding that this page does not explain. Without DB the command says how to get a database. govulncheck helps to find vulnerabilities, but if it
+finding that this page does not explain. Without DB the command prints how to get a database. govulncheck helps to find vulnerabilities, but if it
 finds none, that proves nothing. In a binary, govulncheck misses three kinds of code: client-go, apimachinery and the other parts of Kubernetes, which have
 no version of their own here; modules whose name has changed, for example docker/spdystream; and functions that the
 database does not list, for example the old prometheus.Handler.
 
 A vulnerability that this page does not name has not been examined. This applies to most vulnerabilities of
-the libraries of 2017 and 2018 that the binaries link. Go's standard library is that of today's Go.
+the libraries from 2017 and 2018 that the binaries link. The standard library is that of today's Go.
 `
 
 // Page is docs/security.md. The track record's verdicts are those of record.
@@ -86,7 +86,7 @@ func Page(t *Table, b *base.Base, record *outcomes.Record) string {
 	section(&w, t, "Open", "", []Status{Affected}, open, row)
 	section(&w, t, "Open on purpose", "A fix would break something that legitimate users rely on.", []Status{Documented}, open, row)
 	section(&w, t, "Not known yet", "", []Status{Unjudged}, open, row)
-	section(&w, t, "Other components: what you have to do", "Holdfast does not change these components. No release of 1.9 closes these vulnerabilities, unless the last column says so.",
+	section(&w, t, "Other components: what you have to do", "Holdfast does not change these components. No 1.9 release closes these vulnerabilities, unless the last column says so.",
 		[]Status{NotOurs}, "| component | what an attacker can do | number | what to do |\n|---|---|---|---|\n", func(e *Entry) []string {
 			return []string{components(e), e.What, number(e), e.Do}
 		})
