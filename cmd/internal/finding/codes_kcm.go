@@ -14,7 +14,7 @@ var kcmCodes = []Code{
 	},
 	{
 		Code: "HF522", Level: Stop, Title: "the file is not the expected controller manager", By: []string{"kcm check", "kcm manifest"},
-		About: []string{"The manifest mounts the file of `--binary` over the binary in the image. That file must be Holdfast's controller manager, exist on this master under its full path, be executable, and need no libraries of the image. Otherwise the container does not start, and this master has no controller manager."},
+		About: []string{"The manifest mounts the file of `--binary` over the binary in the image. That file must be Holdfast's controller manager, exist on this master under its full path, be executable, and not need libraries from the image. Otherwise the container does not start, and this master has no controller manager."},
 	},
 	{
 		Code: "HF523", Level: Stop, Title: "the controller manager refuses its command line", By: []string{"kcm check", "kcm manifest"},

@@ -8,14 +8,14 @@ var nodeCodes = []Code{
 	{
 		Code: "HF501", Level: Warn, Title: "the running kubelet differs from what the unit starts", By: []string{"node check"},
 		About: []string{
-			"A swap starts the kubelet with the command line that the unit and its environment files have now. These files were changed after the running kubelet was started, or no kubelet runs. All other checks use the unit's command line.",
+			"A swap starts the kubelet with the command line that the unit and its environment files define now. These files were changed after the running kubelet was started, or no kubelet runs. All other checks use the unit's command line.",
 			"If the change is intended, continue. Otherwise correct the unit and its files, and check again.",
 		},
 	},
 	{
 		Code: "HF502", Level: Stop, Title: "systemd has not loaded the unit's files", By: []string{"node check"},
 		About: []string{
-			"The unit's file or a drop-in was changed, but systemd has not read the change and would start the old version of the unit. After the next boot it would start the new version.",
+			"The unit's file or a drop-in was changed, but systemd has not read the change and would start the old version of the unit. After the next boot systemd would start the new version.",
 			"Run `systemctl daemon-reload` and check again. This does not restart the kubelet.",
 		},
 	},
@@ -36,7 +36,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF505", Level: Stop, Title: "the file is not the expected kubelet", By: []string{"node check", "node swap", "node back"},
 		About: []string{
-			"`node swap` accepts only a kubelet of Holdfast. `node back` accepts only the saved kubelet, with the SHA-256 that it had when it was saved. The file that you named or that was saved is missing, is not a program for this machine, is of another release, or was changed.",
+			"`node swap` accepts only Holdfast's kubelet. `node back` accepts only the saved kubelet, with the SHA-256 that it had when it was saved. The file that you named or that was saved is missing, is not a program for this machine, is of another release, or was changed.",
 		},
 	},
 	{
@@ -145,7 +145,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF533", Level: Warn, Title: "Holdfast refuses the response to a probe, or does not send the probe", By: []string{"node check"},
 		About: []string{
-			"Today's Go parses HTTP responses more strictly than the Go of 2018, and sends no control byte in a path: see [the list](install.md#what-todays-go-refuses). The probe would fail after the swap. Then the pod leaves its Services, or its container is killed.",
+			"Today's Go parses HTTP responses more strictly than the Go of 2018, and does not send a path that contains a control byte: see [the list](install.md#what-todays-go-refuses). The probe would fail after the swap. Then the pod leaves its Services, or its container is killed.",
 			"`node check --probe` lists the node's pods with the node's own kubeconfig, and sends each of their HTTP probes once, as the kubelet does. It does not send HTTP hooks, because that would run them; it only checks their paths.",
 		},
 	},
