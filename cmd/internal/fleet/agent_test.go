@@ -94,7 +94,7 @@ func TestFailure(t *testing.T) {
 	}{{original, 1, 1}, {"holdfast-2", 2, 2}} {
 		s, w := newAPI(t), &fleetWatch{}
 		bad, good := newMachine(w), newMachine(w)
-		bad.bad = "STOP HF511 it ended at its start"
+		bad.bad = "STOP HF511 it exited at startup"
 		p1 := newPod(bad, s.client(t, "n1"), "holdfast-2", 1).begin()
 		p1.wait(t, false, "and the lock is kept: STOP HF511")
 		p2 := newPod(good, s.client(t, "n2"), "holdfast-2", 1).begin()

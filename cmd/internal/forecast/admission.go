@@ -57,9 +57,9 @@ func (c *checker) pressure(f *forecast, a *answers, to target) (allFail bool) {
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(said)) {
-		what, remedy := "every pod of the node would be failed at its start", "free the disk first, or set --eviction-hard in the unit"
+		what, remedy := "every pod of the node would fail when the target starts", "free the disk first, or set --eviction-hard in the unit"
 		if kind == "MemoryPressure" {
-			what, remedy = "every pod without requests and limits would be failed at its start", "free memory first"
+			what, remedy = "every pod without requests and limits would fail when the target starts", "free memory first"
 		}
 		text := strings.Join(said[kind], "; ")
 		if c.admits(a, to) {
@@ -68,7 +68,7 @@ func (c *checker) pressure(f *forecast, a *answers, to target) (allFail bool) {
 				f.add("HF105", f.node, text+": Holdfast refuses the node's static pods, which restart", remedy)
 				continue
 			}
-			f.at(finding.Warn, "HF105", f.node, text+": Holdfast keeps the pods at its start, and evicts by rank, one at a time, while the pressure lasts", remedy)
+			f.at(finding.Warn, "HF105", f.node, text+": Holdfast keeps the pods when it starts, and evicts by rank, one at a time, while the pressure lasts", remedy)
 			continue
 		}
 		f.add("HF105", f.node, text+": "+what, remedy)

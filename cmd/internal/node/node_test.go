@@ -171,7 +171,7 @@ func TestCheck(t *testing.T) {
 
 // TestNewDoesNotRun: the kubelet from before is put back.
 func TestNewDoesNotRun(t *testing.T) {
-	for how, want := range map[string]string{"exits": "ended at its start", "other flags": "standalone", "is ill": "not healthy", "ends later": "ended"} {
+	for how, want := range map[string]string{"exits": "exited at startup", "other flags": "standalone", "is ill": "not healthy", "ends later": "ended"} {
 		f := newFake(t)
 		f.write("new", holdfast+how)
 		status, out := f.do(false, func(o *Options) { o.Settle = 20 * time.Millisecond })

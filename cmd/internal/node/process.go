@@ -117,7 +117,7 @@ func (m *machine) wait(ctx context.Context, line flags, v version) error {
 			}
 		case m.o.systemd() && first == 0:
 			if p, err := properties(ctx, m.h, m.o.Unit, "ActiveState", "SubState"); err == nil && (p["ActiveState"] == "failed" || p["SubState"] == "auto-restart") {
-				return fmt.Errorf("it ended at its start")
+				return fmt.Errorf("it exited at startup")
 			}
 		}
 		if time.Now().After(end) {

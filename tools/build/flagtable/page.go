@@ -14,10 +14,10 @@ import (
 func Markdown(kubelet, manager *Table) []byte {
 	p := &page{}
 	p.text("# Flags and feature gates from 1.7.0 to 1.9.11, and of Holdfast")
-	p.text("This page is written by `make flags` from [bases/flags](../../bases/flags/kubelet.json): do not edit it. " +
-		"Programs that are compiled with each release's own code fill the tables. `make test` generates tables and page " +
-		"again and compares them, also with what the kubelets themselves accept.")
-	p.text("A kubelet exits at its start if its command line has a flag or a feature gate that it does not support. So " +
+	p.text("`make flags` writes this page from [bases/flags](../../bases/flags/kubelet.json): do not edit it. " +
+		"Programs that are compiled with each release's own code fill the tables. `make test` generates the tables and this page " +
+		"again and compares them with the stored ones, and the tables also with what the kubelets themselves accept.")
+	p.text("A kubelet exits at startup if its command line contains a flag or a feature gate that it does not support. So " +
 		"**before you go back**, remove from the unit file every name that is listed as *new*. In the name of a flag, `-` " +
 		"and `_` mean the same. The lists include flags that `--help` does not print because they are hidden or deprecated.")
 	p.text("The tables show the default values of the flags themselves. If a default is empty, the kubelet may fill in a " +
