@@ -85,7 +85,7 @@ var doctorCodes = []Code{
 	{
 		Code: "HF605", Level: Warn, Also: []Level{Unknown}, Title: "the API server sends deletions with old versions", By: []string{"doctor"},
 		About: []string{
-			"This concerns kube-apiserver 1.7.0–1.7.12, 1.8.0–1.8.7 and 1.9.0–1.9.2. After a deletion a watch restarts from an old version, and a stock controller manager deletes the Endpoints of healthy Services ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)).",
+			"kube-apiserver 1.7.0–1.7.12, 1.8.0–1.8.7 and 1.9.0–1.9.2 have this fault. After a deletion a watch restarts from an old version, and a stock controller manager deletes the Endpoints of healthy Services ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)).",
 			"Upgrade the API server within its minor release, or run Holdfast's controller manager. `kubectl holdfast audit-rv` finds in the audit log the clients whose watches restarted from an old version.",
 		},
 	},
