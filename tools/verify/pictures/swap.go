@@ -25,7 +25,7 @@ type swapTimes struct {
 var swapTexts = []*regexp.Regexp{
 	regexp.MustCompile(`runs and is healthy, ([0-9.]+) s after\s+the\s+stop began`),
 	regexp.MustCompile(`between\s+stop\s+and\s+start\s+below\s+([0-9.]+)\s+s`),
-	regexp.MustCompile(`heartbeat\s+may\s+be\s+([0-9.]+)\s+s\s+old`),
+	regexp.MustCompile(`heartbeat\s+can\s+already\s+be\s+([0-9.]+)\s+s\s+old`),
 	regexp.MustCompile(`heartbeat\s+is\s+([0-9.]+)\s+s\s+old`),
 }
 
