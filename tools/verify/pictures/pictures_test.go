@@ -95,7 +95,7 @@ func TestRatios(t *testing.T) {
 }
 
 func TestSwapTimes(t *testing.T) {
-	const page = "v1 runs and is healthy, 1.7 s after the stop began\nKeep the time between stop and\nstart below 25 s. The last heartbeat may be 10 s old. When the heartbeat is 40 s old"
+	const page = "v1 runs and is healthy, 1.7 s after the stop began\nKeep the time between stop and\nstart below 25 s. The last heartbeat can already be 10 s old. When the heartbeat is 40 s old"
 	got, err := readSwapTimes(page)
 	if want := (swapTimes{1.7, 25, 10, 40}); err != nil || got != want {
 		t.Errorf("got %v (%v), want %v", got, err, want)
