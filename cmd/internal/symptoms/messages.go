@@ -55,7 +55,7 @@ var counts = map[string]string{
 	"holdfast_localnet_firewall_rules_added_total":             "how often the firewall rule was missing and the kubelet added it",
 	"holdfast_metrics_method_label_unknown_total":              "requests for `/metrics` with an HTTP method that is not standard",
 	"holdfast_orphaned_volume_dirs_removed_total":              "empty volume directories of deleted pods that the kubelet removed",
-	"holdfast_predecessor_info":                                "1; the labels name the release of the kubelet that Holdfast replaced, and how Holdfast found it out",
+	"holdfast_predecessor_info":                                "always 1; the labels name the release of the kubelet that Holdfast replaced, and how Holdfast found it out",
 	"holdfast_predecessor_override_refused":                    "1 if the override file is invalid and ignored, otherwise 0",
 	"holdfast_predecessor_save_failed_total":                   "failed attempts to write `holdfast-predecessor.json`",
 	"holdfast_protobuf_decode_guard_malformed_total":           "malformed protobuf messages; each one caused only an error of its request or watch",

@@ -91,17 +91,17 @@ var headings = []struct {
 	means      string // the head of the second column, "" for none
 }{
 	{Incident, "What happens", "Each fix prevents one incident. The page of the fix says who is affected and how to check.", ""},
-	{Message, "Messages", "These messages are in a log, in the text of an event or in a status. `…` stands for any text.", "means"},
+	{Message, "Messages", "You find these messages in a log, in the text of an event or in a status. `…` stands for any text.", "means"},
 	{Event, "Reasons of events", "`kubectl get events --all-namespaces` shows events with their reasons.", "means"},
-	{Metric, "Metrics", "The kubelet and the controller manager serve these metrics on `/metrics`. `{…}` names the labels.", "counts or shows"},
-	{Code, "Codes", "The commands of `kubectl holdfast` print these codes with their findings.", "means"},
+	{Metric, "Metrics", "The kubelet and the controller manager serve these metrics on `/metrics`. The names in `{…}` are the labels.", "counts or shows"},
+	{Code, "Codes", "The commands of `kubectl holdfast` print one of these codes with each finding.", "means"},
 }
 
 // Markdown is the page of the symptoms. Links lead from its folder.
 func Markdown(all []Symptom) string {
 	var b strings.Builder
 	b.WriteString("<!-- Written from patches/, cmd/internal/symptoms: go test ./internal/symptoms -update in cmd/ -->\n" +
-		"# What do you see?\n\nFind your symptom, and follow the link. `kubectl holdfast explain TEXT` searches the same table:\npaste a line of a log, the reason of an event, the name of a metric or a code.\n")
+		"# What do you see?\n\nFind your symptom, and follow the link. `kubectl holdfast explain TEXT` searches the same table:\npaste a log line, the reason of an event, the name of a metric or a code.\n")
 	for _, h := range headings {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", h.head, h.text)
 		if h.means == "" {
