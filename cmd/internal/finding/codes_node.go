@@ -8,7 +8,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF501", Level: Warn, Title: "the running kubelet differs from what the unit starts", By: []string{"node check"},
 		About: []string{
-			"A swap starts the kubelet with the command line that the unit and its environment files define now. These files were changed after the running kubelet was started, or no kubelet runs. All other checks use the unit's command line.",
+			"A swap starts the kubelet with the command line that the unit and its environment files define now. This finding means that these files were changed after the running kubelet was started, or that no kubelet runs. All other checks use the unit's command line.",
 			"If the change is intended, continue. Otherwise correct the unit and its files, and check again.",
 		},
 	},
@@ -43,7 +43,7 @@ var nodeCodes = []Code{
 		Code: "HF506", Level: Stop, Title: "the machine has swap space on", By: []string{"node check"},
 		About: []string{
 			"Kubelets from 1.8 on do not start while the machine has swap space on.",
-			"Run `swapoff -a`, or give the unit `--experimental-fail-swap-on=false`, which every release from 1.7 to 1.9 accepts.",
+			"Run `swapoff -a`, or add `--experimental-fail-swap-on=false` to the kubelet's flags in the unit. Every release from 1.7 to 1.9 accepts this flag.",
 		},
 	},
 	{
