@@ -189,19 +189,22 @@ func judge(h *history.History) labkit.Outcome {
 		wrong = append(wrong, s.wrong()...)
 		facts = append(facts, fmt.Sprintf("%s: %.0f s, %d swaps, %d attempts repeated, %d containers kept", s.Name, s.Seconds, len(s.Swaps), s.Repeated, s.Kept))
 	}
-	loads := history.Of[loaded](h)
-	var res labkit.Outcome
-	switch {
-	case len(loads) == 1 && loads[0].Report.Failed > loads[0].Report.TimedOut:
-		wrong = append(wrong, loads[0].Report.String())
-		fallthrough
-	case len(wrong) > 0:
-		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))
-	case len(seen) != len(stages) || len(loads) != 1 || loads[0].Report.OK < 100:
-		res = labkit.InconclusiveBecause("%d stages of %d and %d loads were recorded", len(seen), len(stages), len(loads))
-	default:
-		res = labkit.PassedBecause("%d nodes were swapped to Holdfast and back, never two at once; a bad kubelet stopped the rollout; no container was recreated; %s", nodes, loads[0].Report.String())
-	}
+	res := conclude(h, wrong, len(seen), len(stages), fmt.Sprintf("%d nodes were swapped to Holdfast and back, never two at once; a bad kubelet stopped the rollout; no container was recreated", nodes))
 	res.Facts = facts
 	return res
+}
+
+// conclude is the outcome of what was wrong in the stages that were seen, and of the load.
+func conclude(h *history.History, wrong []string, seen, want int, passed string) labkit.Outcome {
+	loads := history.Of[loaded](h)
+	if len(loads) == 1 && loads[0].Report.Failed > loads[0].Report.TimedOut {
+		wrong = append(wrong, loads[0].Report.String())
+	}
+	switch {
+	case len(wrong) > 0:
+		return labkit.FailedBecause("%s", strings.Join(wrong, "; "))
+	case seen != want || len(loads) != 1 || loads[0].Report.OK < 100:
+		return labkit.InconclusiveBecause("%d stages of %d and %d loads were recorded", seen, want, len(loads))
+	}
+	return labkit.PassedBecause("%s; %s", passed, loads[0].Report.String())
 }

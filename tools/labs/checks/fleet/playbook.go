@@ -185,19 +185,7 @@ func judgePlaybook(h *history.History) labkit.Outcome {
 		}
 		facts = append(facts, fmt.Sprintf("%s: %.0f s, status %d, %d swaps, %d containers kept", s.Name, s.Seconds, s.Status, len(s.Swaps), s.Kept))
 	}
-	loads := history.Of[loaded](h)
-	var res labkit.Outcome
-	switch {
-	case len(loads) == 1 && loads[0].Report.Failed > loads[0].Report.TimedOut:
-		wrong = append(wrong, loads[0].Report.String())
-		fallthrough
-	case len(wrong) > 0:
-		res = labkit.FailedBecause("%s", strings.Join(wrong, "; "))
-	case len(seen) != 3 || len(loads) != 1 || loads[0].Report.OK < 100:
-		res = labkit.InconclusiveBecause("%d stages of 3 were seen, %d loads", len(seen), len(loads))
-	default:
-		res = labkit.PassedBecause("the playbook stopped at a refused flag, continued without the flag, and swapped back; no container was recreated; %s", loads[0].Report.String())
-	}
+	res := conclude(h, wrong, len(seen), 3, "the playbook stopped at a refused flag, continued without the flag, and swapped back; no container was recreated")
 	res.Facts = facts
 	return res
 }
