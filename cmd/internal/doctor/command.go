@@ -44,8 +44,8 @@ A row with ? shows what doctor could not find out. --rbac prints the rights that
 
 Without --kubeconfig, the first file of $KUBECONFIG is read, or ~/.kube/config.
 
-Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if doctor could not find out
-something; otherwise 0. It is 2 if the command line is wrong.`
+Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if doctor could not check
+everything; otherwise 0. It is 2 if the command line is wrong.`
 
 const example = `  kubectl-holdfast doctor
   kubectl-holdfast doctor --fail-on warn -o json

@@ -8,7 +8,7 @@ var forecastCodes = []Code{
 	{
 		Code: "HF002", Level: Unknown, Title: "the node did not respond, or responded only to some requests", By: []string{"forecast", "doctor"},
 		About: []string{
-			"The node's kubelet did not respond through the API server, or not to all requests. Either the kubelet is down, the user may not use the node's proxy, or the kubelet runs with `--enable-debugging-handlers=false`. There may be faults that the command could not see.",
+			"The node's kubelet did not respond through the API server, or not to all requests. There are three possible causes: the kubelet is down, the user is not allowed to use the node's `proxy` subresource, or the kubelet runs with `--enable-debugging-handlers=false`. There may be faults that the command could not see.",
 			"The finding names what failed. The user needs the verbs `get` and `create` on `nodes/proxy`, and `get` and `list` on nodes, pods, services and endpoints.",
 		},
 	},

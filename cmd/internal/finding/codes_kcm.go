@@ -32,7 +32,7 @@ var kcmCodes = []Code{
 		},
 	},
 	{
-		Code: "HF526", Level: Unknown, Title: "kcm could not find out something about the controller manager", By: []string{"kcm check"},
+		Code: "HF526", Level: Unknown, Title: "kcm could not determine something about the controller manager", By: []string{"kcm check"},
 		About: []string{"The API server did not respond, or the user does not have the permission for this request. The check needs `list` on Deployments, ReplicaSets, StatefulSets and ControllerRevisions, and `create` on `subjectaccessreviews`. The user in kubeadm's `/etc/kubernetes/admin.conf` has all these permissions."},
 	},
 }

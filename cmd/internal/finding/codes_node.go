@@ -58,7 +58,7 @@ var nodeCodes = []Code{
 		About: []string{"The command line names a kubeconfig that does not exist or that names no server, and there is no `--bootstrap-kubeconfig` from which the kubelet could create one. With `--require-kubeconfig` the kubelet exits. Without it, 1.9 logs `invalid kubeconfig` and runs standalone, without an API server."},
 	},
 	{
-		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "the program could not find out something about the node", By: []string{"node check", "node swap", "node back"},
+		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "the program could not determine something about the node", By: []string{"node check", "node swap", "node back"},
 		About: []string{
 			"Without systemd the program cannot find out what `--start-command` starts. With a runtime other than docker it does not compare the containers. The finding says what the program could not find out.",
 			"If docker does not answer, the finding is a `STOP`, because no kubelet starts without docker.",

@@ -36,7 +36,7 @@ A pod that no longer exists is only counted, because it may have been deleted fo
 reason. Run verify only after the kubelet has had time to sync all pods.
 
 Exit status: 3 if a container was recreated although forecast had predicted that it would be kept
-(see --fail-on); otherwise 1 if verify could not find out something; otherwise 0. It is 2 if the
+(see --fail-on); otherwise 1 if verify could not check everything; otherwise 0. It is 2 if the
 command line is wrong.`,
 		Example: `  kubectl-holdfast forecast --node node1 --to holdfast -o json > plan
   kubectl-holdfast verify --plan plan`,
