@@ -25,9 +25,10 @@ type cluster interface {
 
 // agent brings one node to its target and says whether it is there. It does one thing at a time.
 type agent struct {
-	target  target
-	host    host
-	cluster cluster
+	target    target
+	namespace string // of the fleet
+	host      host
+	cluster   cluster
 	// settle is how long the kubelet must run as one process before it is verified.
 	settle time.Duration
 	poll   time.Duration
@@ -35,6 +36,7 @@ type agent struct {
 	// tell says whether the pod is ready, and why.
 	tell func(ready bool, why string)
 
+	began    time.Time
 	want     string // the sum of the kubelet that is wanted, "" if that is the one that runs
 	checked  bool
 	verified bool // once: from then on nothing is swapped, whatever somebody does to the node
@@ -63,6 +65,7 @@ const restFactor = 5
 // run looks at the node until ctx ends.
 func (a *agent) run(ctx context.Context) {
 	a.tell(false, "it has not looked yet")
+	a.began = time.Now()
 	ready := false
 	for ctx.Err() == nil {
 		is, why := a.step(ctx)
@@ -167,6 +170,9 @@ func (a *agent) step(ctx context.Context) (is answer, why string) {
 		return no, "no kubelet runs"
 	case l.Sum != a.want && a.verified:
 		return no, "another kubelet than " + a.target.name + " was put in place: it stays"
+	case l.Sum != a.want && j.Namespace != "" && j.Namespace != a.namespace && j.Began.After(a.began):
+		// Without this, two fleets with different targets would swap a node for ever, in turn.
+		return no, finding.Clean(fmt.Sprintf("the fleet in the namespace %s swapped this node to %s meanwhile: delete one of the two fleets", j.Namespace, j.Target))
 	case l.Sum != a.want:
 		return a.swap(ctx, "another kubelet runs")
 	}

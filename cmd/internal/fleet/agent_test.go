@@ -270,37 +270,6 @@ func TestNotVerified(t *testing.T) {
 	}
 }
 
-// TestOldControlPlane: no node gets a kubelet that is newer than the API server, and the lock stays
-// free. The way back is not asked for that.
-func TestOldControlPlane(t *testing.T) {
-	s, w := newAPI(t), &fleetWatch{}
-	says := func(release string) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.release = release
-	}
-	m := newMachine(w)
-	says("v1.8.15")
-	p := newPod(m, s.client(t, "n1"), "holdfast-2", 1).begin()
-	p.wait(t, false, "a kubelet of 1.9 is newer than the API server, 1.8: upgrade the control plane first")
-	says("<html>")
-	p.wait(t, false, `/version names no release of Kubernetes: "<html>"`)
-	time.Sleep(20 * time.Millisecond)
-	if m.swaps != 0 || s.puts != 0 {
-		t.Errorf("%d swaps, %d writes", m.swaps, s.puts)
-	}
-	says("v1.10.0-alpha.1")
-	p.wait(t, true, "verified")
-	p.end()
-	says("v1.7.0")
-	p = newPod(m, s.client(t, "n1"), original, 1).begin()
-	defer p.end()
-	p.wait(t, true, "verified")
-	if m.runs != oldSum {
-		t.Errorf("%s runs", m.runs)
-	}
-}
-
 // TestHeartbeat: a heartbeat from before the kubelet's start says nothing of the kubelet.
 func TestHeartbeat(t *testing.T) {
 	s := newAPI(t)

@@ -120,7 +120,7 @@ TARGET names runs and is verified.`,
 			}
 			ctx, cancel := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer cancel()
-			a := &agent{target: t, cluster: c, settle: verifyTime, poll: 2 * time.Second, log: cmd.OutOrStdout(), tell: tellProbe(stateDir),
+			a := &agent{target: t, namespace: c.namespace, cluster: c, settle: verifyTime, poll: 2 * time.Second, log: cmd.OutOrStdout(), tell: tellProbe(stateDir),
 				host: &hostPrograms{lib: flags.Lib, unit: flags.Unit, settle: settle, failOn: flags.failOn, namespace: c.namespace}}
 			a.say("target %s, node %s", t, c.node)
 			a.run(ctx)
