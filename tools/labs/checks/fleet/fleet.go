@@ -302,5 +302,5 @@ func (l *lab) rolled(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return sleep(ctx, 7*time.Second)
+	return wait.Pause(ctx, 7*time.Second)
 }

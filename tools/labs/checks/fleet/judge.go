@@ -104,30 +104,39 @@ func (s *stage) on(end string) []string {
 	return out
 }
 
-// wrong says what of a stage is not as it must be.
-func (s *stage) wrong() (wrong []string) {
-	bad := func(format string, a ...any) { wrong = append(wrong, s.Name+": "+fmt.Sprintf(format, a...)) }
-	allReady, holdfast := 0, 0
+// whole tells bad of nodes without a kubelet that answers and of lost containers, which no stage of
+// either lab may have. It returns the nodes with Holdfast.
+func (s *stage) whole(bad func(format string, a ...any)) (holdfast []string) {
 	for _, n := range s.Nodes {
 		if n.PID == 0 || !n.Healthy {
 			bad("%s has no kubelet that answers", n.Name)
 		}
-		if n.Ready {
-			allReady++
-		}
 		if strings.Contains(n.Kubelet, "+holdfast") {
-			holdfast++
+			holdfast = append(holdfast, n.Name)
 		} else if n.Kubelet != old {
 			bad("%s has kubelet %s", n.Name, n.Kubelet)
+		}
+	}
+	if len(s.Lost) > 0 {
+		bad("%d containers were replaced: %s", len(s.Lost), strings.Join(s.Lost, ", "))
+	}
+	return holdfast
+}
+
+// wrong says what of a stage is not as it must be.
+func (s *stage) wrong() (wrong []string) {
+	bad := func(format string, a ...any) { wrong = append(wrong, s.Name+": "+fmt.Sprintf(format, a...)) }
+	holdfast := len(s.whole(bad))
+	allReady := 0
+	for _, n := range s.Nodes {
+		if n.Ready {
+			allReady++
 		}
 	}
 	for _, w := range s.Swaps {
 		if w.End == "" {
 			bad("the swap of %s did not end", w.Node)
 		}
-	}
-	if len(s.Lost) > 0 {
-		bad("%d containers were replaced: %s", len(s.Lost), strings.Join(s.Lost, ", "))
 	}
 	two := overlap(s.Swaps)
 	if s.Name == control {

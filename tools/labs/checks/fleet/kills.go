@@ -57,7 +57,7 @@ func (l *lab) killing(ctx context.Context, target string, f func(ctx context.Con
 				return j.Phase == running && j.Target == target, err
 			})
 			if errs[i] == nil {
-				errs[i] = sleep(ctx, after)
+				errs[i] = wait.Pause(ctx, after)
 			}
 			if errs[i] == nil {
 				errs[i] = f(ctx, i, n)
@@ -182,7 +182,7 @@ func (l *lab) crash(ctx context.Context, n *node.Node, kubelet, docker bool) err
 		return err
 	}
 	l.hit("dockerd of " + n.Name)
-	if err := sleep(ctx, 3*time.Second); err != nil {
+	if err := wait.Pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
 	return n.StartDocker(ctx)
@@ -200,7 +200,7 @@ func (l *lab) control(ctx context.Context) error {
 			if holder, err := l.holder(open); err == nil && holder != "" {
 				_, _ = l.c.Client.PatchMerge(open, kube.ConfigMaps, fleetNS, lockName, `{"data":{"holder":null}}`)
 			}
-			_ = sleep(open, 50*time.Millisecond)
+			_ = wait.Pause(open, 50*time.Millisecond)
 		}
 	})
 	if err := l.anew(ctx, l.target, 20); err != nil {

@@ -63,7 +63,7 @@ func (l *lab) stopped(ctx context.Context, attempt int) error {
 	}); err != nil {
 		return err
 	}
-	return sleep(ctx, 30*time.Second)
+	return wait.Pause(ctx, 30*time.Second)
 }
 
 // unready gives the unit of a node flags that both kubelets accept, and with which the Node is not
@@ -87,7 +87,7 @@ func (l *lab) unready(ctx context.Context) error {
 		return err
 	}
 	// For what the next node would take to begin. After 5 minutes the node's pods would be deleted.
-	return sleep(ctx, 40*time.Second)
+	return wait.Pause(ctx, 40*time.Second)
 }
 
 // readied takes the flags out and goes back.
@@ -126,7 +126,7 @@ func (l *lab) back(ctx context.Context) error {
 	if err := l.c.APIServer.Kill(); err != nil {
 		return err
 	}
-	if err := sleep(ctx, 15*time.Second); err != nil {
+	if err := wait.Pause(ctx, 15*time.Second); err != nil {
 		return err
 	}
 	if err := l.e.RestartAPIServer(ctx, l.c.APIServer); err != nil {
@@ -147,15 +147,6 @@ func (l *lab) back(ctx context.Context) error {
 		return err
 	}
 	return cordon("false")
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // stage does a step and records what is then.
