@@ -20,23 +20,30 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/etchosts"
 )
 
-func TestEtcHostsInEphemeralStorage(t *testing.T) {
+// etcHostsSize is the size of the file etc-hosts in a pod's folder.
+const etcHostsSize = 1 << 20
+
+func dirWithEtcHosts(t *testing.T) string {
 	dir, err := ioutil.TempDir("", "etchosts")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	const size = 1 << 20
-	if err := ioutil.WriteFile(filepath.Join(dir, "etc-hosts"), make([]byte, size), 0644); err != nil {
+	if err := ioutil.WriteFile(filepath.Join(dir, "etc-hosts"), make([]byte, etcHostsSize), 0644); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+func TestEtcHostsInEphemeralStorage(t *testing.T) {
+	dir := dirWithEtcHosts(t)
+	defer os.RemoveAll(dir)
 	etchosts.SetPodDir(func(types.UID) string { return dir })
 	defer etchosts.SetPodDir(nil)
 	for _, on := range []bool{true, false} {
 		func() {
 			defer utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.CountEtcHosts, on)()
 			got := calcPodEphemeralStorage("uid", nil, nil, &cadvisorapiv2.FsInfo{})
-			if on && (got.UsedBytes == nil || *got.UsedBytes < size || got.InodesUsed == nil || *got.InodesUsed != 1) || !on && (got.UsedBytes != nil || got.InodesUsed != nil) {
+			if on && (got.UsedBytes == nil || *got.UsedBytes < etcHostsSize || got.InodesUsed == nil || *got.InodesUsed != 1) || !on && (got.UsedBytes != nil || got.InodesUsed != nil) {
 				t.Errorf("gate %v: %v bytes, %v inodes", on, got.UsedBytes, got.InodesUsed)
 			}
 		}()
@@ -45,15 +52,8 @@ func TestEtcHostsInEphemeralStorage(t *testing.T) {
 
 // TestEtcHostsInPodStats: both providers of a pod's statistics add it.
 func TestEtcHostsInPodStats(t *testing.T) {
-	dir, err := ioutil.TempDir("", "etchosts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := dirWithEtcHosts(t)
 	defer os.RemoveAll(dir)
-	const size = 1 << 20
-	if err := ioutil.WriteFile(filepath.Join(dir, "etc-hosts"), make([]byte, size), 0644); err != nil {
-		t.Fatal(err)
-	}
 	etchosts.SetPodDir(func(uid types.UID) string {
 		if uid != "UIDpod" {
 			t.Errorf("asked for pod %q", uid)
@@ -90,7 +90,7 @@ func TestEtcHostsInPodStats(t *testing.T) {
 		}()
 	}
 	for _, provider := range []string{"cadvisor", "CRI"} {
-		if n := used[provider]; n < size || n > 2*size {
+		if n := used[provider]; n < etcHostsSize || n > 2*etcHostsSize {
 			t.Errorf("%s adds %d bytes", provider, n)
 		}
 	}
