@@ -37,7 +37,7 @@ type Base struct {
 	Mode    string `json:"mode"`    // ModeModule or ModeGOPATH
 	// Default marks the one base that commands work on when none is named.
 	Default bool `json:"default,omitempty"`
-	// Long: make test leaves the base out, make test-all does not.
+	// Long: of this base make test runs the unit tests and one lab, and leaves the rest to make test-all.
 	Long bool `json:"long,omitempty"`
 	// Pins is the folder of the go.mod and go.sum with the third-party versions;
 	// empty: the root's.

@@ -34,7 +34,9 @@ const (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{of("v1.9.11"), labkit.OnBase(of, "v1.12.10")}
+	later := labkit.OnBase(of, "v1.12.10")
+	later.Test = []labkit.Variant{labkit.Stock, labkit.Ours} // the incident was reported at 1.12
+	return []labkit.Lab{of("v1.9.11"), later}
 }
 
 // of is the lab of a base.

@@ -81,7 +81,11 @@ func All(b *base.Base, long bool) ([]Part, error) {
 		if err != nil {
 			return nil, err
 		}
-		if other.Name == b.Name || other.HasVariant(base.Ours) != nil || other.Long && !long {
+		if other.Name == b.Name || other.HasVariant(base.Ours) != nil {
+			continue
+		}
+		if other.Long && !long {
+			all = append(all, Part{Name: "unit-" + name, Run: func(ctx context.Context) (Count, error) { return UpstreamTests(ctx, other, OursAlone) }})
 			continue
 		}
 		all = append(all,
@@ -217,6 +221,7 @@ func writeTrees(ctx context.Context, b *base.Base) error {
 const (
 	Touched     = "touched"     // of the packages that overlay or series touch
 	Doubtful    = "doubtful"    // the same, but stock tests only those where ours leaves a doubt
+	OursAlone   = "ours"        // the same, in ours alone: what fails must be known to fail in stock
 	Linked      = "all"         // and of all that the binaries link
 	Integration = "integration" // the integration suites, with an etcd
 
@@ -239,11 +244,14 @@ func UpstreamTests(ctx context.Context, b *base.Base, set string, only ...string
 		return Count{}, err
 	}
 	doubtful := set == Doubtful || set == Patched
-	stock, ours, bad, err := upstreamtest.Check(ctx, b, both, oursOnly, upstreamtest.Options{Integration: set == Integration || set == Patched, Doubtful: doubtful})
+	stock, ours, bad, err := upstreamtest.Check(ctx, b, both, oursOnly,
+		upstreamtest.Options{Integration: set == Integration || set == Patched, Doubtful: doubtful, OursAlone: set == OursAlone})
 	if err != nil {
 		return Count{}, err
 	}
-	fmt.Printf("upstream's tests, stock: %d packages, %d passed, %d failed (known), %d flaky\n", stock.Packages, stock.Passed, len(stock.Failed), len(stock.Flaky))
+	if set != OursAlone {
+		fmt.Printf("upstream's tests, stock: %d packages, %d passed, %d failed (known), %d flaky\n", stock.Packages, stock.Passed, len(stock.Failed), len(stock.Flaky))
+	}
 	if doubtful {
 		fmt.Printf("upstream's tests, stock: %d of %d packages left out: their tests passed in ours, which has the same\n", len(both)-stock.Packages, len(both))
 	}
@@ -270,7 +278,7 @@ func packagesOf(ctx context.Context, b *base.Base, set string, only []string) (b
 		return both, nil, err
 	}
 	both, oursOnly, err = upstreamtest.Touched(b)
-	if err != nil || set == Touched || set == Doubtful {
+	if err != nil || set == Touched || set == Doubtful || set == OursAlone {
 		return both, oursOnly, err
 	}
 	linked, err := upstreamtest.All(ctx, b)

@@ -102,8 +102,8 @@ func TestSkippedTests(t *testing.T) {
 	}
 }
 
-// TestAllOfBases: the other bases with a product have parts, and one that make test leaves out has
-// them in make test-all only.
+// TestAllOfBases: the other bases with a product have parts, and a long one has in make test only its
+// unit tests.
 func TestAllOfBases(t *testing.T) {
 	r := testrepo.New(t)
 	for _, leftOut := range []bool{false, true} {
@@ -116,8 +116,12 @@ func TestAllOfBases(t *testing.T) {
 			for _, name := range []string{"upstream-touched-" + testrepo.GOPATHName, "minus-one-" + testrepo.GOPATHName} {
 				got := slices.ContainsFunc(all, func(p Part) bool { return p.Name == name })
 				if want := long || !leftOut; got != want {
-					t.Errorf("left out of make test: %v, all parts: %v: there is %s: %v, want %v", leftOut, long, name, got, want)
+					t.Errorf("a long base: %v, all parts: %v: there is %s: %v, want %v", leftOut, long, name, got, want)
 				}
+			}
+			unit := slices.ContainsFunc(all, func(p Part) bool { return p.Name == "unit-"+testrepo.GOPATHName })
+			if want := leftOut && !long; unit != want {
+				t.Errorf("a long base: %v, all parts: %v: unit tests alone: %v, want %v", leftOut, long, unit, want)
 			}
 		}
 	}

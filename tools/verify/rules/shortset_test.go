@@ -20,9 +20,9 @@ import (
 var shortChecks = []string{"kubelet-units", "node-swap", "upgrade-runbook"}
 
 // TestShortSet: make test shows each fix that has a lab, and each gate of it, with the build of ours
-// in each base that has it and that make test does not leave out; on stock too, in the same lab, the
-// five incidents that operators have told in public: who runs make test for the first time sees them.
-// It runs nothing else but shortChecks.
+// in each base that has it and is not long; on stock too, in the same lab, the five incidents that
+// operators have told in public: who runs make test for the first time sees them. Of a long base it
+// runs one lab of a fix, on stock and on ours. It runs nothing else but shortChecks.
 func TestShortSet(t *testing.T) {
 	r := checkout(t)
 	table, all, _ := r.labs(t)
@@ -55,9 +55,9 @@ func shortSetFaults(table *fixes.Table, short map[string]bool, set []run.Chosen)
 	return bad
 }
 
-// notShown lists what a short set does not show and shall show, in the short bases.
+// notShown lists what a short set does not show and shall show. short are all bases: false is a long one.
 func notShown(table *fixes.Table, short map[string]bool, set []run.Chosen) []string {
-	var bad []string
+	bad := notOneLab(table, short, set)
 	for _, s := range table.Fixes {
 		stock := false
 		for _, f := range s.Forms {
@@ -94,6 +94,37 @@ func notShown(table *fixes.Table, short map[string]bool, set []run.Chosen) []str
 	return bad
 }
 
+// notOneLab lists the long bases of which a short set runs no lab of a fix on stock and on ours.
+func notOneLab(table *fixes.Table, short map[string]bool, set []run.Chosen) []string {
+	var bad []string
+	for _, base := range slices.Sorted(maps.Keys(short)) {
+		if short[base] {
+			continue
+		}
+		fixed := false // the base has fixes with labs
+		var most []labkit.Variant
+		for _, s := range table.Fixes {
+			for _, f := range s.Forms {
+				if f.Base != base || len(f.Labs) == 0 {
+					continue
+				}
+				fixed = true
+				for _, c := range set {
+					if _, shows := f.Labs[c.Lab.Name]; shows && len(c.Variants) > len(most) {
+						most = c.Variants
+					}
+				}
+			}
+		}
+		for _, v := range []labkit.Variant{labkit.Stock, labkit.Ours} {
+			if fixed && !slices.Contains(most, v) {
+				bad = append(bad, fmt.Sprintf("make test runs no lab of a fix of the long base %s on %s: add both to the field Test of one", base, v))
+			}
+		}
+	}
+	return bad
+}
+
 // orNone are gates, or "" if there is none.
 func orNone(gates []string) []string {
 	if len(gates) == 0 {
@@ -121,6 +152,15 @@ func TestFindsShortSetFaults(t *testing.T) {
 	found(t, shortSetFaults(table, short, set(run.Chosen{Lab: b, Variants: ours})), "the incident of rbd-detach on stock")
 	found(t, shortSetFaults(table, short, set(run.Chosen{Lab: a, Variants: both})), `shows rbd-detach (v1, gate "H") on ours`, `shows other (v1, gate "") on ours`)
 	found(t, shortSetFaults(table, nil, set(run.Chosen{Lab: b, Variants: ours})), "the incident of rbd-detach on stock", "without lab b (ours)")
+	withLong := map[string]bool{"v1": true, "v2": false}
+	late := &labkit.Lab{Name: "a-v2"}
+	table.Fixes[1].Forms = append(table.Fixes[1].Forms, testrepo.Form("v2", nil, map[string][]string{"a-v2": nil, "b-v2": nil}))
+	good := []run.Chosen{{Lab: a, Variants: both}, {Lab: b, Variants: ours}}
+	found(t, shortSetFaults(table, withLong, set(append(good, run.Chosen{Lab: late, Variants: both})...)))
+	found(t, shortSetFaults(table, withLong, set(good...)), "long base v2 on stock", "long base v2 on ours")
+	found(t, shortSetFaults(table, withLong, set(append(good, run.Chosen{Lab: late, Variants: ours})...)), "long base v2 on stock")
+	found(t, shortSetFaults(table, withLong, set(append(good, run.Chosen{Lab: late, Variants: both}, run.Chosen{Lab: &labkit.Lab{Name: "b-v2"}, Variants: ours})...)), "without lab b-v2 (ours)")
+	table.Fixes[1].Forms = table.Fixes[1].Forms[:1]
 	found(t, shortSetFaults(table, short, set(run.Chosen{Lab: a, Variants: ours}, run.Chosen{Lab: b, Variants: both})), "without lab a (ours)")
 	found(t, shortSetFaults(table, short, set(run.Chosen{Lab: b, Variants: both})[:3]), "does not run the check "+shortChecks[2])
 }

@@ -80,6 +80,17 @@ func Compare(stock, ours *Outcome, known Known) []string {
 	return bad
 }
 
+// unknown says which failures of ours are not known ones of stock.
+func unknown(ours *Outcome, known Known) []string {
+	var bad []string
+	for _, f := range ours.Failed {
+		if known[f] == "" {
+			bad = append(bad, fmt.Sprintf("%s fails in the patched tree and is not in known-failures.txt:\n%s", f, indent(ours.Output[f])))
+		}
+	}
+	return bad
+}
+
 func indent(s string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n    ")
 }
@@ -118,6 +129,9 @@ func Check(ctx context.Context, b *base.Base, both, oursOnly []string, opts Opti
 	logs := filepath.Join(b.Output(), "logs", b.Name)
 	if ours, err = Run(ctx, b, base.Ours, append(slices.Clone(both), oursOnly...), logs, opts); err != nil {
 		return nil, nil, nil, err
+	}
+	if opts.OursAlone {
+		return &Outcome{}, ours, unknown(ours, known), nil
 	}
 	if opts.Doubtful {
 		if both, err = doubtful(b, both, ours, known); err != nil {

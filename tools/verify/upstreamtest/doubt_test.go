@@ -76,3 +76,12 @@ func TestDoubtful(t *testing.T) {
 		t.Error("a package of no folder")
 	}
 }
+
+// TestUnknown: where ours is tested alone, a failure that is known of stock is none of ours.
+func TestUnknown(t *testing.T) {
+	o := &Outcome{Failed: []string{"a T1", "b T2"}, Output: map[string]string{"b T2": "said\n"}}
+	got := unknown(o, Known{"a T1": "a reason"})
+	if len(got) != 1 || got[0] != "b T2 fails in the patched tree and is not in known-failures.txt:\n    said" {
+		t.Errorf("%q", got)
+	}
+}

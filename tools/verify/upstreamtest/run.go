@@ -54,6 +54,8 @@ type Options struct {
 	// Doubtful: of the packages that both trees have, stock tests only those where what ours
 	// answered leaves a doubt of what stock does (see doubtful). Packages are the touched ones.
 	Doubtful bool
+	// OursAlone: stock tests nothing, and what fails in ours must be a known failure.
+	OursAlone bool
 }
 
 // Run tests the packages of variant.
