@@ -19,7 +19,7 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-func cniNameLab() labkit.Lab {
+func cniNameLab(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:     "cni-plugin-name",
 		Folder:   "security",
@@ -28,9 +28,9 @@ func cniNameLab() labkit.Lab {
 		Packages: []string{node.CNIPackage},
 		Needs:    labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
-			p := &pluginPath{e: e}
+			p := &pluginPath{e: e, base: base}
 			return []labkit.Step{
-				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node with the kubelet under test and --network-plugin=cni", Do: p.start},
+				{Text: "start etcd, kube-apiserver and controller manager of stock " + base + ", and a node with the kubelet under test and --network-plugin=cni", Do: p.start},
 				{Text: "put a configuration whose type is a path out of --cni-bin-dir before the good configuration, and restart the kubelet", Do: p.write},
 				{Text: "create a pod; wait until the program behind the path has run, or until the pod is ready with the good configuration", Do: p.create},
 				labkit.AllRun(func(ctx context.Context) error { return p.c.Alive(ctx) }),
@@ -46,6 +46,7 @@ func cniNameLab() labkit.Lab {
 // pluginPath is a cluster whose node has a CNI configuration that names a path.
 type pluginPath struct {
 	e      *labkit.Env
+	base   string
 	c      *node.Cluster
 	marker string
 }
@@ -60,7 +61,7 @@ type plugged struct {
 
 func (p *pluginPath) start(ctx context.Context) error {
 	var err error
-	p.c, err = p.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: p.e.UnderTest(base, "kubelet"), CNI: true})
+	p.c, err = p.e.StartStockCluster(ctx, p.base, node.Config{Name: "node1", Kubelet: p.e.UnderTest(p.base, "kubelet"), CNI: true})
 	return err
 }
 
@@ -82,7 +83,7 @@ func (p *pluginPath) write(ctx context.Context) error {
 	if err := n.StopKubelet(); err != nil {
 		return err
 	}
-	return n.StartKubelet(ctx, p.e.UnderTest(base, "kubelet"))
+	return n.StartKubelet(ctx, p.e.UnderTest(p.base, "kubelet"))
 }
 
 func (p *pluginPath) create(ctx context.Context) error {

@@ -31,16 +31,16 @@ const (
 	writeMiB  = 130 // of the writer, in its /etc/hosts: less is left than must be
 )
 
-func etcHostsRankingLab() labkit.Lab {
+func etcHostsRankingLab(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:    "etc-hosts-ranking",
 		Folder:  "security",
 		Summary: "a pod fills the node's disk through its /etc/hosts, and another pod is evicted",
 		Needs:   labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
-			r := &ranking{e: e}
+			r := &ranking{e: e, base: base}
 			return []labkit.Step{
-				{Text: fmt.Sprintf("start a cluster of stock v1.9.11 with the kubelet under test, whose directory is a file system of %d MiB and which evicts pods when less than %d MiB are left", nodefsMiB, keepMiB), Do: r.start},
+				{Text: fmt.Sprintf("start a cluster of stock %s with the kubelet under test, whose directory is a file system of %d MiB and which evicts pods when less than %d MiB are left", base, nodefsMiB, keepMiB), Do: r.start},
 				{Text: fmt.Sprintf("create a pod that writes %d MiB into an emptyDir; wait until /stats/summary has them", otherMiB), Do: r.other},
 				{Text: fmt.Sprintf("create a pod that writes %d MiB into its /etc/hosts; wait until a pod is evicted", writeMiB), Do: r.writer},
 				{Text: "wait until the node's disk pressure is over, or the other pod is evicted too", Do: r.after},
@@ -57,6 +57,7 @@ func etcHostsRankingLab() labkit.Lab {
 // ranking is a cluster whose node has little disk.
 type ranking struct {
 	e        *labkit.Env
+	base     string
 	c        *node.Cluster
 	pressure bool // it was seen
 }
@@ -85,7 +86,7 @@ func (r *ranking) start(ctx context.Context) error {
 	}
 	r.e.OnStop("the node's disk", func(context.Context) error { return unix.Unmount(dir, unix.MNT_DETACH) })
 	var err error
-	r.c, err = r.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: r.e.UnderTest(base, "kubelet"), KubeletArgs: []string{
+	r.c, err = r.e.StartStockCluster(ctx, r.base, node.Config{Name: "node1", Kubelet: r.e.UnderTest(r.base, "kubelet"), KubeletArgs: []string{
 		fmt.Sprintf("--eviction-hard=nodefs.available<%dMi", keepMiB), "--eviction-pressure-transition-period=5s", "--volume-stats-agg-period=5s"}})
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"holdfast/tools/labkit/process"
 )
 
-func glogLinksLab() labkit.Lab {
+func glogLinksLab(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:    "glog-no-follow",
 		Folder:  "security",
@@ -25,7 +25,7 @@ func glogLinksLab() labkit.Lab {
 		Needs:   []labkit.Binary{labkit.BinaryUnderTest(base, "kube-controller-manager")},
 		Test:    []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
-			g := &logLinks{e: e}
+			g := &logLinks{e: e, base: base}
 			return []labkit.Step{
 				{Text: "start the controller manager under test with its logs in a folder that everyone may write to, learn the log's name, and stop it", Do: g.learn},
 				{Text: fmt.Sprintf("as user nobody, create links to a file that only root may write, under the log names of the next %v and the next %d process IDs", linksFor, linkPids), Do: g.plant},
@@ -52,6 +52,7 @@ const notYours = "only root writes this\n"
 // logLinks is a controller manager without a cluster: it waits for its leader's lock.
 type logLinks struct {
 	e           *labkit.Env
+	base        string
 	dir, victim string
 	manager     *process.Proc
 	url, prefix string
@@ -97,7 +98,7 @@ func (g *logLinks) learn(ctx context.Context) error {
 
 // start starts the controller manager and returns the name of its log.
 func (g *logLinks) start(ctx context.Context) (string, error) {
-	p := g.e.UnderTest(base, "kube-controller-manager")
+	p := g.e.UnderTest(g.base, "kube-controller-manager")
 	var err error
 	g.manager, err = g.e.Start(ctx, process.Process{
 		Name: "kube-controller-manager",

@@ -48,7 +48,7 @@ func good(fix string, p labkit.Profile) []any {
 	case devicePath.fix:
 		return []any{attached{0, refusal, 2, 1}}
 	case pluginPanic.fix:
-		return []any{panics{0, panicked, true, 1}}
+		return []any{panics{0, panicked, true, 1, 0}}
 	case gcOwner.fix:
 		return []any{collected{true, true, 1}}
 	case namespaces.fix:
@@ -74,7 +74,7 @@ func good(fix string, p labkit.Profile) []any {
 	case probes.fix:
 		var all []any
 		for _, x := range probePods[:probed(p)] {
-			all = append(all, grown{x.name, 100 * mib, 110 * mib, x.http, 1})
+			all = append(all, grown{x.name, 100 * mib, 110 * mib, x.http, 1, false})
 		}
 		return all
 	}
@@ -121,7 +121,7 @@ func bad(fix string, p labkit.Profile) []any {
 		case attached:
 			all[i] = attached{Disk: 1, Asked: 2}
 		case panics:
-			all[i] = panics{Logged: 100}
+			all[i] = panics{Logged: 7, End: 100}
 		case collected:
 			all[i] = collected{Owner: true}
 		case deletion:
@@ -150,11 +150,16 @@ func bad(fix string, p labkit.Profile) []any {
 
 // made is a history of the lab security in which each row's observations are those of of.
 func made(v labkit.Variant, p labkit.Profile, of func(row) []any) *history.History {
+	return history.Make(history.Begin{Lab: "security", Variant: string(v), Profile: string(p)}, flat(rows, of)...)
+}
+
+// flat are the observations of all rows.
+func flat(rows []row, of func(row) []any) []any {
 	var all []any
 	for _, r := range rows {
 		all = append(all, of(r)...)
 	}
-	return history.Make(history.Begin{Lab: "security", Variant: string(v), Profile: string(p)}, all...)
+	return all
 }
 
 func TestJudge(t *testing.T) {
@@ -233,7 +238,7 @@ func TestJudgeRow(t *testing.T) {
 		{devicePath.fix, labkit.Ours, changed(devicePath.fix, func(o *attached) { o.Counted = 0 })},
 		{pluginPanic.fix, labkit.Ours, changed(pluginPanic.fix, func(o *panics) { o.Ready = false })},
 		{pluginPanic.fix, labkit.Ours, changed(pluginPanic.fix, func(o *panics) { o.Counted = 0 })},
-		{pluginPanic.fix, labkit.Stock, changed(pluginPanic.fix, func(o *panics) { o.Logged = 3 })},
+		{pluginPanic.fix, labkit.Stock, changed(pluginPanic.fix, func(o *panics) { o.End = 3 })},
 		{provision.fix, labkit.Stock, changed(provision.fix, func(o *quotes) { o.Shown["misspelt"] = "no" })},
 		{provision.fix, labkit.Stock, changed(provision.fix, func(o *quotes) { o.Shown["ssrf"] = page })},
 		{provision.fix, labkit.Ours, changed(provision.fix, func(o *quotes) { o.Shown["ssrf"] = "failed" })},

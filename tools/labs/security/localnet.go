@@ -216,10 +216,10 @@ func (l *lab) waysOut(ctx context.Context) error {
 		kubelet kube.Program
 		rules   int
 	}{
-		{"stock instead of Holdfast", l.e.Stock(base, "kubelet"), 1},
-		{"Holdfast with the gate off", l.e.UnderTest(base, "kubelet").WithGates(map[string]bool{"LocalnetFirewall": false}), 0},
-		{"ours again", l.e.UnderTest(base, "kubelet"), 1},
-		{"ours restarted", l.e.UnderTest(base, "kubelet"), 1},
+		{"stock instead of Holdfast", l.e.Stock(l.base, "kubelet"), 1},
+		{"Holdfast with the gate off", l.e.UnderTest(l.base, "kubelet").WithGates(map[string]bool{"LocalnetFirewall": false}), 0},
+		{"ours again", l.e.UnderTest(l.base, "kubelet"), 1},
+		{"ours restarted", l.e.UnderTest(l.base, "kubelet"), 1},
 	} {
 		l.e.Step("localnet-firewall: %s", step.name)
 		// A kubelet's sync puts this one back, after it has seen to the rule in question.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,7 +58,7 @@ const refusedCHAP = "could not set " + chapKey + " to "
 
 // chap is how often the kubelet's log has the output of iscsiadm, the password and what is in
 // its place; and how often the pod's events have the password. An error while the kubelet
-// waits for a volume's device makes no event in v1.9.11.
+// waits for a volume's device makes no event in v1.9.11, and one in v1.12.10.
 type chap struct{ Refused, Password, Masked, Events int }
 
 // withPrograms puts what rows need first on the PATH of all that the lab starts. The lab's
@@ -77,7 +78,23 @@ func (l *lab) withPrograms(rows []row) error {
 	return os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
+// iscsiHosts gives the node the folder of a kernel with iSCSI, without a host: from 1.12 on the
+// kubelet reads it before it calls iscsiadm.
+func (l *lab) iscsiHosts(ctx context.Context) error {
+	const class = "/sys/class"
+	dir := l.e.Path("sys-class")
+	if err := os.MkdirAll(filepath.Join(dir, "iscsi_host"), 0o755); err != nil {
+		return err
+	}
+	return l.node.Run(ctx, "mount", "-t", "overlay", "overlay", "-o", "lowerdir="+dir+":"+class, class)
+}
+
 func startISCSI(ctx context.Context, l *lab) error {
+	if (kube.Program{Base: l.base}).Minor() >= 12 {
+		if err := l.iscsiHosts(ctx); err != nil {
+			return err
+		}
+	}
 	secret := kube.Secret("chap", map[string]string{"discovery.sendtargets.auth.username": "lab-chap-user", chapKey: chapPassword})
 	secret.Type = "kubernetes.io/iscsi-chap"
 	return l.pods(ctx, secret, pod("chap", mountData, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{
@@ -113,16 +130,26 @@ func judgeISCSI(h *history.History) finding {
 		measure("passwords in the log", float64(o.Password), "").measure("passwords in events", float64(o.Events), "")
 }
 
-var heketi = row{
-	fix:     "heketi-key-log",
-	summary: "Heketi's key is in the log of the controller manager",
-	kcmArgs: []string{"--v=4"}, // from here on a StorageClass's parameters are logged, too
-	starts:  "serve an API that refuses every volume; create two StorageClasses glusterfs for it, one with the key as parameter and one with a Secret, and a claim of each; the controller manager runs with --v=4",
-	does:    "read the controller manager's log",
-	oracle:  "a key is in the log; absent: the controller manager tried to create both volumes, and the log has <masked>",
-	start:   startHeketi,
-	look:    lookHeketi,
-	judge:   judgeHeketi,
+// From 1.10 on no line has Heketi's configuration, so a key from a Secret is in none.
+var (
+	heketi        = heketiRow("create volume of size: ", "heketi-parameter", "heketi-secret")
+	heketiSince12 = heketiRow("Provision VolumeOptions ", "heketi-parameter")
+)
+
+// heketiRow is the row of a release that logs the keys of these claims, and whose log names the
+// API of each volume to create in a line with that text.
+func heketiRow(line string, logged ...string) row {
+	return row{
+		fix:     "heketi-key-log",
+		summary: "Heketi's key is in the log of the controller manager",
+		kcmArgs: []string{"--v=4"}, // from here on a StorageClass's parameters are logged, too
+		starts:  "serve an API that refuses every volume; create two StorageClasses glusterfs for it, one with the key as parameter and one with a Secret, and a claim of each; the controller manager runs with --v=4",
+		does:    "read the controller manager's log",
+		oracle:  "a key is in the log; absent: the controller manager tried to create both volumes, and the log has <masked>",
+		start:   startHeketi,
+		look:    func(ctx context.Context, l *lab) error { return lookHeketi(ctx, l, line) },
+		judge:   func(h *history.History) finding { return judgeHeketi(h, logged) },
+	}
 }
 
 // heketiKeys are by the name of StorageClass and claim, which is also the path of the API.
@@ -169,7 +196,7 @@ func storageClass(name string, parameters map[string]string) []runtime.Object {
 
 func typed(kind, api string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: api, Kind: kind} }
 
-func lookHeketi(ctx context.Context, l *lab) error {
+func lookHeketi(ctx context.Context, l *lab, create string) error {
 	var o keys
 	if err := wait.Until(ctx, "the controller manager's log has the attempts to create both volumes", patience, func(context.Context) (bool, error) {
 		log, err := l.c.ControllerManager.LastRunLog()
@@ -180,7 +207,7 @@ func lookHeketi(ctx context.Context, l *lab) error {
 		for name, key := range heketiKeys {
 			o.Logged[name] = strings.Count(log, key)
 			for line := range strings.Lines(log) {
-				if strings.Contains(line, "create volume of size: ") && strings.Contains(line, "/"+name) {
+				if strings.Contains(line, create) && strings.Contains(line, "/"+name) {
 					o.Created[name]++
 					o.Masked += strings.Count(line, "<masked>")
 				}
@@ -203,14 +230,14 @@ func (o keys) created() bool {
 	return true
 }
 
-func judgeHeketi(h *history.History) finding {
+func judgeHeketi(h *history.History, logged []string) finding {
 	o := history.One[keys](h)
 	byParameter, bySecret := o.Logged["heketi-parameter"], o.Logged["heketi-secret"]
 	happened := byParameter+bySecret > 0
 	switch {
 	case !o.created():
 		return cannotTell("attempts to create volumes in the controller manager's log: %v", o.Created)
-	case happened && h.Variant != string(labkit.Ours) && (byParameter == 0 || bySecret == 0):
+	case happened && h.Variant != string(labkit.Ours) && slices.ContainsFunc(logged, func(name string) bool { return o.Logged[name] == 0 }):
 		return cannotTell("keys in the log: %v", o.Logged)
 	case !happened && o.Masked == 0:
 		return cannotTell("neither a key nor <masked> is in the log")

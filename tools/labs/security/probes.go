@@ -19,6 +19,8 @@ import (
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/machine"
+	"holdfast/tools/labkit/wait"
+	"holdfast/tools/labs/internal/kubeletlab"
 )
 
 const (
@@ -33,23 +35,32 @@ const (
 	bodyBound, execBound = 50 * mib, 200 * mib
 )
 
-var probes = row{
-	fix:     "probe-output-limits",
-	gate:    "ProbeOutputLimits",
-	summary: "a pod with a probe fills the node's memory through the kubelet",
-	does:    fmt.Sprintf("create a pod whose HTTP readiness probe gets %d MiB from a server, then one whose postStart hook prints %d MiB; in the long profile also one whose postStart hook gets the HTTP answer", bodyMiB, execMiB),
-	oracle:  fmt.Sprintf("the kubelet's peak of resident memory (VmHWM) grows by more than %d MiB for HTTP or %d MiB for exec; absent: the whole answer was sent, and the pods became ready", bodyBound/mib, execBound/mib),
-	look:    lookProbes,
-	judge:   judgeProbes,
+// From 1.10 on dockershim answers in a message of 8 MiB: upstream keeps what a hook prints, and then
+// fails the hook.
+var probes, probesSince12 = probesRow(false), probesRow(true)
+
+// probesRow is the row of a release in which upstream fails a hook that prints so much, or does not.
+func probesRow(fails bool) row {
+	return row{
+		fix:     "probe-output-limits",
+		gate:    "ProbeOutputLimits",
+		summary: "a pod with a probe fills the node's memory through the kubelet",
+		does:    fmt.Sprintf("create a pod whose HTTP readiness probe gets %d MiB from a server, then one whose postStart hook prints %d MiB; in the long profile also one whose postStart hook gets the HTTP answer", bodyMiB, execMiB),
+		oracle:  fmt.Sprintf("the kubelet's peak of resident memory (VmHWM) grows by more than %d MiB for HTTP or %d MiB for exec; absent: the whole answer was sent, and the pods became ready", bodyBound/mib, execBound/mib),
+		look:    func(ctx context.Context, l *lab) error { return lookProbes(ctx, l, fails) },
+		judge:   func(h *history.History) finding { return judgeProbes(h, fails) },
+	}
 }
 
 // grown is the kubelet's peak of resident memory in bytes before a pod and after it was
-// ready. Whole says whether an answer was sent to it to its end.
+// ready, or its hook had failed because it printed too much. Whole says whether an answer was sent
+// to it to its end.
 type grown struct {
 	Pod      string
 	From, To int
 	Whole    bool
 	Counted  float64
+	Failed   bool
 }
 
 // probePods are the pods, those of the short profile first, with what each may cost.
@@ -61,7 +72,7 @@ var probePods = []struct {
 
 func probed(p labkit.Profile) int { return labkit.Pick(p, 2, len(probePods)) }
 
-func lookProbes(ctx context.Context, l *lab) error {
+func lookProbes(ctx context.Context, l *lab, fails bool) error {
 	var whole atomic.Int64 // answers that were sent to the end
 	listener, err := net.Listen("tcp", machine.IP+":0")
 	if err != nil {
@@ -107,7 +118,7 @@ func lookProbes(ctx context.Context, l *lab) error {
 		if err := l.pods(ctx, pod(p.name, change[p.name])); err != nil {
 			return err
 		}
-		if err := l.waitReady(ctx, p.name, patience); err != nil {
+		if o.Failed, err = l.readyOrFailed(ctx, p.name, fails && !p.http); err != nil {
 			return err
 		}
 		o.Whole = whole.Load() > before
@@ -126,7 +137,31 @@ func lookProbes(ctx context.Context, l *lab) error {
 	return nil
 }
 
-func judgeProbes(h *history.History) finding {
+// readyOrFailed waits until the pod is ready, or, where its hook may fail, until an event says that
+// it printed too much.
+func (l *lab) readyOrFailed(ctx context.Context, name string, fails bool) (bool, error) {
+	if !fails {
+		return false, l.waitReady(ctx, name, patience)
+	}
+	failed := false
+	err := wait.Until(ctx, "pod "+name+" is ready or its hook has failed", patience, func(context.Context) (bool, error) {
+		text := strings.Join(l.messages(name, "FailedPostStartHook"), "\n")
+		if failed = strings.Contains(text, tooLarge); failed {
+			return true, nil
+		}
+		o, err := l.c.Client.Get(ctx, kube.Pods, ns, name)
+		if err != nil || kubeletlab.PodReady(o) {
+			return err == nil, err
+		}
+		return false, fmt.Errorf("events: %.300q", text)
+	})
+	return failed, err
+}
+
+// tooLarge is what the event says of a hook whose output is above dockershim's limit.
+const tooLarge = "trying to send message larger than max"
+
+func judgeProbes(h *history.History, fails bool) finding {
 	var f finding
 	var how []string
 	all, n, over := history.Of[grown](h), probed(labkit.Profile(h.Profile)), 0
@@ -137,6 +172,9 @@ func judgeProbes(h *history.History) finding {
 		p := probePods[i]
 		if o.Pod != p.name || o.From == 0 || p.http && !o.Whole {
 			return cannotTell("pod %s is ready, but the server has not sent a whole answer: %+v", p.name, o)
+		}
+		if o.Failed && (!fails || p.http || h.Variant == string(labkit.Ours)) {
+			return cannotTell("the hook of pod %s failed", p.name)
 		}
 		grew := o.To - o.From
 		how = append(how, fmt.Sprintf("%s %d MiB", o.Pod, grew/mib))
@@ -158,7 +196,7 @@ func (l *lab) restart(ctx context.Context) error {
 	if err := l.node.StopKubelet(); err != nil {
 		return err
 	}
-	return l.node.StartKubelet(ctx, l.e.UnderTest(base, "kubelet"))
+	return l.node.StartKubelet(ctx, l.e.UnderTest(l.base, "kubelet"))
 }
 
 // peak is the kubelet's largest resident memory in bytes, since the last reset.

@@ -23,7 +23,7 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-func protobufLab() labkit.Lab {
+func protobufLab(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:    "protobuf-decode-guard",
 		Folder:  "security",
@@ -31,9 +31,9 @@ func protobufLab() labkit.Lab {
 		Test:    []labkit.Variant{labkit.Ours},
 		Needs:   labkit.ManagerNeeds(base, labkit.BinaryUnderTest(base, "kubelet")),
 		Steps: func(e *labkit.Env) []labkit.Step {
-			m := &malformed{e: e}
+			m := &malformed{e: e, base: base}
 			steps := []labkit.Step{
-				{Text: "start etcd, kube-apiserver of stock v1.9.11, a proxy before it, and behind the proxy the controller manager under test", Do: m.start},
+				{Text: "start etcd, kube-apiserver of stock " + base + ", a proxy before it, and behind the proxy the controller manager under test", Do: m.start},
 				{Text: fmt.Sprintf("let the proxy answer %d requests of the controller manager for its leader-election lock with a protobuf message whose unknown field claims an excessive length; wait until the controller manager has ended, or until the API server has answered the next such request", malformedAnswers), Do: m.feedManager},
 			}
 			if e.Profile == labkit.Long {
@@ -55,6 +55,7 @@ const malformedAnswers = 2
 // malformed is a control plane behind a proxy.
 type malformed struct {
 	e     *labkit.Env
+	base  string
 	c     *node.Cluster
 	proxy *kube.Proxy
 }
@@ -72,7 +73,7 @@ type fed struct {
 
 func (m *malformed) start(ctx context.Context) error {
 	var err error
-	if m.c, m.proxy, err = m.e.StartProxied(ctx, base); err != nil {
+	if m.c, m.proxy, err = m.e.StartProxied(ctx, m.base); err != nil {
 		return err
 	}
 	return m.startManager(ctx, "kube-controller-manager")
@@ -80,7 +81,7 @@ func (m *malformed) start(ctx context.Context) error {
 
 func (m *malformed) startManager(ctx context.Context, name string) (err error) {
 	m.c.ControllerManager, err = m.e.StartControllerManager(ctx, m.proxy.Before(m.c.APIServer),
-		kube.ControllerManagerConfig{Program: m.e.UnderTest(base, "kube-controller-manager"), Name: name})
+		kube.ControllerManagerConfig{Program: m.e.UnderTest(m.base, "kube-controller-manager"), Name: name})
 	return err
 }
 
@@ -100,7 +101,7 @@ func (m *malformed) feedManager(ctx context.Context) error {
 }
 
 func (m *malformed) feedKubelet(ctx context.Context) error {
-	n, err := m.e.StartNode(ctx, m.proxy.Before(m.c.APIServer), node.Config{Name: "node1", Kubelet: m.e.UnderTest(base, "kubelet")})
+	n, err := m.e.StartNode(ctx, m.proxy.Before(m.c.APIServer), node.Config{Name: "node1", Kubelet: m.e.UnderTest(m.base, "kubelet")})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,9 +26,8 @@ import (
 )
 
 const (
-	base = "v1.9.11"
-	ns   = "default"
-	on   = "node1"
+	ns = "default"
+	on = "node1"
 	// patience is for a busy machine: what is waited for comes in seconds, or a kubelet's
 	// next minute.
 	patience = 2 * time.Minute
@@ -38,22 +38,54 @@ const (
 // absent with the gates off too.
 type row struct {
 	fix, gate, summary   string
-	starts, does, oracle string            // the plan; starts is empty without start
-	needs                []labkit.Binary   // besides those of the cluster
-	kcmArgs              []string          // of the controller manager, besides the kit's
-	programs             map[string]string // scripts by name, for the kubelet's PATH
-	off                  bool              // the gate is off by default: ours is run with it on
+	starts, does, oracle string                            // the plan; starts is empty without start
+	needs                func(base string) []labkit.Binary // besides those of the cluster
+	kcmArgs              []string                          // of the controller manager, besides the kit's
+	programs             map[string]string                 // scripts by name, for the kubelet's PATH
+	off                  bool                              // the gate is off by default: ours is run with it on
 	start, look          func(context.Context, *lab) error
 	judge                func(*history.History) finding
 }
 
-// rows in the order in which they are looked at: the probes restart the kubelet, and /metrics is
+// rows of v1.9.11 in the order in which they are looked at: the probes restart the kubelet, and /metrics is
 // slow to answer while pods start. credentials comes after heketi: the last --v counts.
 var rows = []row{provision, mountErrors, gitRepo, subPath, iscsi, heketi, credentials, etcHosts, gcOwner, namespaces, localnet, healthz, metrics, spdy, probes, devicePath, pluginPanic}
+
+// rowsOf are the rows of a base.
+func rowsOf(base string) []row {
+	if (kube.Program{Base: base}).Minor() < 12 {
+		return rows
+	}
+	var all []row
+	for _, r := range rows {
+		switch r.fix {
+		case healthz.fix: // 1.12.10 has a mux of its own for the port
+		case gitRepo.fix:
+			all = append(all, gitRepoSince12)
+		case heketi.fix:
+			all = append(all, heketiSince12)
+		case probes.fix:
+			all = append(all, probesSince12)
+		default:
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// in are the rows that a variant is asked about: a build without fixes only about theirs.
+func in(v labkit.Variant, rows []row) []row {
+	without := slices.DeleteFunc(slices.Clone(rows), func(r row) bool { return !slices.Contains(v.Minus(), r.fix) })
+	if len(without) > 0 {
+		return without
+	}
+	return rows
+}
 
 // lab is a cluster of one node, whose kubelet and controller manager are under test.
 type lab struct {
 	e      *labkit.Env
+	base   string
 	c      *node.Cluster
 	node   *node.Node
 	events *kube.Recorder
@@ -62,15 +94,23 @@ type lab struct {
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	all := []labkit.Lab{cniNameLab(), etcHostsRankingLab(), glogLinksLab(), protobufLab(),
-		exploits("security", "the exploits that the fixes of kind security prevent", rows, labkit.Ours)}
-	for _, r := range rows {
-		all = append(all, exploits(r.fix, r.summary, []row{r})) // the lab security has it in make test
+	const base = "v1.9.11"
+	var all []labkit.Lab
+	for _, of := range []func(base string) labkit.Lab{securityLab, cniNameLab, etcHostsRankingLab, glogLinksLab, protobufLab} {
+		all = append(all, of(base), labkit.OnBase(of, "v1.12.10"))
+	}
+	for _, r := range rowsOf(base) {
+		all = append(all, exploits(base, r.fix, r.summary, []row{r})) // the lab security has it in make test
 	}
 	return all
 }
 
-func exploits(name, summary string, rows []row, test ...labkit.Variant) labkit.Lab {
+// securityLab has all rows of a base.
+func securityLab(base string) labkit.Lab {
+	return exploits(base, "security", "the exploits that the fixes of kind security prevent", rowsOf(base), labkit.Ours)
+}
+
+func exploits(base, name, summary string, rows []row, test ...labkit.Variant) labkit.Lab {
 	var text []string
 	for _, r := range rows {
 		text = append(text, r.fix+": "+r.oracle)
@@ -79,24 +119,28 @@ func exploits(name, summary string, rows []row, test ...labkit.Variant) labkit.L
 		Name: name, Folder: "security", Summary: summary,
 		Test:     test,
 		Packages: []string{"git"},
-		Needs:    needs(rows),
+		Needs:    needs(base, rows),
 		Timeout:  func(p labkit.Profile) time.Duration { return labkit.Pick(p, 10*time.Minute, 30*time.Minute) },
-		Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, rows) },
-		Oracle:   labkit.Oracle{Text: text, Judge: func(h *history.History) labkit.Outcome { return judge(h, rows) }},
+		Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, base, in(e.Variant, rows)) },
+		Oracle: labkit.Oracle{Text: text, Judge: func(h *history.History) labkit.Outcome {
+			return judge(h, in(labkit.Variant(h.Variant), rows))
+		}},
 	}
 }
 
-func needs(rows []row) []labkit.Binary {
+func needs(base string, rows []row) []labkit.Binary {
 	all := labkit.ManagerNeeds(base, labkit.StockBinary(base, "kubelet"), labkit.BinaryUnderTest(base, "kubelet"))
 	for _, r := range rows {
-		all = append(all, r.needs...)
+		if r.needs != nil {
+			all = append(all, r.needs(base)...)
+		}
 	}
 	return all
 }
 
-func steps(e *labkit.Env, rows []row) []labkit.Step {
-	l := &lab{e: e, asked: asked{by: map[string]int{}}}
-	all := []labkit.Step{{Text: "start etcd, apiserver v1.9.11, the controller manager under test, and a node with the kubelet under test",
+func steps(e *labkit.Env, base string, rows []row) []labkit.Step {
+	l := &lab{e: e, base: base, asked: asked{by: map[string]int{}}}
+	all := []labkit.Step{{Text: "start etcd, apiserver " + base + ", the controller manager under test, and a node with the kubelet under test",
 		Do: func(ctx context.Context) error { return l.startCluster(ctx, rows) }}}
 	for _, r := range rows {
 		if r.start != nil {
@@ -118,7 +162,7 @@ func (l *lab) startCluster(ctx context.Context, rows []row) error {
 	if err := l.withPrograms(rows); err != nil {
 		return err
 	}
-	kcm := kube.ControllerManagerConfig{Program: l.e.UnderTest(base, "kube-controller-manager")}
+	kcm := kube.ControllerManagerConfig{Program: l.e.UnderTest(l.base, "kube-controller-manager")}
 	for _, r := range rows {
 		kcm.ExtraArgs = append(kcm.ExtraArgs, r.kcmArgs...)
 		if r.off && l.e.Variant == labkit.Ours {
@@ -126,9 +170,9 @@ func (l *lab) startCluster(ctx context.Context, rows []row) error {
 		}
 	}
 	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
+		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(l.base, "kube-apiserver")},
 		ControllerManager: &kcm,
-		Nodes:             []node.Config{{Name: on, Kubelet: l.e.UnderTest(base, "kubelet")}},
+		Nodes:             []node.Config{{Name: on, Kubelet: l.e.UnderTest(l.base, "kubelet")}},
 	})
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ const (
 var spdy = row{
 	fix:     "spdy-frame-limits",
 	summary: "a user who may exec into a pod fills the node's memory with a frame of 34 bytes",
-	needs:   []labkit.Binary{labkit.StockBinary(base, "kubectl")},
+	needs:   func(base string) []labkit.Binary { return []labkit.Binary{labkit.StockBinary(base, "kubectl")} },
 	starts:  "create a pod",
 	does:    fmt.Sprintf("send data through kubectl exec and compare what comes back, before and after an exec through the API server with one SYN_STREAM that announces %d headers", announced),
 	oracle:  fmt.Sprintf("the kubelet's peak of resident memory (VmHWM) grows by more than %d MiB; absent: the kubelet has counted the frame", spdyBound/mib),
@@ -114,7 +114,7 @@ func judgeSpdy(h *history.History) finding {
 // echo sends size bytes through kubectl exec to a program that sends them back.
 func (l *lab) echo(ctx context.Context, size int) error {
 	data := bytes.Repeat([]byte("0123456789abcde\n"), size/16)
-	cmd := exec.CommandContext(ctx, l.e.Stock(base, "kubectl").Path, "--kubeconfig="+l.c.APIServer.AdminKubeconfig, "--namespace="+ns,
+	cmd := exec.CommandContext(ctx, l.e.Stock(l.base, "kubectl").Path, "--kubeconfig="+l.c.APIServer.AdminKubeconfig, "--namespace="+ns,
 		"exec", "-i", "spdy", "--", "/labpod", "echo")
 	cmd.Env = append(os.Environ(), "HOME="+l.e.Path("")) // for its cache
 	cmd.Stdin = bytes.NewReader(data)

@@ -29,7 +29,7 @@ var subPath = row{
 	fix:     "subpath-symlink-race",
 	gate:    "SubpathMountByFD",
 	summary: "a container that replaces a directory with a symlink gets files of the node mounted",
-	needs:   []labkit.Binary{labkit.BinaryUnderTest(base, "subpathrace")},
+	needs:   func(base string) []labkit.Binary { return []labkit.Binary{labkit.BinaryUnderTest(base, "subpathrace")} },
 	starts:  "create a pod with four subPaths: a directory, a file, a read-only one, and one behind a symlink inside the volume",
 	does:    "bind a subPath again and again with the kubelet's code, on a file system of its own, while a thread swaps its parent directory with a symlink that leads out of the volume",
 	oracle:  fmt.Sprintf("a bind shows the directory outside of the volume; absent: at least %d binds were made, and the pod is ready", leastBinds),
@@ -101,7 +101,7 @@ func (l *lab) race(ctx context.Context, args ...string) (race, error) {
 	if err != nil {
 		return r, err
 	}
-	p := l.e.UnderTest(base, "subpathrace")
+	p := l.e.UnderTest(l.base, "subpathrace")
 	cmd := exec.CommandContext(ctx, p.Path, append(append([]string{"--dir=" + dir}, p.GateArgs()...), args...)...)
 	var errs strings.Builder
 	cmd.Stderr = &errs // the kubelet's code logs each refusal
