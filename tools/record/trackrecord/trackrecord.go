@@ -171,8 +171,12 @@ func labsOf(f *fixes.Form, names []string, all labkit.Labs) (labs []string, comm
 		}
 	}
 	command = path.Base(folder)
-	if len(labs) == 1 {
+	named, _ := all.Named([]string{command})
+	switch missed := slices.ContainsFunc(labs, func(n string) bool { return !slices.Contains(named, all.Find(n)) }); {
+	case len(labs) == 1:
 		command = labs[0]
+	case missed: // the name is that of another lab of the folder
+		command = fmt.Sprintf("%q", strings.Join(labs, " "))
 	}
 	return labs, "`make lab LAB=" + command + "`"
 }

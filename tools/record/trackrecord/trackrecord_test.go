@@ -29,6 +29,7 @@ var labs = labkit.Labs{
 	{Name: "d", Test: set},
 	{Name: "d-old", Folder: "d"},
 	{Name: "e-v3", Test: set},
+	{Name: "d-other", Folder: "d"},
 }
 
 func fix(name, incident string, labs map[string][]string) *fixes.Fix {
@@ -53,13 +54,14 @@ func TestRows(t *testing.T) {
 		fix("d", "beside a longer one", map[string][]string{"d": gate, "d-old": gate, "a-one": gate}),
 		fix("w", "only in the lab of another", map[string][]string{"d-old": nil}),
 		{Name: "e", Kind: fixes.Own, Incident: "it breaks", Forms: []*fixes.Form{other}},
+		fix("m", "in two labs that the folder's name does not run", map[string][]string{"d-old": nil, "d-other": nil}),
 		fix("silent", "", map[string][]string{"d": nil}),
 		{Name: "tools", Kind: fixes.Toolchain, Incident: "no page", Forms: []*fixes.Form{{Base: "v1"}}},
 		fix("none", "nothing shows it", nil),
 		{Name: "b", Kind: fixes.Planned, Incident: "later"},
 	}}
 	// On its second base d has no lab, and "none" has none anywhere.
-	for _, i := range []int{2, 7} {
+	for _, i := range []int{2, 8} {
 		f := testrepo.Form("v9", nil, nil)
 		f.Page = table.Fixes[i].Forms[0].Page
 		table.Fixes[i].Forms = append(table.Fixes[i].Forms, f)
@@ -91,6 +93,7 @@ func TestRows(t *testing.T) {
 		"| beside a longer one | [d](../../patches/d/README.md) | v1 | reproduced | inconclusive | not yet | absent | `make lab LAB=d` |\n" +
 		"| only in the lab of another | [w](../../patches/w/README.md) | v1 | not yet | not yet | not yet | no gate | `make lab LAB=d-old` |\n" +
 		"| it breaks otherwise | [e-v3](../../patches/e/v3/README.md) | v3 | not yet | not yet | not yet | not yet | `make lab LAB=e-v3` |\n" +
+		"| in two labs that the folder's name does not run | [m](../../patches/m/README.md) | v1 | not yet | not yet | not yet | no gate | `make lab LAB=\"d-old d-other\"` |\n" +
 		"| nothing shows it | [none](../../patches/none/README.md) | v1 | no lab yet | no lab yet | no lab yet | no gate |  |\n" +
 		"| nothing shows it | [none](../../patches/none/README.md) | v9 | no lab yet | no lab yet | no lab yet | no gate |  |\n" +
 		"| later | `b` | | not yet | not yet | | | |\n"
@@ -106,12 +109,12 @@ func TestRows(t *testing.T) {
 		t.Errorf("%v, a second time\n%s", err, again)
 	}
 	// Where one lab of an incident did not see it with stock, it is not shown.
-	if page, err := Shown("is: 9 of 9 incidents.\n", table, record, labs); err != nil || page != "is: 0 of 8 incidents.\n" {
+	if page, err := Shown("is: 9 of 9 incidents.\n", table, record, labs); err != nil || page != "is: 0 of 9 incidents.\n" {
 		t.Errorf("%v, page %q", err, page)
 	}
 	put("a-one", base.Stock, "reproduced")
 	put("a-two", base.Stock, "reproduced")
-	if page, err := Shown("is: 9 of 9 incidents.\n", table, record, labs); err != nil || page != "is: 1 of 8 incidents.\n" {
+	if page, err := Shown("is: 9 of 9 incidents.\n", table, record, labs); err != nil || page != "is: 1 of 9 incidents.\n" {
 		t.Errorf("%v, page %q", err, page)
 	}
 	if _, err := Shown("none\n", table, record, labs); err == nil || !strings.Contains(err.Error(), "N of N") {
