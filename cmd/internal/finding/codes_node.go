@@ -120,7 +120,13 @@ var nodeCodes = []Code{
 	{
 		Code: "HF520", Level: Stop, Title: "an address has a leading zero", By: []string{"node check"},
 		About: []string{"Today's Go refuses an address such as `10.0.010.1`. The kubelet exits at startup, or does not reach the API server. Write the number without the zero."},
+	}, {
+		Code: "HF527", Level: Warn, Title: "containers ended during the swap, and none runs in their place", By: []string{"node swap", "node back"},
+		About: []string{
+			"This is normal for a Job that finished and for a pod that was deleted meanwhile. Otherwise the new kubelet has failed the pod at its start, because of disk pressure ([HF105](#hf105)) or because the Node's labels no longer match the pod ([HF206](#hf206)): the pod's phase is `Failed`, and its controller creates another pod. A pod without a controller has to be created again.",
+		},
 	},
+
 	{
 		Code: "HF530", Level: Stop, Title: "the package cannot replace or start this kubelet", By: []string{"node keep"},
 		About: []string{

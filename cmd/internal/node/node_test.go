@@ -54,7 +54,7 @@ func TestThereAndBack(t *testing.T) {
 			f.containers("1 app a2", "2 app other", "4 app e")
 		}
 	}
-	if status, out = f.do(false); status != 0 || !strings.Contains(out, "kept 1, recreated 1 (default/pod-1 app), new 1, gone 1: 1 new") || !strings.Contains(out, "HF514") {
+	if status, out = f.do(false); status != 0 || !strings.Contains(out, "kept 1, recreated 1 (default/pod-1 app), new 1, gone 1: 1 new, 1 warn") || !strings.Contains(out, "HF514") || !strings.Contains(out, "HF527 default/pod-3 app") {
 		t.Errorf("later: %d %s", status, out)
 	}
 	f.is(t, later)
