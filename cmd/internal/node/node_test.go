@@ -307,18 +307,15 @@ func TestOtherFileSystem(t *testing.T) {
 
 func TestWithoutSystemd(t *testing.T) {
 	f := newFake(t)
-	o := func(o *Options) { o.StartCommand, o.StopCommand, o.Program = "start", "stop", f.p("usr/bin/kubelet") }
-	// /proc/PID/exe is a link there.
-	link := func() {
-		os.Remove(f.p("proc/100/exe"))
-		_ = os.Symlink(f.p("usr/bin/kubelet"), f.p("proc/100/exe"))
+	// Without systemd the program is found by this link.
+	os.Remove(f.p("proc/100/exe"))
+	if err := os.Symlink(f.p("usr/bin/kubelet"), f.p("proc/100/exe")); err != nil {
+		t.Fatal(err)
 	}
-	link()
 	m, err := look(t.Context(), f.Host, Options{StartCommand: "start", StopCommand: "stop", Program: f.p("usr/bin/kubelet")}, os.Stderr)
 	if err != nil || m.pid != 100 {
 		t.Fatalf("%v %d", err, m.pid)
 	}
-	_ = o
 	m.judge(t.Context(), f.p("new"), false)
 	if m.stops() || len(m.findings()) != 1 || m.findings()[0].Code != "HF509" {
 		t.Errorf("%v", m.findings())
