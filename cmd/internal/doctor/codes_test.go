@@ -259,7 +259,7 @@ func TestCodes(t *testing.T) {
 		}, "warn 2 releases run: v1.9.11 (1), " + ours + " (1)"},
 		{"HF641", func(f *fake) { f.version = "v1.11.3" }, "warn the controller manager, 1.9, and the API server, 1.11, are too far apart"},
 		{"HF641", func(f *fake) { f.version = "v1.10.3" }, ""},
-		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=false,Secret" + secret + "=false"), "warn the feature gate SubpathUnbindAfterStart is off, so a fault of the stock binary is back: a kubelet that goes back"},
+		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=false,Secret" + secret + "=false"), "warn the feature gate SubpathUnbindAfterStart is off, so a fault of the stock binary is back: when a node goes back"},
 		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=true"), ""},
 		{"HF641", func(f *fake) {
 			spec_(f.lists["pods"][1])["containers"].([]any)[0].(object)["command"] = []any{"/bin/sh", "-c", "kube-controller-manager --feature-gates=EndpointsStaleCacheCheck=false --x=" + secret}
