@@ -120,13 +120,13 @@ var nodeCodes = []Code{
 	{
 		Code: "HF520", Level: Stop, Title: "an IP address contains a number with a leading zero", By: []string{"node check"},
 		About: []string{"Today's Go refuses an address such as `10.0.010.1`. With such an address in its flags or kubeconfig, Holdfast's kubelet exits at startup or does not reach the API server. Write the number without the zero."},
-	}, {
-		Code: "HF527", Level: Warn, Title: "containers ended during the swap, and none runs in their place", By: []string{"node swap", "node back"},
+	},
+	{
+		Code: "HF527", Level: Warn, Title: "containers ended during the swap, and no container replaced them", By: []string{"node swap", "node back"},
 		About: []string{
-			"This is normal for a Job that finished and for a pod that was deleted meanwhile. Otherwise the new kubelet has failed the pod at its start, because of disk pressure ([HF105](#hf105)) or because the Node's labels no longer match the pod ([HF206](#hf206)): the pod's phase is `Failed`, and its controller creates another pod. A pod without a controller has to be created again.",
+			"This is normal for the pod of a Job that finished, and for a pod that was deleted during the swap. In all other cases the new kubelet set the pod to `Failed` when it started, because of disk pressure ([HF105](#hf105)) or because the node's labels no longer match the pod's node selector or affinity ([HF206](#hf206)). The pod's controller creates another pod. If the pod has no controller, create the pod again yourself.",
 		},
 	},
-
 	{
 		Code: "HF530", Level: Stop, Title: "the package kubelet cannot replace or start this node's kubelet", By: []string{"node keep"},
 		About: []string{
