@@ -24,7 +24,7 @@ type Alert struct {
 // alerts are the codes HF651 to HF659. What a fix does when all is well is none.
 var alerts = map[string]Alert{
 	"HF651": {Name: "HoldfastSubPathMountStays", Component: "kubelet", Metric: "holdfast_subpath_rollback_failed_total",
-		Says: "a subPath mount could not be removed and stays", Remedy: "do not start a kubelet older than 1.7.14, 1.8.9 or 1.9.4 on this node: it would delete the files in the mount"},
+		Says: "a subPath mount could not be removed and stays", Remedy: "do not start kubelet 1.6 or older, 1.7.0 to 1.7.13, 1.8.0 to 1.8.8 or 1.9.0 to 1.9.3 on this node: such a kubelet would delete the files in the mount"},
 	"HF652": {Name: "HoldfastPredecessorOverrideRefused", Component: "kubelet", Metric: "holdfast_predecessor_override_refused", Gauge: true,
 		Says: "the file holdfast-predecessor-override is invalid, so the kubelet ignores it", Remedy: "write one line into this file, with a release or the word none, and restart the kubelet"},
 	"HF653": {Name: "HoldfastPredecessorNotSaved", Component: "kubelet", Metric: "holdfast_predecessor_save_failed_total",
@@ -38,7 +38,7 @@ var alerts = map[string]Alert{
 	"HF657": {Name: "HoldfastUnreadyNotAcknowledged", Component: "kubelet", Metric: "holdfast_unready_before_replace_waits_total", Labels: map[string]string{"outcome": "timeout"},
 		Says: "a container was killed before the API server acknowledged that it is not ready", Remedy: "check the API server and the node's network"},
 	"HF658": {Name: "HoldfastServiceCheckFails", Component: "kube-controller-manager", Metric: "holdfast_endpoints_live_service_check_checks_total", Labels: map[string]string{"result": "error"},
-		Says: "the API server did not say whether a Service exists, so the Service's Endpoints stay", Remedy: "check the API server, and whether the controller manager may get Services (HF631)"},
+		Says: "the API server did not say whether a Service exists, so the Service's Endpoints stay", Remedy: "check the API server, and whether the controller manager has the permission to get Services (HF631)"},
 	"HF659": {Name: "HoldfastDeadNodePodsFail", Component: "kube-controller-manager", Metric: "holdfast_dead_node_pods_retry_failed_total",
 		Says: "pods of a node that no longer reports could not be marked as not ready, and the controller manager tries again", Remedy: "check the API server and etcd, and read the log of the controller manager"},
 }
@@ -54,7 +54,7 @@ func AlertOf(code string) *Alert {
 
 func alertCode(code, title, page string) Code {
 	a := alerts[code]
-	above, since := "greater than 0", " The metric counts from the start of the process, so this may have happened long ago."
+	above, since := "greater than 0", " The metric counts from the start of the process, so it is possible that this happened long ago."
 	if a.Gauge {
 		above, since = "1", ""
 	}
@@ -70,7 +70,7 @@ var doctorCodes = []Code{
 	{
 		Code: "HF603", Level: Warn, Also: []Level{Unknown}, Title: "an address left the Endpoints of a Service, came back and left again", By: []string{"doctor"},
 		About: []string{
-			"With `--watch 10m`: within these ten minutes an address left the Endpoints of its Service, came back, and left again. Clients that follow Endpoints, such as kube-proxy, change their targets each time.",
+			"doctor ran with `--watch`, and during this time an address left the Endpoints of its Service, came back, and left again. Clients that follow Endpoints, such as kube-proxy, change their targets each time.",
 			"Check the pod's probes first. If nothing is wrong with the pod, the cause can be an in-place update of an image ([unready-before-replace](../../patches/unready-before-replace/README.md)), a kubelet restart ([readiness-across-restart](../../patches/readiness-across-restart/README.md)), or a watch that restarts from an old resourceVersion ([HF605](#hf605)).",
 		},
 	},
@@ -108,7 +108,7 @@ var doctorCodes = []Code{
 		Code: "HF614", Level: Warn, Also: []Level{Unknown}, Title: "a stock controller manager that takes over may replace the pods of a StatefulSet", By: []string{"doctor"},
 		About: []string{
 			"The StatefulSet has a collision count, or two ControllerRevisions with the same number. A stock controller manager that takes over may replace all pods of the StatefulSet, or roll it back and forth ([hash-collision](../../patches/hash-collision/README.md#going-back)). Holdfast does neither.",
-			"Before you go back to a stock controller manager, or run one beside Holdfast, set `partition` to the value of `replicas`, or the update strategy to `OnDelete`. doctor does not report StatefulSets with one of these settings.",
+			"Before you go back to a stock controller manager, or run one on another master beside Holdfast, set `partition` to the value of `replicas`, or the update strategy to `OnDelete`. doctor does not report StatefulSets with one of these settings.",
 		},
 	},
 	{
@@ -120,7 +120,7 @@ var doctorCodes = []Code{
 		},
 	},
 	{
-		Code: "HF621", Level: Warn, Also: []Level{Unknown}, Title: "an RBD image has a stale lock, a leaked mapping, or a lock that does not belong to its user, or several nodes can write to it", By: []string{"doctor"},
+		Code: "HF621", Level: Warn, Also: []Level{Unknown}, Title: "an RBD image has a stale or foreign lock, is mapped on a node without a pod for it, or is open on several nodes that can write to it", By: []string{"doctor"},
 		About: []string{
 			"Run [`kubectl holdfast rbd-locks`](kubectl-holdfast.md#rbd-locks): it prints the image's locks and watchers, and the remedy.",
 			"`?` means that there are RBD volumes, but doctor could not check them: either you did not say how to connect to Ceph (`--ceph-conf`, `--id`, `--keyring`), or a request to Ceph for an image failed.",
@@ -154,7 +154,7 @@ var doctorCodes = []Code{
 		Code: "HF661", Level: Warn, Also: []Level{Unknown}, Title: "the kubelet accepts requests without authentication", By: []string{"doctor"},
 		About: []string{
 			"`--anonymous-auth` is on and `--authorization-mode` is AlwaysAllow, which are the defaults: anyone who reaches port 10250 of the node can run commands in each of its containers. Or `--read-only-port` is open, 10255 by default: anyone who reaches this port can read the specs of all pods, with the values of their environment variables.",
-			"Set `--anonymous-auth=false`, `--authorization-mode=Webhook` with `--client-ca-file`, and `--read-only-port=0`, once no program (such as Heapster) uses the read-only port. Holdfast has the same defaults as upstream.",
+			"Set `--anonymous-auth=false`, and `--authorization-mode=Webhook` with `--client-ca-file`. Set `--read-only-port=0` once no program (such as Heapster) uses the read-only port. Holdfast has the same defaults as upstream.",
 			"`?` means that the kubelet uses a `--config` file, whose content doctor cannot see.",
 		},
 	},

@@ -14,7 +14,7 @@ var forecastCodes = []Code{
 	},
 	{
 		Code: "HF003", Level: Unknown, Title: "it is not known which kubelet would run on the node after the swap, or which flags that kubelet has", By: []string{"forecast"},
-		About: []string{"With `--to back`, there are three possible causes: the node does not run Holdfast, its kubelet does not report which kubelet Holdfast replaced, or Holdfast did not replace a kubelet. In these cases name a release, such as `--to v1.7.16`. With any `--to`, the target may be a release older than 1.7: the program has no table of flags for such releases."},
+		About: []string{"With `--to back`, there are three possible causes: the node does not run Holdfast, its kubelet does not report which kubelet Holdfast replaced, or Holdfast did not replace a kubelet. In these cases name a release, such as `--to v1.7.16`. With any `--to`, it is also possible that the target is a release older than 1.7: the program has no table of flags for such releases."},
 	},
 	{
 		Code: "HF101", Level: Stop, Title: "the target kubelet does not support a flag or a feature gate of the node's command line", By: []string{"forecast", "node check"},
@@ -27,7 +27,7 @@ var forecastCodes = []Code{
 		Code: "HF102", Level: Stop, Title: "the target kubelet would run without an API server, and kill every pod that is not static", By: []string{"forecast", "node check"},
 		About: []string{
 			"A kubelet whose command line names no API server runs standalone: it runs only its static pods and **kills every other pod of the node** within seconds of its start. Kubelets from 1.8 on find the API server by `--kubeconfig` or `--require-kubeconfig`, and refuse `--api-servers`. If you remove `--api-servers` and add neither of these flags, such a kubelet runs standalone.",
-			"A 1.7 kubelet with `--kubeconfig` alone also runs standalone: it needs `--require-kubeconfig` or `--api-servers` too. Give the unit `--kubeconfig=FILE --require-kubeconfig=true` before the swap: all releases from 1.7 to 1.9 accept both flags.",
+			"A 1.7 kubelet uses an API server only with `--require-kubeconfig` or `--api-servers`: with `--kubeconfig` alone it also runs standalone. Give the unit `--kubeconfig=FILE --require-kubeconfig=true` before the swap: all releases from 1.7 to 1.9 accept both flags.",
 		},
 	},
 	{
@@ -44,7 +44,7 @@ var forecastCodes = []Code{
 	{
 		Code: "HF105", Level: Stop, Also: []Level{Warn}, Title: "the node is short of disk or memory, so the target kubelet would evict or fail pods", By: []string{"forecast", "node check"},
 		About: []string{
-			"The node has the condition DiskPressure or MemoryPressure, or its free space is below an eviction threshold of the target. When a stock kubelet starts, it checks again whether each pod may run on its node. Under disk pressure it **sets every pod to `Failed` within seconds**; under memory pressure, it does so with each pod without requests and limits. 1.9 has a default threshold that older releases do not have: `imagefs.available<15%`.",
+			"The node has the condition DiskPressure or MemoryPressure, or its free disk space or memory is below an eviction threshold of the target. When a stock kubelet starts, it checks again whether each pod may run on its node. Under disk pressure it **sets every pod to `Failed` within seconds**; under memory pressure, it does so with each pod without requests and limits. Release 1.9 has a default threshold that older releases do not have: `imagefs.available<15%`.",
 			"Holdfast keeps running pods ([admission-across-restart](../../patches/admission-across-restart/README.md)), so if Holdfast is the target, the finding is a warning: while the pressure lasts, Holdfast evicts one pod at a time, by rank. But a static pod that restarts ([HF203](#hf203)) counts as a new pod, and under disk pressure Holdfast refuses new pods. So if the node has such a static pod, the finding is a STOP.",
 		},
 	},
@@ -61,7 +61,7 @@ var forecastCodes = []Code{
 	},
 	{
 		Code: "HF203", Level: New, Title: "the swap restarts a static pod", By: []string{"forecast"},
-		About: []string{"A kubelet computes the UID of a static pod from a dump of the pod in its release's own types. So a kubelet of another minor release gives the pod another UID, and restarts the whole pod. A stock 1.9 kubelet gives the pod the UID of 1.9, so it also restarts static pods that Holdfast keeps under an older UID. If a manifest sets `metadata.uid`, every kubelet uses that UID. Swap masters one at a time.",
+		About: []string{"A kubelet computes the UID of a static pod from a dump of the pod, and the dump depends on the kubelet's minor release. So a kubelet of another minor release gives the pod another UID, and restarts the whole pod. A stock 1.9 kubelet gives the pod the UID of 1.9, so it also restarts static pods that Holdfast keeps under an older UID. If a manifest sets `metadata.uid`, every kubelet uses that UID. Swap masters one at a time.",
 			"Holdfast keeps static pods that a 1.7 or 1.8 kubelet started ([static-pod-identity](../../patches/static-pod-identity/README.md)), unless the manifest sets a field that the older kubelet does not support. `forecast` cannot see such a field. When the kubelet that ran before Holdfast takes over again, it keeps the static pods that it started, and also those that Holdfast started. `forecast` cannot find out the UID of a static pod, so `verify` does not compare static pods."},
 	},
 	{
@@ -70,7 +70,7 @@ var forecastCodes = []Code{
 	},
 	{
 		Code: "HF205", Level: Stop, Also: []Level{Warn}, Title: "the target kubelet deletes the files in subPath mounts that the running kubelet made", By: []string{"forecast"},
-		About: []string{"Kubelets before 1.7.14, 1.8.9 and 1.9.4 do not unmount the bind mounts that later kubelets make for a `subPath`. When the pod is gone, such a kubelet deletes the files in these mounts: see [subpath-rollback](../../patches/subpath-rollback/README.md). Holdfast unmounts its bind mounts once the container runs. So if Holdfast runs now, the finding is a warning: only mounts that are busy can be left."},
+		About: []string{"Kubelets 1.6 and older, 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, and 1.9.0 to 1.9.3 do not unmount the bind mounts that later kubelets make for a `subPath`. When the pod is gone, such a kubelet deletes the files in these mounts: see [subpath-rollback](../../patches/subpath-rollback/README.md). Holdfast unmounts its bind mounts once the container runs. So if Holdfast runs now, the finding is a warning: only mounts that are busy can be left."},
 	},
 	{
 		Code: "HF206", Level: Stop, Also: []Level{Warn}, Title: "the node's labels no longer match the node selector or affinity of a running pod", By: []string{"forecast"},

@@ -22,7 +22,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF503", Level: Stop, Title: "the kubelet's unit does not start a kubelet binary directly", By: []string{"node check"},
 		About: []string{
-			"A swap replaces the file that `ExecStart=` names. The finding says why this is not possible: the unit does not exist, or the program cannot find out which file the unit starts, or that file is not a kubelet binary. Instead, the file can be hyperkube, a symbolic link, a script that starts the kubelet, or a program (docker or rkt) that starts the kubelet in a container.",
+			"A swap replaces the file that `ExecStart=` names. The finding says why this is not possible: the unit does not exist, or the program cannot find out which file the unit starts, or that file is not a kubelet binary. For example, the file is hyperkube, a symbolic link, a script that starts the kubelet, or a program (docker or rkt) that starts the kubelet in a container.",
 			"Change the unit so that `ExecStart=` names a kubelet binary, restart the old kubelet with this unit, and check again.",
 		},
 	},
@@ -92,7 +92,7 @@ var nodeCodes = []Code{
 		Code: "HF515", Level: Warn, Title: "Holdfast does not report the kubelet that ran before it, or reports the wrong one", By: []string{"node swap"},
 		About: []string{
 			"The metric `holdfast_predecessor_info` is missing, could not be read, or names a release other than the saved kubelet's. For new containers Holdfast may record hashes that the old kubelet does not accept.",
-			"Check the release with `kubectl holdfast predecessor`. If it is wrong, write the [override](../../patches/predecessor/README.md#look-and-correct).",
+			"Check the release with `kubectl holdfast predecessor`. If the release is wrong, write the correct release into the [override](../../patches/predecessor/README.md#look-and-correct).",
 		},
 	},
 	{
@@ -135,7 +135,7 @@ var nodeCodes = []Code{
 		},
 	},
 	{
-		Code: "HF531", Level: Stop, Title: "under this systemd, a kubelet with the cgroup driver systemd exits at startup", By: []string{"node check"},
+		Code: "HF531", Level: Stop, Title: "with the node's release of systemd, a kubelet with the cgroup driver systemd exits at startup", By: []string{"node check"},
 		About: []string{
 			"With `--cgroup-driver=systemd`, 1.7 to 1.9 kubelets and Holdfast request a delegated slice from systemd. systemd 237 and later refuse this request (kubernetes/kubernetes#61474), and the kubelet exits at startup. After a swap neither the new nor the old kubelet would run. If the running kubelet uses this driver and was started after this systemd was installed, such a kubelet can start on this node, and `node check` does not print the finding.",
 			"Drain the node, configure docker and the kubelet to use the driver `cgroupfs`, and restart both. Or go back to systemd 236.",
@@ -144,7 +144,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF532", Level: Warn, Title: "the new kubelet would not accept the sandbox checkpoints of some pods", By: []string{"node check"},
 		About: []string{
-			"`/var/lib/dockershim/sandbox` contains a checkpoint for each pod's sandbox: a file with the pod's host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the checkpoints that 1.7 wrote. With CNI or kubenet, the host ports of these pods are then not released when the pods are deleted. 1.7 keeps a checkpoint that it does not accept, and then cannot stop that pod's sandbox.",
+			"`/var/lib/dockershim/sandbox` contains a checkpoint for each pod's sandbox: a file with the pod's host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the checkpoints that 1.7 wrote. With CNI or kubenet, the host ports of these pods are then not released when the pods are deleted. Kubelet 1.7 keeps a checkpoint that it does not accept, and then cannot stop that pod's sandbox.",
 			"Delete such pods before the swap, while the kubelet that wrote their checkpoints runs. No kubelet accepts a damaged checkpoint.",
 		},
 	},
