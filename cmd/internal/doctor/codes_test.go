@@ -243,7 +243,7 @@ func TestCodes(t *testing.T) {
 		{"HF621", refuse("/api/v1/persistentvolumes"), "? persistentvolumes: 403"},
 		{"HF621", nil, ""},
 
-		{"HF631", func(f *fake) { f.allowed = false }, "warn the user system:kube-controller-manager may not get services"},
+		{"HF631", func(f *fake) { f.allowed = false }, "warn the user system:kube-controller-manager has no permission to get services"},
 		{"HF631", func(f *fake) { f.allowed, f.account = false, true }, "warn the user " + accountUser},
 		{"HF631", refuse("/apis/authorization.k8s.io/v1/subjectaccessreviews"), "? 403: the user needs the verb create on subjectaccessreviews"},
 		{"HF631", func(f *fake) { f.raw["/apis/authorization.k8s.io/v1/subjectaccessreviews"] = "<html>" }, "? not the JSON"},

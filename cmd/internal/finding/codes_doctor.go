@@ -92,7 +92,7 @@ var doctorCodes = []Code{
 	{
 		Code: "HF611", Level: Warn, Also: []Level{Unknown}, Title: "a Deployment has no ReplicaSet of its own for its template, or a DaemonSet uses a ControllerRevision that it does not own", By: []string{"doctor"},
 		About: []string{
-			"A Deployment that is not paused does not own a ReplicaSet with its template, although the controller has seen its spec. Either its rollout is stuck, or it uses a ReplicaSet that another Deployment owns or that has no owner. In the second case two Deployments may scale the same pods. Or a DaemonSet uses a ControllerRevision that it does not own. doctor saw the same state twice, 30 s apart.",
+			"A Deployment that is not paused does not own a ReplicaSet with its template, although the controller has seen its spec. Either its rollout is stuck, or it uses a ReplicaSet that another Deployment owns or that has no owner. In the second case two Deployments can scale the same pods. Or a DaemonSet uses a ControllerRevision that it does not own. doctor saw the same state twice, 30 s apart.",
 			"If the finding names an object that already has the name of the new ReplicaSet or ControllerRevision, check this object, and delete it if it is not needed. Holdfast's controller manager needs no deletion, because it chooses another name for the new object: see [hash-collision](../../patches/hash-collision/README.md).",
 		},
 	},
@@ -105,9 +105,9 @@ var doctorCodes = []Code{
 		},
 	},
 	{
-		Code: "HF614", Level: Warn, Also: []Level{Unknown}, Title: "a stock controller manager that takes over may replace the pods of a StatefulSet", By: []string{"doctor"},
+		Code: "HF614", Level: Warn, Also: []Level{Unknown}, Title: "a stock controller manager that takes over might replace the pods of a StatefulSet", By: []string{"doctor"},
 		About: []string{
-			"The StatefulSet has a collision count, or two ControllerRevisions with the same number. A stock controller manager that takes over may replace all pods of the StatefulSet, or roll it back and forth ([hash-collision](../../patches/hash-collision/README.md#going-back)). Holdfast does neither.",
+			"The StatefulSet has a collision count, or two ControllerRevisions with the same number. A stock controller manager that takes over might replace all pods of the StatefulSet, or roll it back and forth ([hash-collision](../../patches/hash-collision/README.md#going-back)). Holdfast does neither.",
 			"Before you go back to a stock controller manager, or run one on another master beside Holdfast, set `partition` to the value of `replicas`, or the update strategy to `OnDelete`. doctor does not report StatefulSets with one of these settings.",
 		},
 	},

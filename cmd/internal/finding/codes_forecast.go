@@ -8,7 +8,7 @@ var forecastCodes = []Code{
 	{
 		Code: "HF002", Level: Unknown, Title: "the node's kubelet did not respond, or responded only to some requests", By: []string{"forecast", "doctor"},
 		About: []string{
-			"The command sends requests to the node's kubelet through the API server, and at least one of them failed. There are three possible causes: the kubelet is down, the user is not allowed to use the node's `proxy` subresource, or the kubelet runs with `--enable-debugging-handlers=false`. The node may have faults that the command could not see.",
+			"The command sends requests to the node's kubelet through the API server, and at least one of them failed. There are three possible causes: the kubelet is down, the user is not allowed to use the node's `proxy` subresource, or the kubelet runs with `--enable-debugging-handlers=false`. It is possible that the node has faults that the command could not see.",
 			"The finding names what the command could not read. The user needs the verbs `get` and `create` on `nodes/proxy`, and `get` and `list` on nodes, pods, services and endpoints.",
 		},
 	},
@@ -44,7 +44,7 @@ var forecastCodes = []Code{
 	{
 		Code: "HF105", Level: Stop, Also: []Level{Warn}, Title: "the node is short of disk or memory, so the target kubelet would evict or fail pods", By: []string{"forecast", "node check"},
 		About: []string{
-			"The node has the condition DiskPressure or MemoryPressure, or its free disk space or memory is below an eviction threshold of the target. When a stock kubelet starts, it checks again whether each pod may run on its node. Under disk pressure it **sets every pod to `Failed` within seconds**; under memory pressure, it does so with each pod without requests and limits. Release 1.9 has a default threshold that older releases do not have: `imagefs.available<15%`.",
+			"The node has the condition DiskPressure or MemoryPressure, or its free disk space or memory is below an eviction threshold of the target. When a stock kubelet starts, it checks again whether each pod is allowed to run on its node. Under disk pressure it **sets every pod to `Failed` within seconds**; under memory pressure, it does so with each pod without requests and limits. Release 1.9 has a default threshold that older releases do not have: `imagefs.available<15%`.",
 			"Holdfast keeps running pods ([admission-across-restart](../../patches/admission-across-restart/README.md)), so if Holdfast is the target, the finding is a warning: while the pressure lasts, Holdfast evicts one pod at a time, by rank. But a static pod that restarts ([HF203](#hf203)) counts as a new pod, and under disk pressure Holdfast refuses new pods. So if the node has such a static pod, the finding is a STOP.",
 		},
 	},
@@ -65,7 +65,7 @@ var forecastCodes = []Code{
 			"Holdfast keeps static pods that a 1.7 or 1.8 kubelet started ([static-pod-identity](../../patches/static-pod-identity/README.md)), unless the manifest sets a field that the older kubelet does not support. `forecast` cannot see such a field. When the kubelet that ran before Holdfast takes over again, it keeps the static pods that it started, and also those that Holdfast started. `forecast` cannot find out the UID of a static pod, so `verify` does not compare static pods."},
 	},
 	{
-		Code: "HF204", Level: Stop, Title: "a pod mounts a subPath of a claim, and the target kubelet names such mount directories differently: it may delete the volume's data", By: []string{"forecast"},
+		Code: "HF204", Level: Stop, Title: "a pod mounts a subPath of a claim, and the target kubelet names such mount directories differently: it can delete the volume's data", By: []string{"forecast"},
 		About: []string{"Kubelets 1.7.14–1.7.15, 1.8.9–1.8.10 and 1.9.4–1.9.6 give the mount directories of such subPaths other names than the later kubelets do (kubernetes/kubernetes#61373). So a later kubelet can leave a mount under the old name in place. When it then removes the pod's directory, it can delete the volume's data through this mount (#72257). Drain the pod from the node first."},
 	},
 	{
@@ -91,7 +91,7 @@ var forecastCodes = []Code{
 		Code: "HF302", Level: Warn, Title: "the swap can let two nodes mount the same RBD image, or kill the daemon of a GlusterFS or FlexVolume volume", By: []string{"forecast"},
 		About: []string{
 			"The finding names an RBD volume if the swap replaces a kubelet up to 1.8 with a 1.9 kubelet. Afterwards, nodes that still have kubelets up to 1.8 can mount an RBD image while the 1.9 node has it mounted. With `--feature-gates=RBDLegacyLock=true`, Holdfast takes the lock that old kubelets check: see [RBD volumes](rbd.md).",
-			"The finding names a GlusterFS volume of a 1.7 kubelet, or a FlexVolume, because the volume's daemon may be in the cgroup of the kubelet's unit. In this case systemd kills the daemon when it stops the kubelet. `node check` looks for such daemons ([HF507](#hf507)).",
+			"The finding names a GlusterFS volume of a 1.7 kubelet, or a FlexVolume, because it is possible that the volume's daemon is in the cgroup of the kubelet's unit. In this case systemd kills the daemon when it stops the kubelet. `node check` looks for such daemons ([HF507](#hf507)).",
 			"`forecast` reads the type of a claim's volume from its PersistentVolume, so the user needs the verb `list` on persistentvolumes.",
 		},
 	},

@@ -66,7 +66,7 @@ var nodeCodes = []Code{
 	},
 	{
 		Code: "HF510", Level: Warn, Title: "an earlier swap was interrupted", By: []string{"node check"},
-		About: []string{"A `node swap` or `node back` was killed, or the machine went down, after the old kubelet was stopped and before the new kubelet was started. The node may be without a kubelet. The next `node swap` or `node back` first starts the previous kubelet."},
+		About: []string{"A `node swap` or `node back` was killed, or the machine went down, after the old kubelet was stopped and before the new kubelet was started. It is possible that no kubelet runs on the node. The next `node swap` or `node back` first starts the previous kubelet."},
 	},
 	{
 		Code: "HF511", Level: Stop, Title: "the new kubelet did not become healthy, or the old kubelet did not stop", By: []string{"node swap", "node back"},
@@ -91,7 +91,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF515", Level: Warn, Title: "Holdfast does not report the kubelet that ran before it, or reports the wrong one", By: []string{"node swap"},
 		About: []string{
-			"The metric `holdfast_predecessor_info` is missing, could not be read, or names a release other than the saved kubelet's. For new containers Holdfast may record hashes that the old kubelet does not accept.",
+			"The metric `holdfast_predecessor_info` is missing, could not be read, or names a release other than the saved kubelet's. It is possible that Holdfast records hashes for new containers that the old kubelet does not accept.",
 			"Check the release with `kubectl holdfast predecessor`. If the release is wrong, write the correct release into the [override](../../patches/predecessor/README.md#look-and-correct).",
 		},
 	},

@@ -165,7 +165,7 @@ func compare(plan []row, now *answers, count map[string]int) []finding.Finding {
 		case r.Answer == kept && is == isNew:
 			found = append(found, finding.Of("HF601", object, "forecast predicted that it is kept, but it was recreated", "check its events and the kubelet's log"))
 		case r.Answer == isNew && is == kept:
-			found = append(found, finding.Of("HF602", object, "forecast predicted that it is recreated, but it still runs", "the kubelet may not have synced it yet"))
+			found = append(found, finding.Of("HF602", object, "forecast predicted that it is recreated, but it still runs", "it is possible that the kubelet has not synced the pod yet"))
 		}
 	}
 	return found
