@@ -93,7 +93,7 @@ var doctorCodes = []Code{
 		Code: "HF611", Level: Warn, Also: []Level{Unknown}, Title: "a Deployment has no ReplicaSet of its own for its template, or a DaemonSet uses a ControllerRevision that it does not own", By: []string{"doctor"},
 		About: []string{
 			"A Deployment that is not paused does not own a ReplicaSet with its template, although the controller has seen its spec. Either its rollout is stuck, or it uses a ReplicaSet that another Deployment owns or that has no owner. In the second case two Deployments can scale the same pods. Or a DaemonSet uses a ControllerRevision that it does not own. doctor saw the same state twice, 30 s apart.",
-			"If the finding names an object that already has the name of the new ReplicaSet or ControllerRevision, check this object, and delete it if it is not needed. Holdfast's controller manager needs no deletion, because it chooses another name for the new object: see [hash-collision](../../patches/hash-collision/README.md).",
+			"If the finding names an object that already has the name of the new ReplicaSet or ControllerRevision, check this object, and delete it if it is not needed. With Holdfast's controller manager you need not do this, because it chooses another name for the new object: see [hash-collision](../../patches/hash-collision/README.md).",
 		},
 	},
 	{
