@@ -24,21 +24,24 @@ func Command() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use:   "audit-rv FILE...",
-		Short: "Find clients whose watches restart from an older version, in the audit log",
-		Long: `Read audit logs of a kube-apiserver and name the clients and resources whose watches
-restart from an older resourceVersion than they had already seen.
+		Short: "Find in the audit log the clients whose watches restart from an older resourceVersion",
+		Long: `Read audit logs of a kube-apiserver. Name the clients and resources whose watches restart from
+an older resourceVersion than the client had already received.
 
 FILE contains JSON with one event on each line. It may be compressed with gzip, and may have
 docker's wrapper; - is standard input. Name all rotated files of all API servers at once, in any order.
 The audit level Metadata is enough.
 
-  back    a watch starts before the watch that it continues: a proof
-  stale   a watch starts before an object whose creation the client had seen: a proof
-  repeat  a watch starts where the previous one did, although an object was updated: a hint
+  back    a watch starts from an older version than the watch that it continues: a proof
+  stale   a watch starts from a version before the creation of an object that the client had
+          already received: a proof
+  repeat  a watch starts from the same version as the previous watch, although an object was
+          updated meanwhile: a hint
 
 Exit status: with --exit-code, 3 if a watch provably restarts from an older version. Otherwise 1
-if a file cannot be read, has lines that are not audit events, or if there is no event at
-all; everything else is still read. Otherwise 0, even if something was found.`,
+if a file cannot be read, if a line is not an audit event, or if the files contain no event at
+all; the command still reads all other files and lines. Otherwise 0, also if the command found
+such watches but --exit-code is not set.`,
 		Example: `  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
   docker logs kube-apiserver 2>/dev/null | kubectl-holdfast audit-rv -o json -`,
 		RunE: func(cmd *cobra.Command, files []string) error {

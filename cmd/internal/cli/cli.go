@@ -27,17 +27,17 @@ import (
 
 const long = `Commands for operators of clusters that run, or upgrade through, an old Kubernetes
 release. Most commands read only files and standard input. doctor, forecast and verify send
-requests to an API server and its kubelets, kcm to an API server, and rbd-locks to an API server
-and Ceph. node works on the machine on which it runs. Only node swap, node back, node keep, kcm
-manifest and fleet agent change anything, and only on the machine on which they run. fleet
-manifests prints objects.
+requests to an API server and its kubelets, kcm sends requests to an API server, and rbd-locks
+to an API server and Ceph. node works on the machine on which it runs. Only node swap, node back,
+node keep, kcm manifest and fleet agent change anything, and only on the machine on which they
+run. fleet manifests prints objects for kubectl apply.
 
 If the program is on PATH as kubectl-holdfast, it is also the plugin "kubectl holdfast".
 
-Exit status: 0, everything was answered; 1, something could not be read or answered,
-but everything else was, or a requested condition is not met; 2, the command line is
-wrong, and nothing was read; 3, the command found something: doctor, forecast, kcm, node,
-verify, rbd-locks, container-hash explain, and audit-rv with --exit-code.`
+Exit status: 0 if the command printed all results. 1 if it could not read or compute something (it
+printed all other results), or if a precondition is not met. 2 if the command line is wrong; then
+the command read nothing. 3 if the command found a problem; these commands use this status: doctor,
+forecast, kcm, node, verify, rbd-locks, container-hash explain, and audit-rv with --exit-code.`
 
 const example = `  kubectl get pods -o json | kubectl-holdfast container-hash -
   kubectl get deployments --all-namespaces -o yaml | kubectl-holdfast pod-template-hash -

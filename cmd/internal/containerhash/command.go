@@ -21,10 +21,10 @@ import (
 
 const files = `FILE is JSON or YAML, or - for standard input: pods as the API server returns them
 (kubectl get pods -o json), single, as a list or as several documents, or objects
-{"id": …, "spec": {container}}. Each container gets its own answer.`
+{"id": …, "spec": {container}}. The command prints a result for each container.`
 
-const modes = `--mode proto (the default) decodes a container as a kubelet gets it from the API: JSON,
-then a protobuf round trip. --mode json leaves out the round trip.`
+const modes = `--mode proto (the default) decodes a container like a kubelet that receives the pod from the
+API server: JSON, then a protobuf round trip. --mode json leaves out the round trip.`
 
 type options struct {
 	releases        []string
@@ -53,14 +53,14 @@ container. A kubelet compares this hash to detect a changed spec.
 
 The hash is in the container's label io.kubernetes.container.hash, in hexadecimal;
 events show it in decimal. If the spec sets a field that a release does not support, the
-release ignores that field and hashes another spec. So no hash is printed for that
-release.
+release ignores that field and hashes a different spec. So the command prints no hash for
+that release.
 
 ` + modes + `
-Before a kubelet hashes a static pod, it applies defaults. So give a static pod as the
-API shows it, not its manifest.
+Before a kubelet hashes a static pod, it fills in defaults. So do not give the manifest of a
+static pod: give the pod as the API server returns it.
 
-Exit status 1 if the hash of a container cannot be computed, for one release or for all.`,
+The exit status is 1 if the hash of a container cannot be computed for at least one release.`,
 		Example: `  kubectl get pod web -o json | kubectl-holdfast container-hash -
   kubectl get pods --all-namespaces -o json | kubectl-holdfast container-hash --release 1.7,1.9 -o json -`,
 		Args: cobra.ArbitraryArgs,
@@ -76,14 +76,15 @@ func explainCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "explain --recorded HASH FILE...",
-		Short: "Which release's kubelet recorded a hash",
-		Long: `Print which releases record the given hash for a container. If none does, print what
-was tried and which fields prevent an answer; the exit status is then 3.
+		Short: "Print which release's kubelet recorded a hash",
+		Long: `Print which releases record the given hash for a container. If there is no such release, print
+the hashes that were compared and the fields that some releases do not support. The exit
+status is 3 if no release records the hash for any of the containers.
 
 ` + files + `
 
 --recorded takes the number as in the label io.kubernetes.container.hash
-(hexadecimal) or as in events (decimal). If it can be read both ways, both are tried.
+(hexadecimal) or as in events (decimal). If the number can be either, the command tries both.
 
 ` + modes,
 		Example: `  docker inspect --format '{{index .Config.Labels "annotation.io.kubernetes.container.hash"}}' CONTAINER

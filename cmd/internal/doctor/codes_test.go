@@ -243,7 +243,7 @@ func TestCodes(t *testing.T) {
 		{"HF621", refuse("/api/v1/persistentvolumes"), "? persistentvolumes: 403"},
 		{"HF621", nil, ""},
 
-		{"HF631", func(f *fake) { f.allowed = false }, "warn the user system:kube-controller-manager may not get services"},
+		{"HF631", func(f *fake) { f.allowed = false }, "warn the user system:kube-controller-manager has no permission to get services"},
 		{"HF631", func(f *fake) { f.allowed, f.account = false, true }, "warn the user " + accountUser},
 		{"HF631", refuse("/apis/authorization.k8s.io/v1/subjectaccessreviews"), "? 403: the user needs the verb create on subjectaccessreviews"},
 		{"HF631", func(f *fake) { f.raw["/apis/authorization.k8s.io/v1/subjectaccessreviews"] = "<html>" }, "? not the JSON"},
@@ -259,7 +259,7 @@ func TestCodes(t *testing.T) {
 		}, "warn 2 releases run: v1.9.11 (1), " + ours + " (1)"},
 		{"HF641", func(f *fake) { f.version = "v1.11.3" }, "warn the controller manager, 1.9, and the API server, 1.11, are too far apart"},
 		{"HF641", func(f *fake) { f.version = "v1.10.3" }, ""},
-		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=false,Secret" + secret + "=false"), "warn the feature gate SubpathUnbindAfterStart is off, so a fault of the stock binary is back: a kubelet that goes back"},
+		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=false,Secret" + secret + "=false"), "warn the feature gate SubpathUnbindAfterStart is off, so a fault of the stock binary is back: when a node goes back"},
 		{"HF641", argv(closed + " --feature-gates=SubpathUnbindAfterStart=true"), ""},
 		{"HF641", func(f *fake) {
 			spec_(f.lists["pods"][1])["containers"].([]any)[0].(object)["command"] = []any{"/bin/sh", "-c", "kube-controller-manager --feature-gates=EndpointsStaleCacheCheck=false --x=" + secret}
@@ -269,7 +269,7 @@ func TestCodes(t *testing.T) {
 		{"HF641", func(f *fake) { f.manager = "x 1\n" }, "? its metrics do not contain its release"},
 
 		{"HF651", metric("holdfast_subpath_rollback_failed_total 3"), "warn a subPath mount could not be removed"},
-		{"HF652", metric("holdfast_predecessor_override_refused 1"), "warn cannot read the file"},
+		{"HF652", metric("holdfast_predecessor_override_refused 1"), "warn is invalid"},
 		{"HF653", metric("holdfast_predecessor_save_failed_total 1"), "warn cannot be written"},
 		{"HF654", metric("holdfast_checkpoint_compat_rewrite_failed_total 1e3"), "warn checkpoint"},
 		{"HF655", metric("holdfast_rbd_detach_locks_kept_total 1"), "warn RBD lock"},

@@ -31,21 +31,22 @@ type options struct {
 }
 
 const about = `Search a cluster, through the API server, for signs of the incidents that Holdfast prevents,
-for damage that a stock controller manager or kubelet would do next, and for alerts in
-Holdfast's metrics. Nothing is changed. Each finding has a code: see docs/user/codes.md.
+for damage that a stock controller manager or kubelet would do when it next runs, and for
+problems that Holdfast's metrics report. doctor changes nothing. Each finding has a code: see
+docs/user/codes.md.
 
-doctor reads lists once, kubelets through the API server's node proxy, and the controller
-manager through the pod proxy. Signs that may last only a moment (HF604,
-HF611, HF613, HF615) are checked again after 30 s. --watch follows the Endpoints of all
-Services for that time (HF603). RBD images are checked only if Ceph's user or configuration
-is given (HF621).
+doctor reads lists of objects from the API server, the kubelets through its node proxy, and the
+controller manager through its pod proxy. If the lists show signs that are normal for a moment
+(HF604, HF611, HF613, HF615), doctor reads the lists again after 30 s, and reports only signs
+that are still there. With --watch, doctor follows the Endpoints of all Services for the given
+time (HF603). doctor checks RBD images only if you give Ceph's user or configuration (HF621).
 
-A row with ? shows what doctor could not find out. --rbac prints the rights that doctor needs.
+A row with ? shows what doctor could not find out. --rbac prints the roles that doctor needs.
 
-Without --kubeconfig, the first file of $KUBECONFIG is read, or ~/.kube/config.
+Without --kubeconfig, doctor reads the first file of $KUBECONFIG, or ~/.kube/config.
 
-Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if doctor could not check
-everything; otherwise 0. It is 2 if the command line is wrong.`
+Exit status: 3 if a finding is at or above the level of --fail-on; otherwise 1 if doctor could
+not check everything; otherwise 0. It is 2 if the command line is wrong.`
 
 const example = `  kubectl-holdfast doctor
   kubectl-holdfast doctor --fail-on warn -o json
@@ -61,7 +62,7 @@ func Command() *cobra.Command { return command(&options{between: betweenLooks}) 
 func command(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "doctor",
-		Short:   "Search a cluster for signs of the incidents, and for damage that a stock binary would do",
+		Short:   "Check a cluster for signs of the incidents, and for damage that a stock binary would do",
 		Long:    about,
 		Example: example,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -74,13 +75,13 @@ func command(o *options) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "the kubeconfig of the API server (default $KUBECONFIG, or ~/.kube/config)")
 	cmd.Flags().StringVar(&o.context, "context", "", "the context in the kubeconfig (default: its current context)")
-	cmd.Flags().DurationVar(&o.watch, "watch", 0, "follow the Endpoints of all Services for that time, at most 24h")
+	cmd.Flags().DurationVar(&o.watch, "watch", 0, "follow the Endpoints of all Services for this time, at most 24h")
 	cmd.Flags().StringVar(&o.manager, "controller-manager", "", "URL of the controller manager (default: its pods in kube-system)")
-	cmd.Flags().StringVar(&o.user, "controller-manager-user", "", "the controller manager's user, whose rights HF631 checks")
+	cmd.Flags().StringVar(&o.user, "controller-manager-user", "", "the controller manager's user, whose permission HF631 checks")
 	cmd.Flags().StringVar(&o.ceph.Conf, "ceph-conf", "", "Ceph's configuration, as for rbd-locks")
 	cmd.Flags().StringVar(&o.ceph.ID, "id", "", "Ceph's user, without \"client.\"")
 	cmd.Flags().StringVar(&o.ceph.Keyring, "keyring", "", "the keyring with the key of this user")
-	cmd.Flags().BoolVar(&o.rbac, "rbac", false, "print the rights that doctor needs, and send no request")
+	cmd.Flags().BoolVar(&o.rbac, "rbac", false, "print the roles that doctor needs, and send no request")
 	finding.Flags(cmd, &o.format, &o.failOn)
 	return cmd
 }

@@ -73,7 +73,11 @@ func evaluate(object, component string, page []series) []finding.Finding {
 		}
 		for _, s := range page {
 			if s.name == a.Metric && s.value > 0 && has(s.labels, a.Labels) {
-				out = append(out, finding.Of(c.Code, object, a.Says+", since the process started", a.Remedy))
+				says := a.Says
+				if !a.Gauge {
+					says += " (at some time since the process started)"
+				}
+				out = append(out, finding.Of(c.Code, object, says, a.Remedy))
 				break
 			}
 		}

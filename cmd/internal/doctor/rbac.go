@@ -69,7 +69,7 @@ func (c *cluster) mayGet(ctx context.Context, a *kubeapi.Client, user string) []
 		return nil
 	}
 	unknown := func(text string) []finding.Finding {
-		return []finding.Finding{finding.Of("HF631", "controller manager", "could not check whether it may get services: "+text, "").At(finding.Unknown)}
+		return []finding.Finding{finding.Of("HF631", "controller manager", "could not check whether it has the permission to get services: "+text, "").At(finding.Unknown)}
 	}
 	var groups []string
 	if user == "" {
@@ -101,7 +101,7 @@ func (c *cluster) mayGet(ctx context.Context, a *kubeapi.Client, user string) []
 	if answer.Status.Allowed {
 		return nil
 	}
-	return []finding.Finding{finding.Of("HF631", "controller manager", "the user "+user+" may not get services", "add the verb get on services to its role; if it is another user, name it with --controller-manager-user")}
+	return []finding.Finding{finding.Of("HF631", "controller manager", "the user "+user+" has no permission to get services", "add the verb get on services to its role; if the controller manager has another user, name it with --controller-manager-user")}
 }
 
 // checkUser refuses what is no user's name.

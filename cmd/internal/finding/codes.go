@@ -61,8 +61,8 @@ func Markdown() string {
 		}
 		b.WriteString("\n")
 	}
-	para("", "Each finding of `kubectl holdfast` has a code. A code keeps its meaning in all later releases, so a script or an alert can name it. Levels, worst first: `STOP` (do not continue), `new` (a container is recreated), `warn` (something changes that someone may notice), `?` (the command could not check something), `ok`.")
-	para("", "The exit status is 3 if a finding is at or above `--fail-on` (default `STOP`). Otherwise it is 1 if the command could not check everything, and 0 if it could. It is 2 if the command line is wrong.")
+	para("", "Each finding of `kubectl holdfast` has a code. A code keeps its meaning in all later releases, so scripts and alerts can rely on it. The levels, worst first, are `STOP` (do not continue), `new` (a container is recreated), `warn` (something changes that someone may notice), `?` (the command could not check something) and `ok`. On this page, the *target* is the kubelet that you want to swap to.")
+	para("", "The exit status is 3 if a finding is at or above the level that `--fail-on` names (default `STOP`). Otherwise it is 1 if the command could not check everything, and 0 if it could. It is 2 if the command line is wrong.")
 	b.WriteString("| code | level | meaning | printed by |\n|---|---|---|---|\n")
 	for _, c := range Codes() {
 		level := []string{"`" + string(c.Level) + "`"}

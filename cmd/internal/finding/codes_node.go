@@ -6,147 +6,153 @@ package finding
 // nodeCodes are the codes that only node check, node swap and node back give.
 var nodeCodes = []Code{
 	{
-		Code: "HF501", Level: Warn, Title: "the running kubelet differs from what the unit starts", By: []string{"node check"},
+		Code: "HF501", Level: Warn, Title: "the running kubelet was started with a command line other than the unit's, or no kubelet runs", By: []string{"node check"},
 		About: []string{
-			"A swap starts the kubelet with the command line that the unit and its environment files define now. This finding means that these files were changed after the running kubelet was started, or that no kubelet runs. All other checks use the unit's command line.",
+			"A swap starts the kubelet with the command line that the unit and its environment files define now. This finding means that the running kubelet has another command line, because these files were changed after it was started, or that no kubelet runs. All other checks use the unit's command line.",
 			"If the change is intended, continue. Otherwise correct the unit and its files, and check again.",
 		},
 	},
 	{
-		Code: "HF502", Level: Stop, Title: "systemd has not loaded the unit's files", By: []string{"node check"},
+		Code: "HF502", Level: Stop, Title: "systemd has not loaded the changed files of the kubelet's unit", By: []string{"node check"},
 		About: []string{
-			"The unit's file or a drop-in was changed, but systemd has not read the change and would start the old version of the unit. After the next boot systemd would start the new version.",
+			"The unit's file or a drop-in was changed, but systemd has not read the change. Until the next boot, systemd would start the kubelet with the old version of the unit, and afterwards with the new version.",
 			"Run `systemctl daemon-reload` and check again. This does not restart the kubelet.",
 		},
 	},
 	{
-		Code: "HF503", Level: Stop, Title: "the unit does not start a kubelet's own file", By: []string{"node check"},
+		Code: "HF503", Level: Stop, Title: "the kubelet's unit does not start a kubelet binary directly", By: []string{"node check"},
 		About: []string{
-			"A swap replaces the file that `ExecStart=` names. Here the unit does not exist, or the program cannot find out which file the unit starts. Or the file is hyperkube, a symbolic link, a script that starts the kubelet, or docker or rkt, which starts the kubelet in a container.",
-			"Change the unit so that it starts the kubelet's own file, restart the old kubelet with this unit, and check again.",
+			"A swap replaces the file that `ExecStart=` names. The finding says why this is not possible: the unit does not exist, or the program cannot find out which file the unit starts, or that file is not a kubelet binary. For example, the file is hyperkube, a symbolic link, a script that starts the kubelet, or a program (docker or rkt) that starts the kubelet in a container.",
+			"Change the unit so that `ExecStart=` names a kubelet binary, restart the old kubelet with this unit, and check again.",
 		},
 	},
 	{
-		Code: "HF504", Level: Stop, Title: "there is not enough space for the new kubelet or for the copy of the old one", By: []string{"node check", "node swap"},
+		Code: "HF504", Level: Stop, Title: "there is not enough space for the new kubelet or for the copy of the old kubelet, or the file system is read-only", By: []string{"node check", "node swap"},
 		About: []string{
-			"A swap writes the new kubelet into the folder of the old one, and saves the old kubelet in `/usr/lib/holdfast/kept`. One of these two folders is on a file system that is read-only or full.",
-			"Nothing was changed. Free some space. If `/usr` is read-only, change the unit so that it starts a kubelet on a writable file system, and name a folder of that file system with `--keep-in`.",
+			"A swap writes the new kubelet into the folder of the old kubelet, and saves the old kubelet in `/usr/lib/holdfast/kept`. One of these two folders is on a file system that is read-only or full.",
+			"The program has changed nothing on the node. Free some space. If `/usr` is read-only, change the unit so that it starts a kubelet on a writable file system, and name a folder on that file system with `--keep-in`.",
 		},
 	},
 	{
 		Code: "HF505", Level: Stop, Title: "the file is not the expected kubelet", By: []string{"node check", "node swap", "node back"},
 		About: []string{
-			"`node swap` accepts only Holdfast's kubelet. `node back` accepts only the saved kubelet, with the SHA-256 that it had when it was saved. The file that you named or that was saved is missing, is not a program for this machine, is of another release, or was changed.",
+			"`node swap` accepts only Holdfast's kubelet. `node back` accepts only the saved kubelet, with the SHA-256 that it had when it was saved. The file (the kubelet that you named, or the saved kubelet) is missing, is not a program for this machine, is of another release, or was changed.",
 		},
 	},
 	{
-		Code: "HF506", Level: Stop, Title: "the machine has swap space on", By: []string{"node check"},
+		Code: "HF506", Level: Stop, Title: "swap space is enabled on the machine", By: []string{"node check"},
 		About: []string{
-			"Kubelets from 1.8 on do not start while the machine has swap space on.",
+			"Kubelets from 1.8 on do not start while swap space is enabled.",
 			"Run `swapoff -a`, or add `--experimental-fail-swap-on=false` to the kubelet's flags in the unit. Every release from 1.7 to 1.9 accepts this flag.",
 		},
 	},
 	{
-		Code: "HF507", Level: Warn, Also: []Level{Stop}, Title: "stopping the unit kills other processes", By: []string{"node check"},
+		Code: "HF507", Level: Warn, Also: []Level{Stop}, Title: "stopping the kubelet's unit also kills other processes", By: []string{"node check"},
 		About: []string{
-			"With `KillMode=control-group`, systemd kills all processes in the unit's cgroup together with the kubelet. Kubelet 1.7 starts the daemons of FUSE volumes in this cgroup. If a daemon is killed, its pods keep a dead mount.",
-			"Drain the pods with such volumes, or add a drop-in with `KillMode=process` ([item 10](upgrade-1.7-to-1.9.md#before-you-start)).",
+			"With `KillMode=control-group`, systemd kills all processes in the unit's cgroup together with the kubelet. Kubelet 1.7 starts the daemons of FUSE volumes in this cgroup. If such a daemon is killed, the mounts that its pods use no longer work.",
+			"Drain the pods with such volumes, or add a drop-in to the unit with `KillMode=process` ([item 10](upgrade-1.7-to-1.9.md#before-you-start)).",
 		},
 	},
 	{
-		Code: "HF508", Level: Stop, Title: "the kubeconfig does not exist or names no server", By: []string{"node check"},
-		About: []string{"The command line names a kubeconfig that does not exist or that names no server, and there is no `--bootstrap-kubeconfig` from which the kubelet could create one. With `--require-kubeconfig` the kubelet exits. Without it, 1.9 logs `invalid kubeconfig` and runs standalone, without an API server."},
+		Code: "HF508", Level: Stop, Title: "the kubelet's kubeconfig does not exist or names no API server", By: []string{"node check"},
+		About: []string{"The command line names a kubeconfig that does not exist or that names no API server, and no `--bootstrap-kubeconfig` from which the kubelet could create a kubeconfig. With `--require-kubeconfig` the kubelet exits. Without it, 1.9 logs `invalid kubeconfig` and runs standalone, without an API server."},
 	},
 	{
-		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "the program could not determine something about the node", By: []string{"node check", "node swap", "node back"},
+		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "a node command could not check something on the node", By: []string{"node check", "node swap", "node back"},
 		About: []string{
-			"Without systemd the program cannot find out what `--start-command` starts. With a runtime other than docker it does not compare the containers. The finding says what the program could not find out.",
+			"The finding says what the command could not check. For example, without systemd the command cannot find out what `--start-command` starts, and with a runtime other than docker it does not compare the containers.",
 			"If docker does not answer, the finding is a `STOP`, because no kubelet starts without docker.",
 		},
 	},
 	{
 		Code: "HF510", Level: Warn, Title: "an earlier swap was interrupted", By: []string{"node check"},
-		About: []string{"A `node swap` or `node back` was killed, or the machine went down, between stop and start. The node may be without a kubelet. The next `node swap` or `node back` first starts the previous kubelet."},
+		About: []string{"A `node swap` or `node back` was killed, or the machine went down, after the old kubelet was stopped and before the new kubelet was started. It is possible that no kubelet runs on the node. The next `node swap` or `node back` first starts the previous kubelet."},
 	},
 	{
-		Code: "HF511", Level: Stop, Title: "the new kubelet did not become healthy", By: []string{"node swap", "node back"},
+		Code: "HF511", Level: Stop, Title: "the new kubelet did not become healthy, or the old kubelet did not stop", By: []string{"node swap", "node back"},
 		About: []string{
 			"The new kubelet exited, had a command line other than the unit's, would have run standalone, or did not answer `/healthz` in time; or the old kubelet did not stop. The program then puts the previous kubelet back and starts it. The finding says what happened, and which kubelet runs now.",
-			"`journalctl -u kubelet` shows the kubelet's messages. `/usr/lib/holdfast/journal` records the steps of the program.",
+			"`journalctl -u kubelet` shows the kubelet's messages. The program records its own steps in `/usr/lib/holdfast/journal`.",
 		},
 	},
 	{
-		Code: "HF512", Level: Warn, Also: []Level{Stop}, Title: "the old kubelet deletes files behind subPath mounts that are left", By: []string{"node check", "node back"},
+		Code: "HF512", Level: Warn, Also: []Level{Stop}, Title: "the old kubelet would delete the files in subPath mounts that are left on the node", By: []string{"node check", "node back"},
 		About: []string{
-			"Kubelets 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, 1.9.0 to 1.9.3 and older delete the files in mounts below `volume-subpaths` when they remove a pod ([subpath-rollback](../../patches/subpath-rollback/README.md)). `node back` unmounts these mounts between stop and start.",
-			"If a mount is busy, the finding is a `STOP`, and the program starts Holdfast again. Stop the process that the finding names, and run `node back` again. Never use `umount -l` or `-R`.",
+			"Kubelets 1.6 and older, 1.7.0 to 1.7.13, 1.8.0 to 1.8.8, and 1.9.0 to 1.9.3 delete the files in mounts below `volume-subpaths` when they remove a pod ([subpath-rollback](../../patches/subpath-rollback/README.md)). `node back` unmounts these mounts after it has stopped Holdfast and before it starts the old kubelet.",
+			"If a mount is busy, the finding is a `STOP`, and `node back` starts Holdfast again. Stop the process that the finding names, and run `node back` again. Never unmount such a mount with `umount -l` or `umount -R`.",
 		},
 	},
 	{
-		Code: "HF514", Level: New, Title: "containers were recreated by the swap", By: []string{"node swap", "node back"},
+		Code: "HF514", Level: New, Title: "the swap recreated containers", By: []string{"node swap", "node back"},
 		About: []string{
-			"After the swap, docker runs another container for the same pod and container name. [The upgrade page](upgrade-1.7-to-1.9.md#one-node) says when you may continue.",
+			"After the swap, docker runs a container with the same pod and name, but another ID, for each container in the finding. [The upgrade page](upgrade-1.7-to-1.9.md#one-node) says when you may continue.",
 		},
 	},
 	{
 		Code: "HF515", Level: Warn, Title: "Holdfast does not report the kubelet that ran before it, or reports the wrong one", By: []string{"node swap"},
 		About: []string{
-			"The metric `holdfast_predecessor_info` is missing, could not be read, or names a release other than the saved kubelet's. New containers may get hashes that the old kubelet does not accept.",
-			"Check the release with `kubectl holdfast predecessor`. If it is wrong, write the [override](../../patches/predecessor/README.md#look-and-correct).",
+			"The metric `holdfast_predecessor_info` is missing, could not be read, or names a release other than the saved kubelet's. It is possible that Holdfast records hashes for new containers that the old kubelet does not accept.",
+			"Check the release with `kubectl holdfast predecessor`. If the release is wrong, write the correct release into the [override](../../patches/predecessor/README.md#look-and-correct).",
 		},
 	},
 	{
-		Code: "HF516", Level: Stop, Title: "the kubelet's root directory is on a private mount", By: []string{"node check"},
+		Code: "HF516", Level: Stop, Title: "the kubelet's root directory is on a mount that is not shared", By: []string{"node check"},
 		About: []string{
-			"If the mount of the root directory is not shared, kubelets from 1.8 on bind-mount the directory over itself. The volumes that 1.7 mounted are then hidden, and cannot be removed before the node is rebooted.",
+			"If the mount of the root directory is not shared, kubelets from 1.8 on bind-mount the directory over itself. The mounts that 1.7 made are then hidden, and cannot be unmounted until the node is rebooted.",
 			"Run `mount --make-rshared /` before the swap, and after each boot.",
 		},
 	},
 	{
-		Code: "HF517", Level: Stop, Title: "a CNI configuration names its plugin by a path", By: []string{"node check"},
-		About: []string{"Holdfast skips a CNI configuration in which a plugin's `type` contains a slash or a backslash ([cni-plugin-name](../../patches/cni-plugin-name/README.md)). If there is no other configuration, the node becomes NotReady, and new pods wait. Copy the plugin's program into `--cni-bin-dir`, and write its plain name as the type."},
+		Code: "HF517", Level: Stop, Title: "a CNI configuration names its plugin with a path", By: []string{"node check"},
+		About: []string{"Holdfast skips a CNI configuration in which a plugin's `type` contains a slash or a backslash ([cni-plugin-name](../../patches/cni-plugin-name/README.md)). If there is no other CNI configuration, the node becomes NotReady, and new pods wait. Copy the plugin's binary into `--cni-bin-dir`, and write its name without a path as the `type`."},
 	},
 	{
-		Code: "HF518", Level: Warn, Title: "Holdfast reads a static manifest differently", By: []string{"node check"},
+		Code: "HF518", Level: Warn, Title: "Holdfast would restart a static pod because of a line in its manifest", By: []string{"node check"},
 		About: []string{
-			"The manifest contains a literal `metadata.creationTimestamp`. The kubelet computes the UID of a static pod from a dump that contains this time, and today's Go prints times differently. So the pod gets another UID, and restarts once. Remove the line before the swap.",
-			"Or a field name is in the wrong case, such as `hostnetwork`. Kubelets 1.8.0–1.8.14 and 1.9.0–1.9.8 accept such a name, but other kubelets ignore the field (kubernetes/kubernetes#65298). So the pod would restart without this field. Correct the name.",
+			"The manifest contains a literal `metadata.creationTimestamp`. The kubelet computes the UID of a static pod from a dump that contains this time, and today's Go prints times differently. So Holdfast gives the pod another UID, and the pod restarts once. Remove the line before the swap.",
+			"Or a field name is in the wrong case, such as `hostnetwork`. Kubelets 1.8.0–1.8.14 and 1.9.0–1.9.8 accept such a name, but other kubelets ignore the field (kubernetes/kubernetes#65298). So Holdfast would restart the pod without this field. Correct the name.",
 		},
 	},
 	{
-		Code: "HF519", Level: Warn, Title: "Holdfast would reach the API server through the proxy", By: []string{"node check"},
-		About: []string{"The unit's environment sets a proxy, and its `NO_PROXY` excludes the API server only by a rule that today's Go no longer applies: `.corp.local` does not include `corp.local` itself, and `host:6443` does not include the host's other ports. Name the API server's host in `NO_PROXY`."},
+		Code: "HF519", Level: Warn, Title: "Holdfast would send its requests to the API server through a proxy", By: []string{"node check"},
+		About: []string{"The unit's environment sets a proxy, and its `NO_PROXY` excludes the API server only by a rule that today's Go no longer applies. Today, an entry `.corp.local` does not match `corp.local` itself, and an entry `host:6443` does not match the host's other ports. Name the API server's host in `NO_PROXY`."},
 	},
 	{
-		Code: "HF520", Level: Stop, Title: "an address has a leading zero", By: []string{"node check"},
-		About: []string{"Today's Go refuses an address such as `10.0.010.1`. The kubelet exits at startup, or does not reach the API server. Write the number without the zero."},
+		Code: "HF520", Level: Stop, Title: "an IP address contains a number with a leading zero", By: []string{"node check"},
+		About: []string{"Today's Go refuses an address such as `10.0.010.1`. With such an address in its flags or kubeconfig, Holdfast's kubelet exits at startup or does not reach the API server. Write the number without the zero."},
 	},
 	{
-		Code: "HF530", Level: Stop, Title: "the package cannot replace or start this kubelet", By: []string{"node keep"},
+		Code: "HF527", Level: Warn, Title: "containers ended during the swap, and no container replaced them", By: []string{"node swap", "node back"},
+		About: []string{
+			"This is normal for the pod of a Job that finished, and for a pod that was deleted during the swap. In all other cases the new kubelet set the pod to `Failed` when it started, because of disk pressure ([HF105](#hf105)) or because the node's labels no longer match the pod's node selector or affinity ([HF206](#hf206)). The pod's controller creates another pod. If the pod has no controller, create the pod again yourself.",
+		},
+	},
+	{
+		Code: "HF530", Level: Stop, Title: "the package kubelet cannot replace or start this node's kubelet", By: []string{"node keep"},
 		About: []string{
 			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node the unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",
-			"Correct that, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed despite the STOP.",
+			"Correct this, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed despite the STOP.",
 		},
 	},
 	{
-		Code: "HF531", Level: Stop, Title: "systemd does not start a kubelet with this cgroup driver", By: []string{"node check"},
+		Code: "HF531", Level: Stop, Title: "with the node's release of systemd, a kubelet with the cgroup driver systemd exits at startup", By: []string{"node check"},
 		About: []string{
-			"With `--cgroup-driver=systemd`, 1.7 to 1.9 kubelets and Holdfast request a delegated slice from systemd. systemd 237 and later refuse this request (kubernetes/kubernetes#61474), and the kubelet exits at startup. After a swap neither the new nor the old kubelet would run. There is no finding if the running kubelet uses this driver and was started after this systemd was installed, because that proves that such a kubelet can start here.",
-			"Drain the node, give docker and the kubelet the driver `cgroupfs`, and start both. Or go back to systemd 236.",
+			"With `--cgroup-driver=systemd`, 1.7 to 1.9 kubelets and Holdfast request a delegated slice from systemd. systemd 237 and later refuse this request (kubernetes/kubernetes#61474), and the kubelet exits at startup. After a swap neither the new nor the old kubelet would run. If the running kubelet uses this driver and was started after this systemd was installed, such a kubelet can start on this node, and `node check` does not print the finding.",
+			"Drain the node, configure docker and the kubelet to use the driver `cgroupfs`, and restart both. Or go back to systemd 236.",
 		},
 	},
 	{
-		Code: "HF532", Level: Warn, Title: "the next kubelet does not accept some sandbox files", By: []string{"node check"},
+		Code: "HF532", Level: Warn, Title: "the new kubelet would not accept the sandbox checkpoints of some pods", By: []string{"node check"},
 		About: []string{
-			"`/var/lib/dockershim/sandbox` contains a file for each pod's sandbox, with its host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the files that 1.7 wrote: with CNI or kubenet the host ports of these pods are then not released when the pods are deleted. 1.7 keeps a file that it does not accept, and then does not stop that pod's sandbox.",
-			"Delete such pods before the swap, while the kubelet that wrote the files runs. No kubelet accepts a damaged file.",
+			"`/var/lib/dockershim/sandbox` contains a checkpoint for each pod's sandbox: a file with the pod's host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the checkpoints that 1.7 wrote. With CNI or kubenet, the host ports of these pods are then not released when the pods are deleted. Kubelet 1.7 keeps a checkpoint that it does not accept, and then cannot stop that pod's sandbox.",
+			"Delete such pods before the swap, while the kubelet that wrote their checkpoints runs. No kubelet accepts a damaged checkpoint.",
 		},
 	},
 	{
-		Code: "HF533", Level: Warn, Title: "Holdfast refuses the response to a probe, or does not send the probe", By: []string{"node check"},
+		Code: "HF533", Level: Warn, Title: "Holdfast would refuse the response to an HTTP probe, or would not send the probe", By: []string{"node check"},
 		About: []string{
-			"Today's Go parses HTTP responses more strictly than the Go of 2018, and does not send a path that contains a control byte: see [the list](install.md#what-todays-go-refuses). The probe would fail after the swap. Then the pod leaves its Services, or its container is killed.",
-			"`node check --probe` lists the node's pods with the node's own kubeconfig, and sends each of their HTTP probes once, as the kubelet does. It does not send HTTP hooks, because that would run them; it only checks their paths.",
+			"Today's Go parses HTTP responses more strictly than the Go of 2018, and does not send a request whose path contains a control byte: see [the list](install.md#what-todays-go-refuses). So the probe would fail after the swap: the pod would leave its Services, or its container would be killed.",
+			"`node check --probe` lists the node's pods with the node's own kubeconfig, and sends each of their HTTP probes once, as the kubelet does. It does not send the requests of lifecycle hooks, because this would run the hooks; it only checks the paths of these requests.",
 		},
 	},
 }

@@ -22,12 +22,13 @@ import (
 func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
-		Short: "Swap the kubelets of a cluster as the rollout of a DaemonSet",
-		Long: `Swap the kubelets of a cluster, one node at a time, as the rollout of a DaemonSet. kubectl
+		Short: "Swap the kubelets of a cluster by the rollout of a DaemonSet",
+		Long: `Swap the kubelets of a cluster, one node at a time, by the rollout of a DaemonSet. kubectl
 rollout status, pause and undo work as for any DaemonSet.
 
-fleet manifests prints the objects. Their pods run fleet agent, which swaps the node's kubelet
-as node swap and node back do. See docs/user/fleet.md.`,
+fleet manifests prints the DaemonSet and the objects that it needs. The DaemonSet's pods run
+fleet agent, which swaps the kubelet of the pod's node as node swap and node back do. See
+docs/user/fleet.md.`,
 		Example: `  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 | kubectl apply -f -
   kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 | kubectl apply -f -`,
 		Args: cobra.ArbitraryArgs,
@@ -53,7 +54,7 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.StringVar(&f.Lib, "keep-in", node.DefaultLib, "folder on the nodes for the saved kubelet and the state")
 	s.StringVar(&f.Unit, "unit", "kubelet.service", "the kubelet's unit")
-	s.StringVar(&f.Settle, "settle", "auto", "time before containers are compared; auto: 60 s + 2 s per 5 pods")
+	s.StringVar(&f.Settle, "settle", "auto", "wait before the containers are compared; auto: 60 s + 2 s per 5 pods")
 	f.failOn, _ = finding.ParseFailOn(string(finding.New))
 	s.Var(&f.failOn, "fail-on", "a swap fails from this level on: STOP, new (a recreated container) or warn")
 }
@@ -67,9 +68,9 @@ func manifestsCommand() *cobra.Command {
 as the lock, for kubectl apply. The command contacts no cluster and changes nothing.
 
 Each revision of the DaemonSet has a target: --target original is the kubelet before Holdfast;
---target holdfast-2 is the kubelet whose version ends with +holdfast.2, which the image has as
-/kubelet. Apply original first: no kubelet is changed, and each pod logs what node check finds.
-After a failure, a retry needs a higher --attempt.`,
+--target holdfast-2 is the kubelet whose version ends with +holdfast.2, which the image contains
+as /kubelet. First apply the manifests with --target original: this changes no kubelet, and each
+pod logs what node check finds. To retry after a failure, use a higher --attempt than before.`,
 		Example: `  kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 > original.yaml
   kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 > swap.yaml
   kubectl-holdfast fleet manifests --image REGISTRY/fleet:2 --target holdfast-2 --attempt 2`,
@@ -80,7 +81,7 @@ After a failure, a retry needs a higher --attempt.`,
 	f.StringVar(&m.Image, "image", "", "an image with /kubectl-holdfast and /kubelet")
 	f.StringVar(&m.Namespace, "namespace", name, "the namespace of all objects")
 	f.StringVar(&m.Target, "target", original, "original, or holdfast-X")
-	f.IntVar(&m.Attempt, "attempt", 1, "number of the attempt; a higher number than before tries failed nodes again")
+	f.IntVar(&m.Attempt, "attempt", 1, "number of the attempt; a higher number than before retries failed nodes")
 	f.DurationVar(&m.MinReady, "min-ready", 10*time.Second, "how long a node must be ready before the next node begins")
 	f.StringSliceVar(&m.NodeSelector, "node-selector", nil, "LABEL=VALUE: only nodes with this label; may be repeated")
 	m.add(cmd)
@@ -92,9 +93,9 @@ func agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "The command of the DaemonSet's pods: bring this node to the target, and verify it",
-		Long: `fleet manifests prints a DaemonSet whose pods run this command: privileged, with hostPID, and with
-TARGET, ATTEMPT, NAMESPACE and NODE in their environment. A pod is ready when the kubelet that
-TARGET names runs and is verified.`,
+		Long: `Do not run this command by hand. fleet manifests prints a DaemonSet whose pods run it: privileged,
+with hostPID, and with TARGET, ATTEMPT, NAMESPACE and NODE in their environment. A pod becomes
+ready when the kubelet that TARGET names runs on its node and has been verified.`,
 		Example: "  TARGET=holdfast-2 ATTEMPT=1 NAMESPACE=holdfast-fleet NODE=node1 kubectl-holdfast fleet agent",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

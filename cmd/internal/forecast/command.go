@@ -46,22 +46,24 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast (--node NODE... | -l SELECTOR | --all) --to holdfast|1.7|1.8|1.9|back",
 		Short: "Predict what another kubelet would do to the pods of a node",
-		Long: `Predict, before anything is changed, what happens to each container, static pod and
-Service of a node when its kubelet is replaced: kept, new (recreated), or ? with the
-fact that is missing. --to names the new kubelet: holdfast, an upstream release such as 1.8.9
-(1.7 means 1.7.0, 1.8 means 1.8.15, 1.9 means 1.9.11), or back, which means the kubelet that
-Holdfast replaced on each node.
+		Long: `Predict what happens to each container, static pod and Service of a node when the node's
+kubelet is replaced. A container is kept, new (recreated), or ? (forecast lacks a fact, which it
+names). forecast changes nothing.
+
+--to names the new kubelet: holdfast, an upstream release such as 1.8.9 (1.7 means 1.7.0, 1.8
+means 1.8.15, 1.9 means 1.9.11), or back, which means the kubelet that Holdfast replaced on each
+node.
 
 forecast sends requests to the API server, and to the kubelets through its node proxy. The user
 needs the verbs get and create on nodes/proxy, and get and list on nodes, pods, endpoints and
-persistentvolumes. If a kubelet does not return the recorded hashes, the answer is an estimate
-and says so. Environment variables, arguments and annotations are hashed in memory and never
-shown.
+persistentvolumes. If a kubelet does not return the recorded hashes, forecast estimates the
+result and marks it as an estimate. It hashes environment variables, arguments and annotations
+in memory, and never shows them.
 
-Without --kubeconfig, the first file of $KUBECONFIG is read, or ~/.kube/config.
+Without --kubeconfig, forecast reads the first file of $KUBECONFIG, or ~/.kube/config.
 
-Exit status: 3 if a finding is at or above --fail-on; otherwise 1 if forecast could not find
-out something; otherwise 0. It is 2 if the command line is wrong. docs/user/codes.md explains
+Exit status: 3 if a finding is at or above the level of --fail-on; otherwise 1 if forecast could
+not find out something; otherwise 0. It is 2 if the command line is wrong. docs/user/codes.md explains
 the codes.`,
 		Example: `  kubectl-holdfast forecast --node node1 --to holdfast
   kubectl-holdfast forecast --all --to 1.9 --fail-on new -o json

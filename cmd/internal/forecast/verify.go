@@ -30,10 +30,10 @@ func VerifyCommand() *cobra.Command {
 		Short: "Compare what a swap did to the containers with what forecast had predicted",
 		Long: `Compare the containers that run now with a forecast from before the swap, by the UID of
 the pod, the name of the container and docker's ID. FILE is the output of forecast -o
-json, or - for standard input. Only the nodes in that plan are checked.
+json, or - for standard input. verify checks only the nodes that this output names.
 
-A pod that no longer exists is only counted, because it may have been deleted for another
-reason. Run verify only after the kubelet has had time to sync all pods.
+verify only counts pods that no longer exist, because they can have been deleted for another
+reason than the swap. Run verify only after the kubelet has had time to sync all pods.
 
 Exit status: 3 if a container was recreated although forecast had predicted that it would be kept
 (see --fail-on); otherwise 1 if verify could not check everything; otherwise 0. It is 2 if the
@@ -165,7 +165,7 @@ func compare(plan []row, now *answers, count map[string]int) []finding.Finding {
 		case r.Answer == kept && is == isNew:
 			found = append(found, finding.Of("HF601", object, "forecast predicted that it is kept, but it was recreated", "check its events and the kubelet's log"))
 		case r.Answer == isNew && is == kept:
-			found = append(found, finding.Of("HF602", object, "forecast predicted that it is recreated, but it still runs", "the kubelet may not have synced it yet"))
+			found = append(found, finding.Of("HF602", object, "forecast predicted that it is recreated, but it still runs", "it is possible that the kubelet has not synced the pod yet"))
 		}
 	}
 	return found

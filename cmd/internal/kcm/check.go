@@ -71,7 +71,7 @@ func binaryFindings(ctx context.Context, p *pod, binary string, back bool) (out 
 		return out, 0
 	}
 	if dynamic(binary) {
-		wrong("use the file that make builds", "it needs libraries, which the image may not have")
+		wrong("use the file that make builds", "it needs libraries, which the image perhaps does not contain")
 	}
 	version, err := run(ctx, binary, "--version")
 	m := release.FindStringSubmatch(version)

@@ -88,10 +88,10 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE --binary PATH [--back]",
 		Short: "Check whether a swap of the controller manager would succeed; change nothing",
-		Long: `Check the manifest FILE and the controller manager PATH on this master. Find out from the API
-server whether the controller manager may get Services, and which StatefulSets and Deployments
-would get new pods. Check whether Holdfast accepts the API server's certificate.
-Nothing is changed. docs/user/codes.md explains the codes.`,
+		Long: `Check the manifest FILE and the controller manager PATH on this master. Ask the API server
+whether the controller manager has the permission to get Services. List the StatefulSets and
+Deployments whose pods the new controller manager would replace. Check whether Holdfast accepts
+the API server's certificate. kcm check changes nothing. docs/user/codes.md explains the codes.`,
 		Example: `  export KUBECONFIG=/etc/kubernetes/admin.conf
   kubectl-holdfast kcm check kube-controller-manager.yaml --binary /opt/holdfast/kube-controller-manager`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -133,14 +133,16 @@ func manifestCommand() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "manifest FILE --binary PATH [--back]",
-		Short: "Change the static pod's manifest to Holdfast's controller manager, or back",
-		Long: `Mount PATH over the controller manager in the image of the manifest FILE; "hyperkube
-controller-manager" is replaced by the path of that mount. --back removes the mount. The
-lines that change are printed. If there is a STOP, nothing is written.
+		Short: "Change the static pod's manifest so that it runs Holdfast's controller manager, or go back",
+		Long: `Change the manifest FILE so that PATH is mounted over the controller manager in the image. If the
+container's command is "hyperkube controller-manager", replace it by the path of the mount. With
+--back, undo both changes. kcm manifest prints the lines that change. If it finds a STOP, it
+writes nothing.
 
-The new manifest is written beside the folder of FILE and then moved into it, so the kubelet
-never reads a partly written file. The manifest from before the first swap is kept beside the
-folder, under FILE's name with .before-holdfast, because the new manifest has no comments.`,
+kcm manifest writes the new manifest beside the folder of FILE and then moves it into that
+folder, so the kubelet never reads a partly written file. The new manifest has no comments, so
+kcm manifest saves the manifest from before the first swap beside the folder, under FILE's name
+with the suffix .before-holdfast.`,
 		Example: `  kubectl-holdfast kcm manifest kube-controller-manager.yaml --binary /opt/holdfast/kube-controller-manager --dry-run`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file, err := filepath.Abs(args[0])
@@ -247,7 +249,7 @@ one holder has renewed the lease twice. After a swap this takes 15 to 20 s if no
 leads.
 
 Right after kcm manifest the old controller manager still runs. If it is the leader, it still
-renews the lease: give --another, so that its renewals do not count.`,
+renews the lease: use --another, so that kcm wait does not count these renewals.`,
 		Example: `  kubectl-holdfast kcm wait --another --timeout 1m`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

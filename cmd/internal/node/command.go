@@ -71,7 +71,7 @@ func (s *settings) common(cmd *cobra.Command) {
 func (s *settings) changing(cmd *cobra.Command) {
 	s.common(cmd)
 	f := cmd.Flags()
-	f.StringVar(&s.settle, "settle", "auto", "time before containers are compared; auto: 60 s + 2 s per 5 pods")
+	f.StringVar(&s.settle, "settle", "auto", "wait before the containers are compared; auto: 60 s + 2 s per 5 pods")
 	f.DurationVar(&s.o.HealthTimeout, "health-timeout", 20*time.Second, "how long the new kubelet may take to answer /healthz with ok")
 	f.BoolVar(&s.o.DryRun, "dry-run", false, "check, and change nothing")
 }
@@ -154,12 +154,12 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [--new FILE]",
 		Short: "Check the kubelet's unit, command line and node; change nothing",
-		Long: `Check whether a swap of this machine's kubelet would succeed. Nothing is changed, and no
-kubelet keeps running: the kubelets are only run to print their version and check flags.
+		Long: `Check whether a swap of this machine's kubelet would succeed. check changes nothing. It runs the
+old and the new kubelet only for a moment, to print their versions and to check the flags.
 
-check uses the command line that systemd would start now, from the unit's files and its
-environment files as they are on disk, not the command line of the running process. Values of
-variables are not printed.`,
+check does not use the command line of the running kubelet. It uses the command line that
+systemd would start now, from the unit's files and its environment files as they are on disk.
+check never prints the values of environment variables.`,
 		Example: `  kubectl-holdfast node check
   kubectl-holdfast node check --new ./kubelet -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -177,7 +177,7 @@ variables are not printed.`,
 		},
 	}
 	cmd.Flags().StringVar(&s.o.New, "new", "", "the kubelet of Holdfast to swap in")
-	cmd.Flags().BoolVar(&s.o.Probe, "probe", false, "also send the HTTP probes of the node's pods once, to check the answers")
+	cmd.Flags().BoolVar(&s.o.Probe, "probe", false, "also send the HTTP probes of the node's pods once, and check the responses")
 	s.common(cmd)
 	return cmd
 }
@@ -199,15 +199,16 @@ func swapCommand() *cobra.Command {
 		Short: "Swap this machine's kubelet for Holdfast",
 		Long: `Swap the kubelet that the unit starts for FILE, a kubelet of Holdfast.
 
-swap first runs node check; if there is a STOP, it changes nothing. Then it saves the old kubelet
-and its unit in /usr/lib/holdfast/kept, unless a kubelet is already saved there; it never saves a
-Holdfast. It stops, replaces and starts the kubelet. The new kubelet must run with the unit's
-flags, must not run standalone, and must answer /healthz. If it does not, or exits while the node
-settles, swap puts the old kubelet back and starts it. At the end, swap compares the containers.
+swap first runs node check. If node check finds a STOP, swap changes nothing. Then swap saves the
+old kubelet and its unit in /usr/lib/holdfast/kept, unless a kubelet is already saved there; it
+never saves a Holdfast kubelet. It stops, replaces and starts the kubelet. The new kubelet must
+run with the unit's flags, must not run standalone, and must answer /healthz. If it does not, or
+if it exits during the time of --settle, swap puts the old kubelet back and starts it. At the
+end, swap compares the containers with those from before the swap.
 
-If a swap was killed, the next swap or back first starts the previous kubelet. A second run with
-the same FILE changes nothing. If FILE is a later Holdfast, the saved kubelet is still the kubelet
-from before the first swap.`,
+If a swap was killed, the next swap or back first starts the previous kubelet. A second swap with
+the same FILE changes nothing. After a second swap with a later Holdfast, the saved kubelet is
+still the kubelet from before the first swap.`,
 		Example: `  kubectl-holdfast node swap --new ./kubelet --dry-run
   kubectl-holdfast node swap --new ./kubelet`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, false) },
@@ -224,10 +225,11 @@ func backCommand() *cobra.Command {
 		Short: "Put the saved kubelet back",
 		Long: `Put the kubelet back that node swap saved, in the same way as node swap puts in the new kubelet.
 
-If the unit has a flag or gate that the saved kubelet does not accept, there is a STOP, and back
-prints a command line that this kubelet accepts. If the saved kubelet would delete files through
-mounts of subPaths, back unmounts these mounts between stop and start. If a mount is busy, back
-names the process that uses it, and starts Holdfast again.`,
+If the unit has a flag or gate that the saved kubelet does not accept, back changes nothing,
+reports a STOP, and prints a command line that the saved kubelet accepts. If the saved kubelet
+would delete files through mounts of subPaths, back unmounts these mounts after it has stopped
+Holdfast and before it starts the saved kubelet. If a mount is busy, back names the process that
+uses the mount, and starts Holdfast again.`,
 		Example: `  kubectl-holdfast node back --dry-run
   kubectl-holdfast node back`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd, true) },

@@ -37,12 +37,12 @@ func keepCommand() *cobra.Command {
 		Short: "Save this machine's kubelet before a package replaces it",
 		Long: `The package kubelet runs this command before the package is unpacked. The command checks the node
 as node check does. The new kubelet does not exist on the node yet, so the command compares the
-unit's flags with its own table of Holdfast's flags. If there is a STOP, the command saves nothing,
-and the package manager leaves the kubelet as it is. Otherwise the command saves the kubelet and its
-unit as node swap does, and node back puts them back.
+unit's flags with its own table of Holdfast's flags. If it finds a STOP, the command saves nothing,
+and the package manager does not replace the kubelet. Otherwise the command saves the kubelet and
+its unit as node swap does, and node back can restore them.
 
-If the file /etc/holdfast/skip-check exists, a STOP of the check is written to the journal and
-otherwise ignored. But if the kubelet cannot be saved, that is still a STOP.`,
+If the file /etc/holdfast/skip-check exists, the command writes a STOP of the check to the journal
+and otherwise ignores it. But a kubelet that cannot be saved is still a STOP.`,
 		Example: `  kubectl-holdfast node keep
   kubectl-holdfast node keep --replaces /usr/bin/kubelet -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

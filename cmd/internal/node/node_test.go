@@ -54,7 +54,7 @@ func TestThereAndBack(t *testing.T) {
 			f.containers("1 app a2", "2 app other", "4 app e")
 		}
 	}
-	if status, out = f.do(false); status != 0 || !strings.Contains(out, "kept 1, recreated 1 (default/pod-1 app), new 1, gone 1: 1 new") || !strings.Contains(out, "HF514") {
+	if status, out = f.do(false); status != 0 || !strings.Contains(out, "kept 1, recreated 1 (default/pod-1 app), new 1, gone 1: 1 new, 1 warn") || !strings.Contains(out, "HF514") || !strings.Contains(out, "HF527 default/pod-3 app") {
 		t.Errorf("later: %d %s", status, out)
 	}
 	f.is(t, later)
@@ -307,18 +307,15 @@ func TestOtherFileSystem(t *testing.T) {
 
 func TestWithoutSystemd(t *testing.T) {
 	f := newFake(t)
-	o := func(o *Options) { o.StartCommand, o.StopCommand, o.Program = "start", "stop", f.p("usr/bin/kubelet") }
-	// /proc/PID/exe is a link there.
-	link := func() {
-		os.Remove(f.p("proc/100/exe"))
-		_ = os.Symlink(f.p("usr/bin/kubelet"), f.p("proc/100/exe"))
+	// Without systemd the program is found by this link.
+	os.Remove(f.p("proc/100/exe"))
+	if err := os.Symlink(f.p("usr/bin/kubelet"), f.p("proc/100/exe")); err != nil {
+		t.Fatal(err)
 	}
-	link()
 	m, err := look(t.Context(), f.Host, Options{StartCommand: "start", StopCommand: "stop", Program: f.p("usr/bin/kubelet")}, os.Stderr)
 	if err != nil || m.pid != 100 {
 		t.Fatalf("%v %d", err, m.pid)
 	}
-	_ = o
 	m.judge(t.Context(), f.p("new"), false)
 	if m.stops() || len(m.findings()) != 1 || m.findings()[0].Code != "HF509" {
 		t.Errorf("%v", m.findings())

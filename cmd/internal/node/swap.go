@@ -244,8 +244,11 @@ func (m *machine) settle(ctx context.Context, before []container) (findings []fi
 		}
 		c := compare(before, after)
 		text = c.String()
-		for _, r := range c.Recreated[:min(len(c.Recreated), 20)] {
+		for _, r := range c.Recreated[:min(len(c.Recreated), maxNamed)] {
 			findings = append(findings, finding.Of("HF514", r.String(), "another container runs now than before the swap", "kubectl-holdfast verify --plan says whether forecast had predicted it"))
+		}
+		for _, g := range c.Gone[:min(len(c.Gone), maxNamed)] {
+			findings = append(findings, finding.Of("HF527", g.String(), "no container runs in its place", "look at its pod: if it has failed, see HF105 and HF206"))
 		}
 	}
 	if !m.st.Swap.Back {
@@ -259,6 +262,9 @@ func (m *machine) settle(ctx context.Context, before []container) (findings []fi
 	m.result = text
 	return findings, nil
 }
+
+// maxNamed is how many containers that did not stay are named.
+const maxNamed = 20
 
 // restore starts the kubelet from before. An error says which one runs instead, if any.
 func (m *machine) restore(ctx context.Context, why string) error {

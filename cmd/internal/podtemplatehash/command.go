@@ -19,8 +19,8 @@ import (
 )
 
 const files = `FILE is JSON or YAML as the API server returns it (kubectl get -o json), or - for
-standard input: a Deployment, ReplicaSet, DaemonSet or pod template, a list of
-them, or several documents. Each object gets its own answer.`
+standard input: a Deployment, ReplicaSet, DaemonSet or pod template, a list of such
+objects, or several documents. The command prints a result for each object.`
 
 // options are the flags of all three commands.
 type options struct {
@@ -45,11 +45,12 @@ template: without a collision count, and with the counts 0, 1, ….
 ` + files + `
 
 For a Deployment the hash is the label pod-template-hash of its ReplicaSets and pods.
-For a ReplicaSet it is the hash of its Deployment, without the ReplicaSet's own label.
-For a DaemonSet it is the label controller-revision-hash of its pods, from 1.7 on. A
-StatefulSet has none: a checksum of other text names its revisions. A Pod is an error.
+For a ReplicaSet the hash is that of its Deployment: the command removes the ReplicaSet's own
+label first. For a DaemonSet the hash is the label controller-revision-hash of its pods, from
+1.7 on. A StatefulSet has no such hash: the names of its revisions contain a checksum of other
+text. For a Pod the command reports an error.
 
-Exit status 1 if the hash of an object cannot be computed, for one release or for all.`,
+The exit status is 1 if the hash of an object cannot be computed for at least one release.`,
 		Example: `  kubectl get deployment web -o json | kubectl-holdfast pod-template-hash -
   kubectl get deployments,daemonsets --all-namespaces -o yaml |
     kubectl-holdfast pod-template-hash --release 1.9 -o json -`,
@@ -83,7 +84,7 @@ func collideCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "collide (--tags LIST | --pattern P) FILE...",
-		Short: "The pairs of image tags whose templates have the same hash",
+		Short: "Print the pairs of image tags whose templates have the same hash",
 		Long: `Print the pairs of tags, from a list or a pattern, that give a template the same hash.
 A Deployment that changes from one tag of a pair to the other collides.
 
@@ -103,17 +104,17 @@ func oddsCommand() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:   "odds (--tags LIST | --pattern P) FILE...",
-		Short: "How likely a Deployment that is released N times meets a collision",
-		Long: `Print how likely it is that a Deployment meets at least one collision if it is released N times,
-with different tags from a list or a pattern. One number is estimated by random draws, the other
-is computed from the number of colliding pairs.
+		Short: "Print how likely it is that a Deployment with N rollouts has a collision",
+		Long: `Print how likely it is that a Deployment has at least one collision in N rollouts with different
+tags from a list or a pattern. The command prints two numbers: an estimate from random draws, and
+a number that it computes from the number of colliding pairs.
 
 ` + files,
 		Example: `  kubectl-holdfast pod-template-hash odds --draws 50,100 --pattern 'v1.{0..99}.{0..99}' web.json`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.run(cmd, args, o.odds) },
 	}
 	o.tagFlags(cmd)
-	cmd.Flags().StringVar(&o.draws, "draws", "32,50,100", "numbers of releases N, comma separated")
+	cmd.Flags().StringVar(&o.draws, "draws", "32,50,100", "numbers N of rollouts, comma separated")
 	cmd.Flags().IntVar(&o.trials, "trials", 10000, "how many times the tags are drawn")
 	cmd.Flags().Int64Var(&o.seed, "seed", 1, "seed of the draws")
 	output.Flag(cmd, &o.format, "one object for each object and release, each on a line")

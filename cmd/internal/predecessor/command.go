@@ -21,15 +21,15 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predecessor [--root-dir DIR] [METRICS...]",
 		Short: "Print which kubelet Holdfast replaced on a node",
-		Long: `Print which kubelet Holdfast replaced on a node, and for which kubelet Holdfast writes:
-the release whose hash new containers record, and whether 1.7 can read new sandbox
-checkpoints (with all feature gates at their defaults).
+		Long: `Print which kubelet Holdfast replaced on a node. Also print the release whose hash Holdfast
+records for new containers, and whether a 1.7 kubelet accepts new sandbox checkpoints (both with
+all feature gates at their defaults).
 
-METRICS is a file with the output of a kubelet's /metrics, or - for standard input.
---root-dir reads the files in a kubelet's root directory instead. That works even while the
-kubelet is down, but does not include what the kubelet infers from its containers.
+METRICS is a file with the output of a kubelet's /metrics, or - for standard input. With
+--root-dir, the command reads the files in a kubelet's root directory instead. This works even
+while the kubelet is down, but does not show what the kubelet infers from its containers.
 
-Exit status 1 if a file cannot be read, does not come from a Holdfast kubelet, or has
+The exit status is 1 if a file cannot be read, does not come from a Holdfast kubelet, or has
 content that the kubelet ignores.`,
 		Example: `  kubectl get --raw /api/v1/nodes/node1/proxy/metrics | kubectl-holdfast predecessor -
   kubectl-holdfast predecessor --root-dir /var/lib/kubelet -o json`,
@@ -77,7 +77,7 @@ content that the kubelet ignores.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&dirs, "root-dir", nil, "a kubelet's root directory, usually /var/lib/kubelet")
-	output.Flag(cmd, &format, "one object for each node, one a line")
+	output.Flag(cmd, &format, "one object for each node, each on a line")
 	return cmd
 }
 

@@ -22,19 +22,20 @@ import (
 )
 
 const about = `For each RBD image that a PersistentVolume or a pod names, print its locks, its
-watchers, the nodes that should have it, and a verdict: free, in-use, stale-lock,
-leaked-mapping, double-mount, foreign-lock or unknown. For a finding, print the
-remedy. Nothing is changed and no remedy is run. An image with a kubelet's lock and no
-watcher is checked twice, 2 s apart, because the kubelet may be mounting it.
+watchers, the nodes to which the API objects assign the image, and a verdict: free, in-use,
+stale-lock, leaked-mapping, double-mount, foreign-lock or unknown. For each problem, print
+the remedy. The command changes nothing and runs no remedy. It checks an image with a kubelet's
+lock and no watcher twice, 2 s apart, because it is possible that the kubelet is mounting it.
 
-Nodes, pods and PersistentVolumes are read from the API server (1.2 to 1.9), locks and
-watchers with the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on
-the pools. Without --ceph-conf the monitors are those of each volume. A monitor that only pods
-name is not contacted, because it would receive a proof of the key, and the author of a pod
-could choose it. The table is printed at the end; -o json prints each image at once.
+The command reads nodes, pods and PersistentVolumes from the API server (1.2 to 1.9), and locks
+and watchers with the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on the
+pools. Without --ceph-conf the command contacts the monitors that each volume names, but not
+monitors that only pods name: a monitor receives a proof of the key, and the author of a pod
+can name any host. The command prints the table at the end; with -o json it prints each image
+as soon as it has checked it.
 
-Exit status: 3 if there are findings; otherwise 1 if something could not be read, while
-everything else is printed; otherwise 0. It is 2 if the command line is wrong.`
+Exit status: 3 if there is a problem; otherwise 1 if the command could not read something (it
+prints everything else); otherwise 0. It is 2 if the command line is wrong.`
 
 const example = `  kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --id admin --keyring /etc/ceph/ceph.client.admin.keyring
   kubectl-holdfast rbd-locks --kubeconfig ~/.kube/config --image rbd/db-0 -o json`
@@ -64,7 +65,7 @@ func command(l limits) *cobra.Command {
 	cmd.Flags().StringVar(&q.ceph.id, "id", "", "Ceph's user, without \"client.\"")
 	cmd.Flags().StringVar(&q.ceph.keyring, "keyring", "", "the keyring with the key of this user")
 	cmd.Flags().StringVar(&q.image, "image", "", "check only this image")
-	output.Flag(cmd, &q.format, "one object for each image, one a line")
+	output.Flag(cmd, &q.format, "one object for each image, each on a line")
 	return cmd
 }
 

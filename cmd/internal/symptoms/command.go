@@ -22,11 +22,12 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain TEXT...",
 		Short: "Name the page that explains a message, an event, a metric or a code",
-		Long: `Search the table of docs/user/symptoms.md. A row is printed if TEXT contains the row's symptom, or
-if the symptom contains TEXT. Case, quotes and spaces do not matter. Paste a line of a log,
-the reason of an event, the name of a metric, or a code such as HF201. No cluster is contacted.
+		Long: `Search the table of docs/user/symptoms.md. TEXT is a line of a log, the reason of an event, the
+name of a metric, or a code such as HF201. The command prints each row whose symptom is
+contained in TEXT, and each row that contains TEXT. It ignores case, quotes and the number of
+spaces, and contacts no cluster.
 
-Exit status 1 if nothing was found.`,
+The exit status is 1 if no row was found.`,
 		Example: `  kubectl-holdfast explain RBDLockKept
   kubectl-holdfast explain HF201
   kubectl-holdfast explain 'Container spec hash changed (77 vs 88). Container will be killed and recreated.'`,
@@ -65,6 +66,6 @@ Exit status 1 if nothing was found.`,
 			return nil
 		},
 	}
-	output.Flag(cmd, &format, "for people, or a JSON line for each row")
+	output.Flag(cmd, &format, "one object for each row, each on a line")
 	return cmd
 }

@@ -15,13 +15,13 @@ func Markdown(kubelet, manager *Table) []byte {
 	p := &page{}
 	p.text("# Flags and feature gates from 1.7.0 to 1.9.11, and of Holdfast")
 	p.text("`make flags` writes this page from [bases/flags](../../bases/flags/kubelet.json): do not edit it. " +
-		"Programs that are compiled with each release's own code fill the tables. `make test` generates the tables and this page " +
-		"again and compares them with the stored ones, and the tables also with what the kubelets themselves accept.")
+		"The data comes from programs that are compiled with each release's own code. `make test` generates the data and this " +
+		"page again, and fails if they differ from the stored data and page, or if a kubelet accepts other flags.")
 	p.text("A kubelet exits at startup if its command line contains a flag or a feature gate that it does not support. So " +
 		"**before you go back**, remove from the unit file every name that is listed as *new*. In the name of a flag, `-` " +
 		"and `_` mean the same. The lists include flags that `--help` does not print because they are hidden or deprecated.")
-	p.text("The tables show the default values of the flags themselves. If a default is empty, the kubelet may fill in a " +
-		"value later. The tables do not cover configuration files.")
+	p.text("The tables show the default values of the flags themselves. If a default is empty, it is possible that the " +
+		"kubelet fills in a value later. The tables do not cover configuration files.")
 	p.step(kubelet.Between("v1.7.0", "v1.9.11"))
 	p.step(kubelet.Between("v1.8.15", "v1.9.11"))
 	p.step(kubelet.Between("v1.7.0", "v1.8.15"))
@@ -61,7 +61,7 @@ func (p *page) step(s Step) {
 	to := release(s.To)
 	p.names("Flags that "+to+" refuses", flagNames(s.GoneFlags))
 	p.names("Flags that are new in "+to, flagNames(s.NewFlags))
-	p.names("Flags that have been deprecated since then, and still work", flagNames(s.DeprecatedFlags))
+	p.names("Flags that are deprecated in "+to+", and still work", flagNames(s.DeprecatedFlags))
 	p.moved(s)
 	p.names("Feature gates that "+to+" refuses", s.GoneGates)
 	p.names("Feature gates that are new in "+to, withDefaults(s, s.NewGates))

@@ -50,8 +50,11 @@ func (n *Node) StartKubelet(ctx context.Context, p kube.Program, extra ...string
 		"--allow-privileged=true", "--cloud-provider=",
 		// The disk of a developer's machine looks full, and an image that is
 		// collected cannot be pulled again.
-		"--image-gc-high-threshold=100", "--eviction-hard=memory.available<100Mi,nodefs.available<1%,imagefs.available<1%",
+		"--image-gc-high-threshold=100",
 		"--logtostderr=true", "--v=2",
+	}
+	if !n.cfg.OwnEviction {
+		args = append(args, "--eviction-hard=memory.available<100Mi,nodefs.available<1%,imagefs.available<1%")
 	}
 	if p.Minor() < 12 { // which has neither the port nor the flag any more
 		args = append(args, "--cadvisor-port=0")

@@ -54,6 +54,8 @@ type Config struct {
 	// control plane, the kubelet and pods on the host's network have one loopback. Its address
 	// is the machine's, so one node only can be so. It cannot be powered off.
 	InMachine bool
+	// OwnEviction leaves the kubelet its release's default of --eviction-hard.
+	OwnEviction bool
 	// Images are imported after the kit's own (PauseImage, WebImage v1 and v2).
 	Images []Image
 }

@@ -61,12 +61,6 @@ var allKinds = []kind{
 	{name: "stateful", pods: 6, owner: "StatefulSet"},
 }
 
-// Each release's own default of --eviction-hard on Linux.
-const (
-	oldEviction = "memory.available<100Mi"
-	newEviction = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%"
-)
-
 // disk is the size of the node's disk, and free how much of it is free when the kubelet is
 // swapped: more than the thresholds want, less than an empty disk.
 const (
@@ -92,6 +86,7 @@ type kindsLab struct {
 	n                *node.Node
 	pods, eps, nodes *kube.Recorder
 	loads            []*load.Load
+	swaps            *kubeletlab.Swaps
 }
 
 func kindsSteps(e *labkit.Env) []labkit.Step {
@@ -103,6 +98,9 @@ func kindsSteps(e *labkit.Env) []labkit.Step {
 	for _, to := range []string{underTest, old} {
 		kill := e.Rand.IntN(2) == 0
 		how := map[bool]string{true: "kill -9", false: "SIGTERM"}[kill]
+		if byProgram(e) {
+			how = "kubectl-holdfast " + swapCommands[to]
+		}
 		steps = append(steps, labkit.Step{Text: fmt.Sprintf("swap to the kubelet %s (%s), with the default eviction thresholds of its release", to, how),
 			Do: func(ctx context.Context) error { return l.swap(ctx, to, kill) }})
 	}
@@ -117,18 +115,17 @@ func kindsSteps(e *labkit.Env) []labkit.Step {
 	}))
 }
 
+// byProgram: kubectl-holdfast swaps to Holdfast as it is, and back. Stock kubelets, and gates that
+// are off, are the lab's to swap.
+func byProgram(e *labkit.Env) bool {
+	return e.Variant == labkit.Ours
+}
+
 func podsOfKinds() (n int) {
 	for _, k := range allKinds {
 		n += k.pods
 	}
 	return n
-}
-
-func eviction(to string) string {
-	if to == old {
-		return "--eviction-hard=" + oldEviction
-	}
-	return "--eviction-hard=" + newEviction
 }
 
 func (l *kindsLab) start(ctx context.Context) error {
@@ -140,11 +137,11 @@ func (l *kindsLab) start(ctx context.Context) error {
 	if err := l.disk(ctx, l.e.Path("node1")); err != nil {
 		return err
 	}
-	if l.n, err = l.e.StartNode(ctx, c.APIServer, node.Config{Name: "node1", CNI: true}); err != nil {
+	if l.n, err = l.e.StartNode(ctx, c.APIServer, node.Config{Name: "node1", CNI: true, OwnEviction: true, Unit: kubeletlab.UnitFlags}); err != nil {
 		return err
 	}
 	c.Nodes = []*node.Node{l.n}
-	if err := l.n.StartKubelet(ctx, l.e.Stock(old, "kubelet"), eviction(old)); err != nil {
+	if l.swaps, err = kubeletlab.NewSwaps(ctx, l.e, l.n, l.e.Stock(old, "kubelet")); err != nil {
 		return err
 	}
 	if err := c.WaitNodeReady(ctx, l.n.Name, 90*time.Second); err != nil {

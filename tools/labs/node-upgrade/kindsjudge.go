@@ -16,6 +16,8 @@ import (
 // kindsSwapped is what one swap did to the node of the lab node-upgrade-kinds.
 type kindsSwapped struct {
 	To string // under test or v1.7.0
+	// By is the command of kubectl-holdfast that swapped, nil if the lab did.
+	By *kubeletlab.Swapped
 	// Pods were ready before it.
 	Pods          int
 	Before, After kubeletlab.Snapshot
@@ -34,6 +36,9 @@ type kindsSwapped struct {
 	Slow bool
 }
 
+// swapCommands are those of kubectl-holdfast, by where they lead.
+var swapCommands = map[string]string{underTest: "node swap", old: "node back"}
+
 // killed are the pods of which a container or sandbox does not run any more, or runs anew.
 func (o kindsSwapped) killed() map[string]bool {
 	d := kubeletlab.Compare(o.Before, o.After, func(string, kubeletlab.Container) bool { return true })
@@ -46,7 +51,7 @@ func (o kindsSwapped) killed() map[string]bool {
 	return pods
 }
 
-// notAsTold says in what the swap was not as forecast. A container of a pod that fails is told to be
+// notAsTold says in what the swap was not as forecast, or as the command that swapped has told. A container of a pod that fails is told to be
 // new, and is gone for good if nothing makes the pod again.
 func (o kindsSwapped) notAsTold() []string {
 	after := maps.Clone(o.After)
@@ -56,7 +61,13 @@ func (o kindsSwapped) notAsTold() []string {
 			after[key] = kubeletlab.Container{ID: "failed"}
 		}
 	}
-	return kubeletlab.NotAsTold(o.Forecast, o.Before, after, nil)
+	wrong := kubeletlab.NotAsTold(o.Forecast, o.Before, after, nil)
+	if o.By != nil {
+		if w := o.By.Wrong(o.Before, o.After); w != "" {
+			wrong = append(wrong, w)
+		}
+	}
+	return wrong
 }
 
 const nodeNotReady = "node not Ready"
@@ -66,7 +77,7 @@ var kindsOracle = labkit.Oracle{
 		"for the swap to the kubelet under test: killed pods, seconds in which a pod or the Node was not Ready, addresses that left Endpoints, failed requests",
 		"reproduced: one of these is not 0; absent: all are 0",
 		"the swap back starts a stock kubelet 1.7.0: the same is counted but not judged",
-		"in both directions every container is kept or recreated as kubectl-holdfast forecast said before the swap",
+		"in both directions every container is kept or recreated as kubectl-holdfast forecast said before the swap, and as node swap and node back say after it",
 	},
 	Judge: judgeKinds,
 }
@@ -88,6 +99,8 @@ func judgeKinds(h *history.History) labkit.Outcome {
 		case !ok:
 			missing = fmt.Sprintf("no swap to the kubelet %s was recorded", to)
 			continue
+		case h.Variant == string(labkit.Ours) && (o.By == nil || o.By.Command != swapCommands[to]):
+			missing = fmt.Sprintf("%s did not swap to the kubelet %s", swapCommands[to], to)
 		case o.Requests == 0:
 			missing = fmt.Sprintf("swap to the kubelet %s: the load sent nothing", to)
 		case len(o.Before) == 0 || len(o.After) == 0:

@@ -20,11 +20,12 @@ func TestKindsJudge(t *testing.T) {
 	made := func(c judgetest.Change) *history.History {
 		var all []any
 		for _, to := range []string{underTest, old} {
-			o := kindsSwapped{To: to, Pods: podsOfKinds(), Before: run, After: run, Requests: 100, Free: free, Zone: "b",
+			o := kindsSwapped{To: to, By: &kubeletlab.Swapped{Command: swapCommands[to], Kept: 2}, Pods: podsOfKinds(), Before: run, After: run, Requests: 100, Free: free, Zone: "b",
 				Forecast: []kubeletlab.Told{{Pod: "default/a", Container: "web", ID: "1", Answer: "kept"}, {Pod: "default/b", Container: "web", ID: "3", Answer: "kept"}}}
 			if to == old { // what 1.7.0 does is not judged
 				o.PodSeconds, o.NodeSeconds, o.Removed, o.Failed, o.After = 9, 9, 9, 9, kubeletlab.Snapshot{"default/b/web": {ID: "4", Pod: "b"}}
 				o.Forecast[0].Answer, o.Forecast[1].Answer = "new", "new" // a has failed, b runs anew
+				o.By.Kept, o.By.Recreated, o.By.Gone = 0, 1, 1
 			}
 			all = append(all, o)
 		}
@@ -42,6 +43,8 @@ func TestKindsJudge(t *testing.T) {
 		"the forecast for default/b/web was new, but it is kept":  to(underTest, func(o *kindsSwapped) { o.Forecast[1].Answer = "new" }),
 		"the forecast for default/a/web was kept, but it is gone": to(old, func(o *kindsSwapped) { o.Forecast[0].Answer = "kept" }),
 		"the forecast does not name default/b/web":                to(old, func(o *kindsSwapped) { o.Forecast = o.Forecast[:1] }),
+		"told of 1 kept, 0 recreated and 0 gone":                  to(underTest, func(o *kindsSwapped) { o.By = &kubeletlab.Swapped{Command: "node swap", Kept: 1} }),
+		"node back ended with status 3":                           to(old, func(o *kindsSwapped) { o.By = &kubeletlab.Swapped{Command: "node back", Status: 3} }),
 		"pods not Ready: 2.5 s":                                   to(underTest, func(o *kindsSwapped) { o.PodSeconds = 2.5 }),
 		"node not Ready: 10 s":                                    to(underTest, func(o *kindsSwapped) { o.NodeSeconds = 10 }),
 		"addresses removed from Endpoints: 3":                     to(underTest, func(o *kindsSwapped) { o.Removed = 3 }),
@@ -50,6 +53,7 @@ func TestKindsJudge(t *testing.T) {
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
 		"no swap to the kubelet v1.7.0":        judgetest.Without(func(o kindsSwapped) bool { return o.To == old }),
+		"node swap did not swap":               to(underTest, func(o *kindsSwapped) { o.By = nil }),
 		"the load sent nothing":                to(underTest, func(o *kindsSwapped) { o.Requests = 0 }),
 		"v1.7.0: no container ran":             to(old, func(o *kindsSwapped) { o.After = nil }),
 		"did not answer for 10 s":              to(underTest, func(o *kindsSwapped) { o.NodeSeconds, o.Slow = 10, true }),

@@ -70,15 +70,7 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 	}
 	requests, failed := counts(l.loads)
 	since := time.Now()
-	if kill {
-		err = l.n.KillKubelet()
-	} else {
-		err = l.n.StopKubelet()
-	}
-	if err != nil {
-		return err
-	}
-	if err := l.n.StartKubelet(ctx, program, eviction(to)); err != nil {
+	if err := l.replace(ctx, program, to, kill, &o); err != nil {
 		return err
 	}
 	started := time.Now()
@@ -140,6 +132,27 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 	o.Slow = strings.Contains(log, "its first status is published without")
 	l.e.Record(o)
 	return nil
+}
+
+// replace replaces the kubelet.
+func (l *kindsLab) replace(ctx context.Context, program kube.Program, to string, kill bool, o *kindsSwapped) error {
+	if byProgram(l.e) {
+		var err error
+		if to == old {
+			o.By, err = l.swaps.Back(ctx)
+		} else {
+			o.By, err = l.swaps.Swap(ctx, program)
+		}
+		return err
+	}
+	end := l.n.StopKubelet
+	if kill {
+		end = l.n.KillKubelet
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	return l.n.StartKubelet(ctx, program)
 }
 
 // lookedAt waits until the new kubelet has rejected or begun to sync as many pods.

@@ -8,7 +8,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -34,8 +33,6 @@ const (
 	program = "/var/lib/lab/kubelet"
 	// original is the target of the kubelet that was there first.
 	original = "original"
-	// goodImage has Holdfast's kubelet, endingImage one that ends at once.
-	goodImage, endingImage = "holdfast.test/fleet:good", "holdfast.test/fleet:ends"
 	// podsANode is how many pods of the load a node has.
 	podsANode = 2
 	// bound is for one stage, on a busy machine.
@@ -116,13 +113,22 @@ func steps(e *labkit.Env) []labkit.Step {
 			}
 			return l.stopped(ctx, 3)
 		}),
-		do(again, "remove the flag and apply a new attempt: all nodes get Holdfast", func(ctx context.Context) error {
+		do(again, newNode+" joins the cluster; remove the flag and apply a new attempt; an agent is evicted in a swap: all nodes get Holdfast", func(ctx context.Context) error {
+			if err := l.join(ctx); err != nil {
+				return err
+			}
 			if err := l.unit(badNode).Node.Run(ctx, "rm", kubeletlab.ExtraFile); err != nil {
 				return err
 			}
-			return l.applyAndWait(ctx, goodImage, l.target, 4)
+			if err := l.apply(ctx, goodImage, l.target, 4); err != nil {
+				return err
+			}
+			if err := l.evict(ctx, 4); err != nil {
+				return err
+			}
+			return l.rolled(ctx)
 		}),
-		do(back, "cordon "+illNode+", kubectl rollout undo --to-revision of the target original; during the first swap the API server is away for 15 s, and another controller manager takes over: all nodes go back", l.back),
+		do(back, "cordon "+illNode+", kubectl rollout undo --to-revision of the target original; "+newNode+" fails and leaves the cluster with the lock, which is freed; during the next swap the API server is away for 15 s, and another controller manager takes over: all other nodes go back", l.back),
 		do(atOnce, "delete the DaemonSet and apply it with the target Holdfast: all pods are created at once; kill -9 of a unit, of an agent, and of both", l.kills),
 		do(crashes, "delete the DaemonSet and apply it with the target original; kill -9 of a kubelet, of a dockerd, and of both, which start again; repeat a failed attempt", l.crashes),
 		do(control, "control: delete the DaemonSet and apply it with the target Holdfast, while the lab takes the lock from every holder", l.control),
@@ -150,14 +156,8 @@ func (l *lab) start(ctx context.Context, count int) error {
 		return fmt.Errorf("%s is %s, which is not Holdfast", kubelet, version)
 	}
 	l.target = "holdfast-" + build
-	script := l.e.Path("kubelet-that-ends")
-	text := "#!/bin/sh\nfor a; do case $a in --version|--help) exec " + kubelet + " \"$@\";; esac; done\nexit 1\n"
-	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+	if err := l.serveImages(kubelet); err != nil {
 		return err
-	}
-	var images []node.Image
-	for ref, file := range map[string]string{goodImage: kubelet, endingImage: script} {
-		images = append(images, node.Image{Ref: ref, Program: l.holdfast, Path: "/kubectl-holdfast", Files: map[string]string{"/kubelet": file}})
 	}
 	cc := node.ClusterConfig{
 		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver"), Admission: []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount",
@@ -165,25 +165,15 @@ func (l *lab) start(ctx context.Context, count int) error {
 		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.UnderTest(base, "kube-controller-manager")},
 	}
 	for i := range count {
-		cc.Nodes = append(cc.Nodes, node.Config{Name: fmt.Sprintf("node%d", i+1), Kubelet: l.e.Stock(old, "kubelet"), CgroupDriver: node.Systemd, Unit: kubeletlab.UnitFlags, Images: images})
+		cc.Nodes = append(cc.Nodes, l.nodeConfig(fmt.Sprintf("node%d", i+1)))
 	}
 	if l.c, err = l.e.StartCluster(ctx, cc); err != nil {
 		return err
 	}
-	api, err := url.Parse(l.c.APIServer.URL)
-	if err != nil {
-		return err
-	}
 	for _, n := range l.c.Nodes {
-		// What kube-proxy does for the Service kubernetes, for pods on the host's network.
-		if err := n.Run(ctx, "iptables", "-w", "-t", "nat", "-A", "OUTPUT", "-d", kubernetesIP, "-p", "tcp", "--dport", "443", "-j", "DNAT", "--to-destination", api.Host); err != nil {
+		if err := l.takeNode(ctx, n); err != nil {
 			return err
 		}
-		u, err := kubeletlab.StartUnit(ctx, l.e, n, l.e.Stock(old, "kubelet"), program)
-		if err != nil {
-			return err
-		}
-		l.units = append(l.units, u)
 	}
 	return nil
 }
@@ -285,7 +275,7 @@ func (l *lab) rolled(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		if kube.Int(ds, "status", "observedGeneration") != ds.GetGeneration() || kube.Int(ds, "status", "updatedNumberScheduled") != nodes {
+		if kube.Int(ds, "status", "observedGeneration") != ds.GetGeneration() || kube.Int(ds, "status", "updatedNumberScheduled") != int64(len(l.c.Nodes)) {
 			return false, nil
 		}
 		pods, err := l.c.Client.List(ctx, kube.Pods, fleetNS, "app="+fleetName)
@@ -298,7 +288,7 @@ func (l *lab) rolled(ctx context.Context) error {
 				ready++
 			}
 		}
-		return wait.AtLeast(ready, nodes)
+		return wait.AtLeast(ready, len(l.c.Nodes))
 	}); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ type stage struct {
 	// Kept containers of the node's pods, and those that were recreated or are gone.
 	Kept int
 	Lost []string
-	// Killed says what was killed, for the stages that kill.
+	// Killed says what was killed or evicted, and which node left.
 	Killed []string
 	// Repeated attempts had failed.
 	Repeated int
@@ -73,6 +73,7 @@ const (
 	nodes    = 3
 	badNode  = "node2" // has the flag
 	illNode  = "node3" // has the flags with which its Node is not Ready
+	newNode  = "node4" // joins in the stage again, and leaves in back
 	restored = "restored"
 	done     = "done"
 	running  = "running"
@@ -175,7 +176,10 @@ func (s *stage) wrong() (wrong []string) {
 			bad("%q has the lock, %d nodes have Holdfast, %d pods are ready", s.Holder, holdfast, allReady)
 		}
 	case again:
-		want(nodes, nodes)
+		want(nodes+1, nodes+1)
+		if !slices.Contains(s.on(done), newNode) {
+			bad("%s was not swapped", newNode)
+		}
 	case back, atOnce, crashes:
 		want(nodes, map[string]int{atOnce: nodes}[s.Name])
 		if on := s.on(done); len(on) != nodes {
@@ -189,10 +193,10 @@ func judge(h *history.History) labkit.Outcome {
 	var wrong, facts []string
 	seen := history.Of[stage](h)
 	for i, s := range seen {
-		if i >= len(stages) || s.Name != stages[i] || len(s.Nodes) != nodes || s.Kept+len(s.Lost) == 0 {
+		if i >= len(stages) || s.Name != stages[i] || len(s.Nodes) != nodes+map[string]int{again: 1}[s.Name] || s.Kept+len(s.Lost) == 0 {
 			return labkit.InconclusiveBecause("stage %d is %q, with %d nodes and %d containers", i+1, s.Name, len(s.Nodes), s.Kept+len(s.Lost))
 		}
-		if (s.Name == atOnce || s.Name == crashes) && len(s.Killed) < 3 {
+		if least := map[string]int{again: 1, back: 1, atOnce: 3, crashes: 3}[s.Name]; len(s.Killed) < least {
 			return labkit.InconclusiveBecause("%s: only %q were killed", s.Name, s.Killed)
 		}
 		wrong = append(wrong, s.wrong()...)

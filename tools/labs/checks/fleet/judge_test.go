@@ -41,11 +41,15 @@ func made(c judgetest.Change) *history.History {
 	ill.Nodes[0], ill.Nodes[2] = onNode{Name: "node1", Kubelet: holdfast, PID: 7, Healthy: true, Ready: true, NodeReady: true}, onNode{Name: illNode, Kubelet: holdfast, PID: 8, Healthy: true}
 	crashed := at(crashes, old, 0, "", swapAt(1, 0, restored), swapAt(1, 40, done), swapAt(2, 60, done), swapAt(3, 80, done))
 	crashed.Killed, crashed.Repeated = []string{"a", "b", "c", "d"}, 1
+	four := at(again, holdfast, 0, "", swapAt(2, 0, done), swapAt(4, 20, done), swapAt(3, 40, done))
+	four.Nodes = append(four.Nodes, onNode{Name: newNode, Kubelet: holdfast, PID: 9, Healthy: true, Ready: true})
+	four.Killed = []string{"evicted"}
+	home := at(back, old, 0, "", swapAt(1, 0, done), swapAt(2, 20, done), swapAt(3, 40, done))
+	home.Killed = []string{"left"}
 	return history.Make(history.Begin{Lab: "fleet", Variant: "ours", Profile: "short"}, c.Of([]any{
 		at(first, old, 0, ""), at(ends, old, 1, "node3", swapAt(3, 0, restored)), at(undone, old, 0, ""),
 		ill, at(readied, old, 0, "", swapAt(1, 0, done), swapAt(3, 20, done)), at(refused, old, 1, badNode, swapAt(1, 0, done)),
-		at(again, holdfast, 0, "", swapAt(2, 0, done), swapAt(3, 20, done)), at(back, old, 0, "", swapAt(1, 0, done), swapAt(2, 20, done), swapAt(3, 40, done)),
-		all, crashed, at(control, holdfast, 0, "", swapAt(1, 0, done), swapAt(2, 5, done), swapAt(3, 5, done)),
+		four, home, all, crashed, at(control, holdfast, 0, "", swapAt(1, 0, done), swapAt(2, 5, done), swapAt(3, 5, done)),
 		loaded{load.Report{OK: 1000}},
 	})...)
 }
@@ -75,7 +79,8 @@ func TestJudge(t *testing.T) {
 		`"" has the lock`:                             in(ends, func(s *stage) { s.Holder = "" }),
 		refused + `: "" has the lock`:                 in(refused, func(s *stage) { s.Holder = "" }),
 		refused + `: "node2" has the lock`:            in(refused, func(s *stage) { s.Swaps = []swap{swapAt(2, 0, done)} }),
-		again + ": 3 pods are ready and 2 nodes have": in(again, func(s *stage) { s.Nodes[1].Kubelet = old }),
+		again + ": 4 pods are ready and 3 nodes have": in(again, func(s *stage) { s.Nodes[1].Kubelet = old }),
+		newNode + " was not swapped":                  in(again, func(s *stage) { s.Swaps = s.Swaps[:1] }),
 		back + `: swapped to the end: ["node1"]`:      in(back, func(s *stage) { s.Swaps = s.Swaps[:1] }),
 		unready + `: "" has the lock`:                 in(unready, func(s *stage) { s.Holder = "" }),
 		"its Node is ready: true":                     in(unready, func(s *stage) { s.Nodes[2].NodeReady = true }),
@@ -89,9 +94,11 @@ func TestJudge(t *testing.T) {
 	})
 	judgetest.Judged(t, l, labkit.Inconclusive, made, map[string]judgetest.Change{
 		"only [] were killed": in(atOnce, func(s *stage) { s.Killed = []string{} }),
+		again + ": only []":   in(again, func(s *stage) { s.Killed = nil }),
+		back + ": only []":    in(back, func(s *stage) { s.Killed = nil }),
 		crashes + ": only":    in(crashes, func(s *stage) { s.Killed = s.Killed[:1] }),
 		"0 containers":        in(first, func(s *stage) { s.Kept = 0 }),
-		"with 2 nodes":        in(again, func(s *stage) { s.Nodes = s.Nodes[:2] }),
+		"with 3 nodes":        in(again, func(s *stage) { s.Nodes = s.Nodes[:3] }),
 		"1 loads":             judgetest.As(loaded{load.Report{OK: 5}}),
 	})
 }

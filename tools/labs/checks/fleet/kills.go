@@ -92,22 +92,17 @@ func (l *lab) kill(ctx context.Context, n *node.Node, unit, agent bool) error {
 		}
 	}
 	if agent {
-		pods, err := l.c.Client.List(ctx, kube.Pods, fleetNS, "app="+fleetName)
+		p, err := l.agent(ctx, n.Name)
+		if err != nil || p == nil {
+			return err
+		}
+		cs, err := n.Docker.PodContainers(ctx, fleetNS, p.GetName(), false)
 		if err != nil {
 			return err
 		}
-		for _, p := range pods {
-			if kube.String(&p, "spec", "nodeName") != n.Name {
-				continue
-			}
-			cs, err := n.Docker.PodContainers(ctx, fleetNS, p.GetName(), false)
-			if err != nil {
-				return err
-			}
-			for _, c := range cs {
-				if err := n.Docker.Call(ctx, http.MethodPost, "/containers/"+c.ID+"/kill", "", nil, nil); err == nil {
-					l.hit("the agent of " + n.Name)
-				}
+		for _, c := range cs {
+			if err := n.Docker.Call(ctx, http.MethodPost, "/containers/"+c.ID+"/kill", "", nil, nil); err == nil {
+				l.hit("the agent of " + n.Name)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func (l *lab) readied(ctx context.Context) error {
 	return l.undo(ctx)
 }
 
-// back has all nodes go back, one of them cordoned. While the first one is in its swap, the API server
+// back has all nodes go back, one of them cordoned. One leaves. While the next one is in its swap, the API server
 // is away, and the controller manager is replaced: stock's by Holdfast's, or the reverse.
 func (l *lab) back(ctx context.Context) error {
 	cordon := func(is string) error {
@@ -110,7 +110,7 @@ func (l *lab) back(ctx context.Context) error {
 	if err := cordon("true"); err != nil {
 		return err
 	}
-	if err := l.kubectl(ctx, "-n", fleetNS, "rollout", "undo", "ds/"+fleetName, "--to-revision=5"); err != nil {
+	if err := l.leave(ctx); err != nil {
 		return err
 	}
 	if err := wait.Every(ctx, "a swap has begun", 200*time.Millisecond, bound, func(ctx context.Context) (bool, error) {
@@ -173,6 +173,14 @@ func (l *lab) stage(ctx context.Context, name string, f func(ctx context.Context
 			return err
 		}
 		o.Nodes = append(o.Nodes, n)
+		journal, err := u.Node.Output(ctx, "sh", "-c", "cat "+keepIn+"/journal 2>/dev/null || true")
+		if err != nil {
+			return err
+		}
+		o.Swaps = append(o.Swaps, swapsOf(u.Node.Name, journal, l.begun)...)
+		if i >= len(l.before) { // it has joined
+			continue
+		}
 		after, err := kubeletlab.Take(ctx, u.Node)
 		if err != nil {
 			return err
@@ -180,11 +188,6 @@ func (l *lab) stage(ctx context.Context, name string, f func(ctx context.Context
 		d := kubeletlab.Compare(l.before[i], after, func(key string, _ kubeletlab.Container) bool { return strings.HasPrefix(key, ns+"/") })
 		o.Kept += len(d.Kept)
 		o.Lost = append(append(o.Lost, d.Recreated...), d.Gone...)
-		journal, err := u.Node.Output(ctx, "sh", "-c", "cat "+keepIn+"/journal 2>/dev/null || true")
-		if err != nil {
-			return err
-		}
-		o.Swaps = append(o.Swaps, swapsOf(u.Node.Name, journal, l.begun)...)
 	}
 	l.e.Record(o)
 	return nil
@@ -211,12 +214,10 @@ func (l *lab) onNode(ctx context.Context, u *kubeletlab.Unit) (onNode, error) {
 		return o, err
 	}
 	o.NodeReady = kube.Condition(status, "Ready") == "True"
-	pods, err := l.c.Client.List(ctx, kube.Pods, fleetNS, "app="+fleetName)
-	for _, p := range pods {
-		if kube.String(&p, "spec", "nodeName") == u.Node.Name {
-			o.Ready = kubeletlab.PodReady(&p)
-			l.e.Logf("%s: pod %s ready=%t", u.Node.Name, p.GetName(), o.Ready)
-		}
+	p, err := l.agent(ctx, u.Node.Name)
+	if p != nil {
+		o.Ready = kubeletlab.PodReady(p)
+		l.e.Logf("%s: pod %s ready=%t", u.Node.Name, p.GetName(), o.Ready)
 	}
 	return o, err
 }

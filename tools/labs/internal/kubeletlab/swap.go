@@ -1,0 +1,159 @@
+// Copyright The Holdfast Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletlab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
+	"holdfast/tools/labkit/node"
+)
+
+// Swaps swaps the kubelet of a node without systemd as operators do: by node swap and node back of
+// kubectl-holdfast, whose --stop-command and --start-command have the kit stop and start the kubelet.
+// The node's kubelet must have the same flags in each release: Config.Unit is UnitFlags.
+type Swaps struct {
+	e               *labkit.Env
+	n               *node.Node
+	holdfast        string // the program
+	program, dir    string
+	old             kube.Program // for which the kit chooses flags
+	ask, answer     string       // FIFOs: a word of a command, and what the kit says to it
+	started         chan error   // of the last start
+	asked, toAnswer *os.File
+}
+
+// NewSwaps starts a copy of a kubelet, which is of the node alone. The node has none yet.
+func NewSwaps(ctx context.Context, e *labkit.Env, n *node.Node, old kube.Program) (*Swaps, error) {
+	s := &Swaps{e: e, n: n, old: old, dir: filepath.Join(n.Dir, "swap"), program: filepath.Join(n.Dir, "swap", "kubelet")}
+	var err error
+	if s.holdfast, err = e.Holdfast(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := exec.CommandContext(ctx, "cp", old.Path, s.program).Run(); err != nil {
+		return nil, fmt.Errorf("copy %s: %w", old.Path, err)
+	}
+	s.ask, s.answer = filepath.Join(s.dir, "ask"), filepath.Join(s.dir, "answer")
+	for name, f := range map[string]**os.File{s.ask: &s.asked, s.answer: &s.toAnswer} {
+		if err := unix.Mkfifo(name, 0o600); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		// For both ends: no open waits for another.
+		if *f, err = os.OpenFile(name, os.O_RDWR, 0); err != nil {
+			return nil, err
+		}
+	}
+	e.OnStop(n.Name+" swaps", func(context.Context) error { return errors.Join(s.asked.Close(), s.toAnswer.Close()) })
+	go s.serve(ctx)
+	return s, n.StartKubelet(ctx, s.kubelet())
+}
+
+func (s *Swaps) kubelet() kube.Program {
+	p := s.old
+	p.Path = s.program
+	return p
+}
+
+// serve does what the commands ask for, until the FIFOs are closed. A start is answered at once:
+// kubectl-holdfast itself waits until the kubelet is healthy.
+func (s *Swaps) serve(ctx context.Context) {
+	for in := bufio.NewScanner(s.asked); in.Scan(); {
+		var err error
+		switch in.Text() {
+		case "stop":
+			err = errors.Join(s.wait(), s.n.StopKubelet())
+		case "start":
+			s.started = make(chan error, 1)
+			go func(to chan error) { to <- s.n.StartKubelet(ctx, s.kubelet()) }(s.started)
+		}
+		said := "ok"
+		if err != nil {
+			said = "failed"
+			s.e.Logf("%s %s of the kubelet: %v", s.n.Name, in.Text(), err)
+		}
+		if _, err := fmt.Fprintln(s.toAnswer, said); err != nil {
+			return
+		}
+	}
+}
+
+// wait waits until the last start has ended.
+func (s *Swaps) wait() error {
+	if s.started == nil {
+		return nil
+	}
+	err := <-s.started
+	s.started = nil
+	return err
+}
+
+// Swapped is what node swap or node back has told.
+type Swapped struct {
+	// Command is "node swap" or "node back", Status its exit status.
+	Command string
+	Status  int
+	// Kept, Recreated and Gone containers, as the command counted them.
+	Kept, Recreated, Gone int
+}
+
+// Swap runs node swap to a kubelet of Holdfast, and Back node back.
+func (s *Swaps) Swap(ctx context.Context, p kube.Program) (*Swapped, error) {
+	return s.run(ctx, "swap", "--new", p.Path)
+}
+
+// Back: see Swap.
+func (s *Swaps) Back(ctx context.Context) (*Swapped, error) { return s.run(ctx, "back") }
+
+func (s *Swaps) run(ctx context.Context, args ...string) (*Swapped, error) {
+	command := func(word string) string {
+		return fmt.Sprintf("echo %s >%s && read -r said <%s && test $said = ok", word, s.ask, s.answer)
+	}
+	is := &Swapped{Command: "node " + args[0]}
+	args = append(append([]string{"node"}, args...), "--program", s.program, "--keep-in", filepath.Join(s.dir, "holdfast"),
+		"--stop-command", command("stop"), "--start-command", command("start"), "--health-timeout", "1m", "--settle", "30s")
+	out, err := s.n.Output(ctx, s.holdfast, args...)
+	s.e.Logf("kubectl-holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
+	var exited *exec.ExitError
+	if errors.As(err, &exited) {
+		is.Status, err = exited.ExitCode(), nil
+	}
+	is.count(out)
+	return is, errors.Join(err, s.wait())
+}
+
+var counted = regexp.MustCompile(`(?m)^kept (\d+), recreated (\d+)\b.*, gone (\d+): `)
+
+// count reads the last line of a command that has swapped.
+func (w *Swapped) count(out string) {
+	if m := counted.FindStringSubmatch(out); m != nil {
+		w.Kept, _ = strconv.Atoi(m[1])
+		w.Recreated, _ = strconv.Atoi(m[2])
+		w.Gone, _ = strconv.Atoi(m[3])
+	}
+}
+
+// Wrong says in what the command's counts are not what docker has, "" if they are.
+func (w *Swapped) Wrong(before, after Snapshot) string {
+	d := Compare(before, after, func(_ string, c Container) bool { return !c.Sandbox })
+	if w.Status != 0 || w.Kept != len(d.Kept) || w.Recreated != len(d.Recreated) || w.Gone != len(d.Gone) {
+		return fmt.Sprintf("%s ended with status %d and told of %d kept, %d recreated and %d gone containers; they are %d, %d and %d",
+			w.Command, w.Status, w.Kept, w.Recreated, w.Gone, len(d.Kept), len(d.Recreated), len(d.Gone))
+	}
+	return ""
+}
