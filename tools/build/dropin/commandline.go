@@ -16,7 +16,7 @@ import (
 
 // CommandLines says what CompareCommandLines compares.
 type CommandLines struct {
-	Root              string
+	Root, Base        string
 	StockDir, OursDir string // with the binaries
 	// Official is set if StockDir has upstream's own binaries, Sums is their list.
 	Official, Sums string
@@ -30,21 +30,21 @@ func CompareCommandLines(ctx context.Context, o CommandLines) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	table, err := New(all)
+	table, err := New(all, o.Base)
 	if err != nil {
 		return 0, err
 	}
 	stock, ours := Build{Dir: o.StockDir}, Build{Dir: o.OursDir}
 	if o.Official == "" {
-		if stock.Programs, err = programs(ctx, o.Root, base.Stock); err != nil {
+		if stock.Programs, err = programs(ctx, o.Root, o.Base, base.Stock); err != nil {
 			return 0, err
 		}
-		if ours.Programs, err = programs(ctx, o.Root, base.Ours); err != nil {
+		if ours.Programs, err = programs(ctx, o.Root, o.Base, base.Ours); err != nil {
 			return 0, err
 		}
 	}
 	off := ours
-	off.GatesOff = GatesToSet(all)
+	off.GatesOff = GatesToSet(all, o.Base)
 	runs := map[string][]Run{}
 	for name, build := range map[string]Build{"stock": stock, Ours: ours, GatesOff: off} {
 		r, err := ObserveCommandLine(ctx, build)
@@ -72,7 +72,7 @@ func CompareCommandLines(ctx context.Context, o CommandLines) (int, error) {
 func CommandLineMutants(ctx context.Context, root, overlay string) ([]string, error) {
 	var runs [2]Run
 	for i, more := range [][]string{nil, {"-overlay=" + overlay}} {
-		file, err := flagtable.Program(ctx, root, Kubelet, base.Ours, more...)
+		file, err := flagtable.Program(ctx, root, Base, Kubelet, base.Ours, more...)
 		if err != nil {
 			return nil, err
 		}
@@ -85,10 +85,10 @@ func CommandLineMutants(ctx context.Context, root, overlay string) ([]string, er
 	return Uncaught(Mutants, []string{"flag"}, Compare(runs[:1], runs[1:])), nil
 }
 
-func programs(ctx context.Context, root string, v base.Variant) (map[string]string, error) {
+func programs(ctx context.Context, root, of string, v base.Variant) (map[string]string, error) {
 	out := map[string]string{}
 	for _, c := range Components {
-		file, err := flagtable.Program(ctx, root, c, v)
+		file, err := flagtable.Program(ctx, root, of, c, v)
 		if err != nil {
 			return nil, err
 		}

@@ -110,7 +110,7 @@ func someFixes(entryOfA string) *fixes.Table {
 const entryOfA = `{"kinds": ["log"], "components": ["kubelet"], "names": ["I a.go: *"], "how": "added", "builds": ["ours"], "says": "says so"}`
 
 func TestJudge(t *testing.T) {
-	tab, err := New(someFixes(entryOfA))
+	tab, err := New(someFixes(entryOfA), Base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,21 +160,60 @@ func TestNewRefuses(t *testing.T) {
 		`["ours"]`:                  `["theirs"]`,
 		`"says so"`:                 `" "`,
 		`"says"`:                    `"why"`,
+		`"how"`:                     `"bases": ["v1.12.10"], "how"`,
+		`"builds"`:                  `"bases": ["v1.2.0"], "builds"`,
 	} {
 		text := strings.Replace(entryOfA, old, with, 1)
-		if _, err := New(someFixes(text)); text == entryOfA || err == nil || !strings.Contains(err.Error(), "patches/a/fix.json: difference 1") {
+		if _, err := New(someFixes(text), Base); text == entryOfA || err == nil || !strings.Contains(err.Error(), "patches/a/fix.json: difference 1") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	of := someFixes("")
 	of.Find("t").Differences = []json.RawMessage{json.RawMessage(entryOfA)}
-	if _, err := New(of); err == nil || !strings.Contains(err.Error(), "stock has the toolchain's patches too") {
+	if _, err := New(of, Base); err == nil || !strings.Contains(err.Error(), "stock has the toolchain's patches too") {
 		t.Error(err)
 	}
 }
 
+// TestBases: each base has the differences of its own form, and those that name it.
+func TestBases(t *testing.T) {
+	const second = "v1.12.10"
+	has := func(base, entry string) map[string]bool {
+		of := someFixes(entry)
+		f := testrepo.Form(second, nil, nil)
+		f.Gates = map[string]fixes.Gate{"A": {Default: true}, "Old": {Default: true, Stage: "GA"}}
+		of.Fixes[0].Forms = append(of.Fixes[0].Forms, f)
+		tab, err := New(of, base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]bool{}
+		for _, e := range tab.Differences {
+			for _, n := range e.Names {
+				names[n] = true
+			}
+		}
+		return names
+	}
+	const only = `"bases": ["` + second + `"], "kinds"`
+	for base, want := range map[string][]string{Base: {"A", "B"}, second: {"A"}} {
+		got := has(base, strings.Replace(entryOfA, `"kinds"`, only, 1))
+		for _, g := range want {
+			if !got[g] {
+				t.Errorf("%s: %v has no %s", base, got, g)
+			}
+		}
+		if got["Old"] || got["I a.go: *"] != (base == second) {
+			t.Errorf("%s: %v", base, got)
+		}
+		if !has(base, entryOfA)["I a.go: *"] {
+			t.Errorf("%s lacks what all bases have", base)
+		}
+	}
+}
+
 func TestGatesToSet(t *testing.T) {
-	if got := GatesToSet(someFixes("")); !slices.Equal(got, []string{"A", "B"}) {
+	if got := GatesToSet(someFixes(""), Base); !slices.Equal(got, []string{"A", "B"}) {
 		t.Errorf("%v", got)
 	}
 }
@@ -185,17 +224,18 @@ func TestCommitted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab, err := New(s)
+	want, err := Markdown(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(Page)))
-	if err != nil || string(got) != string(Markdown(tab, s)) {
+	if err != nil || string(got) != string(want) {
 		t.Errorf("%s is not what the fixes say (%v): make differences", Page, err)
 	}
-	want := Gates(s)
-	if want[StaysOn] == "" || slices.Contains(GatesToSet(s), StaysOn) {
-		t.Errorf("%s is no gate of ours, or is set", StaysOn)
+	for _, base := range Bases {
+		if Gates(s, base)[StaysOn] == "" || slices.Contains(GatesToSet(s, base), StaysOn) {
+			t.Errorf("%s: %s is no gate of ours, or is set", base, StaysOn)
+		}
 	}
 }
 

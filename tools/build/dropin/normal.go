@@ -14,7 +14,7 @@ var replaced = []struct {
 	re   *regexp.Regexp
 	with string
 }{
-	{regexp.MustCompile(`v1\.9\.11(\+holdfast[0-9A-Za-z.-]*)?(-[0-9]+-g[0-9a-f]+)?(-dirty)?`), "VERSION"},
+	{regexp.MustCompile(`v1\.(?:9\.11|12\.10)(\+holdfast[0-9A-Za-z.-]*)?(-[0-9]+-g[0-9a-f]+)?(-dirty)?`), "VERSION"},
 	{regexp.MustCompile(`/tmp/holdfast-dropin-[0-9a-z.-]+`), "SOCKET"},
 	{regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?( ?(Z|[+-][0-9]{2}:?[0-9]{2}( [A-Z]+)?))?( m=[+-][0-9.]+)?`), "TIME"},
 	{regexp.MustCompile(`\bm=[+-][0-9.]+`), "TIME"},

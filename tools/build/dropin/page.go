@@ -14,10 +14,10 @@ import (
 )
 
 const introduction = "# Differences from stock\n\n" +
-	"This page lists what differs between Holdfast's binaries and stock v1.9.11, seen from the outside,\n" +
-	"for each fix that causes a difference. `make differences` writes this page from the `fix.json` of\n" +
-	"the [fixes](../../patches); do not edit it. Metrics are not listed: each is named after its fix,\n" +
-	"`holdfast_<fix>_…`.\n\n" +
+	"This page lists what differs between Holdfast's binaries and stock of the same base, seen from the\n" +
+	"outside, for each fix that causes a difference. `make differences` writes this page from the\n" +
+	"`fix.json` of the [fixes](../../patches); do not edit it. Metrics are not listed: each is named\n" +
+	"after its fix, `holdfast_<fix>_…`.\n\n" +
 	"`make dropin` and the lab dropin-cluster compare the builds ([how](dropin.md)). They fail if a\n" +
 	"difference belongs to no fix, or if a listed difference no longer exists. \"With gates off\" means\n" +
 	"Holdfast with all its feature gates set to false, except `" + StaysOn + "`, because stock\n" +
@@ -25,29 +25,47 @@ const introduction = "# Differences from stock\n\n" +
 	"fix's page says why.\n"
 
 // Markdown is the page.
-func Markdown(t *Table, s *fixes.Table) []byte {
+func Markdown(s *fixes.Table) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString(introduction)
-	for _, fix := range s.Of(Base) {
+	tables := map[string]*Table{}
+	for _, base := range Bases {
+		var err error
+		if tables[base], err = New(s, base); err != nil {
+			return nil, err
+		}
+	}
+	for _, fix := range s.Fixes {
 		var rows []string
-		for _, e := range t.Differences {
-			if e.Fix == fix.Name && !slices.Contains(e.Kinds, "metric") { // all have metrics
-				rows = append(rows, row(e))
+		bases, page := map[string][]string{}, ""
+		for _, base := range Bases {
+			for _, e := range tables[base].Differences {
+				if e.Fix != fix.Name || slices.Contains(e.Kinds, "metric") { // all have metrics
+					continue
+				}
+				r := row(e)
+				if bases[r] == nil {
+					rows = append(rows, r)
+				}
+				bases[r] = append(bases[r], base)
+				if page == "" {
+					page = fix.Form(base).Page
+				}
 			}
 		}
 		if len(rows) == 0 {
 			continue
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n", fix.Name)
-		if page := fix.Form(Base).Page; page != "" {
+		if page != "" {
 			fmt.Fprintf(&b, "[%s](../../%s)\n\n", fix.Name, page)
 		}
-		b.WriteString("| component | kind | what | change | with gates off | explanation |\n|---|---|---|---|---|---|\n")
+		b.WriteString("| base | component | kind | what | change | with gates off | explanation |\n|---|---|---|---|---|---|---|\n")
 		for _, r := range rows {
-			b.WriteString(r)
+			fmt.Fprintf(&b, "| %s %s", strings.Join(bases[r], ", "), r)
 		}
 	}
-	return []byte(b.String())
+	return []byte(b.String()), nil
 }
 
 func row(e Entry) string {
@@ -66,15 +84,15 @@ func row(e Entry) string {
 		strings.Join(names, ", "), e.How, off, strings.ReplaceAll(e.Says, "|", `\|`))
 }
 
-// WritePage writes the page below root from the table that is there.
+// WritePage writes the page below root from the fixes that are there.
 func WritePage(root string) error {
 	s, err := fixes.Load(root)
 	if err != nil {
 		return err
 	}
-	t, err := New(s)
+	text, err := Markdown(s)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(root, filepath.FromSlash(Page)), Markdown(t, s), 0o644)
+	return os.WriteFile(filepath.Join(root, filepath.FromSlash(Page)), text, 0o644)
 }

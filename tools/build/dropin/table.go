@@ -18,8 +18,11 @@ import (
 // Page is made of the fixes' differences.
 const Page = "docs/design/differences.md"
 
-// Base is the release that is compared.
+// Base is the release whose kubelet is changed (see Mutants).
 const Base = "v1.9.11"
+
+// Bases are the releases that are compared, Base first.
+var Bases = []string{Base, "v1.12.10"}
 
 // The builds that are compared with stock.
 const (
@@ -33,12 +36,12 @@ var Builds = []string{Ours, GatesOff}
 // StaysOn is a gate whose stock behaviour is on: off takes a feature of upstream's away.
 const StaysOn = "GitRepoVolumeDriver"
 
-// Gates are the feature gates of the fixes that change one of Components, with their
+// Gates are the feature gates of a base's fixes that change one of Components, with their
 // fixes. Those of a fix for another component are unknown to both.
-func Gates(t *fixes.Table) map[string]string {
+func Gates(t *fixes.Table, base string) map[string]string {
 	out := map[string]string{}
-	for _, s := range t.Of(Base) {
-		for _, g := range gatesOf(s) {
+	for _, s := range t.Of(base) {
+		for _, g := range gatesOf(s, base) {
 			out[g] = s.Name
 		}
 	}
@@ -47,8 +50,8 @@ func Gates(t *fixes.Table) map[string]string {
 
 // GatesToSet are the feature gates that the build GatesOff has at false: all of Gates
 // but StaysOn.
-func GatesToSet(t *fixes.Table) []string {
-	gates := Gates(t)
+func GatesToSet(t *fixes.Table, base string) []string {
+	gates := Gates(t, base)
 	delete(gates, StaysOn)
 	return slices.Sorted(maps.Keys(gates))
 }
@@ -65,22 +68,25 @@ type Entry struct {
 	// Builds have the difference. One that GatesOff has is not behind a gate.
 	Builds []string `json:"builds"`
 	Says   string   `json:"says"`
+	// Bases have the difference; empty: all that have the fix.
+	Bases []string `json:"bases,omitempty"`
 	// Optional: it need not be seen. A metric with labels shows only when it was counted, and what
 	// stock does in most starts is not a difference if one start was without it.
 	Optional bool `json:"optional,omitempty"`
 }
 
-// Table has the differences of all fixes.
+// Table has the differences of all fixes of a base.
 type Table struct {
 	Differences []Entry `json:"differences"`
 }
 
-// New makes the table: a fix's gates and its metrics holdfast_<fix>_… follow from the fix, what
-// else shows from outside stands in its fix.json.
-func New(t *fixes.Table) (*Table, error) {
+// New makes the table of a base: a fix's gates and its metrics holdfast_<fix>_… follow from the fix,
+// what else shows from outside stands in its fix.json.
+func New(t *fixes.Table, base string) (*Table, error) {
 	out := &Table{}
-	for _, s := range t.Of(Base) {
-		if names := gatesOf(s); len(names) > 0 {
+	for _, s := range t.Of(base) {
+		names := slices.DeleteFunc(gatesOf(s, base), func(g string) bool { return s.Form(base).Gates[g].Stage == "GA" && !listsGA(base) })
+		if len(names) > 0 {
 			says := "the gate of this fix"
 			if len(names) > 1 {
 				says = "the gates of this fix"
@@ -101,19 +107,29 @@ func New(t *fixes.Table) (*Table, error) {
 				return nil, exit.Preconditionf("%s: difference %d: %v", s.File(), i+1, err)
 			}
 			e.Fix = s.Name
-			out.Differences = append(out.Differences, e)
+			if len(e.Bases) == 0 || slices.Contains(e.Bases, base) {
+				out.Differences = append(out.Differences, e)
+			}
 		}
 	}
 	return out, nil
 }
 
-// gatesOf are the gates, sorted, of a fix that changes one of Components: those of another
+// listsGA says whether a release's own list of its gates has those of the stage GA: from 1.12 on they
+// can be set, and are not listed.
+func listsGA(base string) bool {
+	var minor int
+	_, _ = fmt.Sscanf(base, "v1.%d", &minor)
+	return minor < 12
+}
+
+// gatesOf are the gates in a base, sorted, of a fix that changes one of Components: those of another
 // component are unknown to both.
-func gatesOf(s *fixes.Fix) []string {
+func gatesOf(s *fixes.Fix, base string) []string {
 	if !slices.ContainsFunc(s.Components, func(c string) bool { return slices.Contains(Components, c) }) {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(s.Form(Base).Gates))
+	return slices.Sorted(maps.Keys(s.Form(base).Gates))
 }
 
 func (e Entry) check(s *fixes.Fix) error {
@@ -130,6 +146,11 @@ func (e Entry) check(s *fixes.Fix) error {
 		return fmt.Errorf("\"says\" is empty")
 	case slices.Contains(e.Names, "*"):
 		return fmt.Errorf("the name \"*\" allows everything")
+	}
+	for _, b := range e.Bases {
+		if !slices.Contains(Bases, b) || s.Form(b) == nil {
+			return fmt.Errorf("\"bases\" has %q: it is a base that is compared, and has the fix", b)
+		}
 	}
 	for _, l := range []struct {
 		field string

@@ -51,6 +51,26 @@ const (
 	manager19 = `options.NewCMServer().AddFlags(pflag.CommandLine, app.KnownControllers(), app.ControllersDisabledByDefault.List())`
 )
 
+// In 1.12 the kubelet has a set of its own, and the controller manager one for each controller.
+const (
+	kubelet112 = `set = pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
+	set.SetNormalizeFunc(flag.WordSepNormalizeFunc)
+	options.NewKubeletFlags().AddFlags(set)
+	c, err := options.NewKubeletConfiguration()
+	if err != nil {
+		return err
+	}
+	options.AddKubeletConfigFlags(set, c)
+	options.AddGlobalFlags(set)`
+	manager112 = `s, err := options.NewKubeControllerManagerOptions()
+	if err != nil {
+		return err
+	}
+	for _, f := range s.Flags(app.KnownControllers(), app.ControllersDisabledByDefault.List()).FlagSets {
+		set.AddFlagSet(f)
+	}`
+)
+
 var azure = leftOut{"azure-container-registry-config", "pkg/credentialprovider/azure/azure_credentials.go", `pflag.String("azure-container-registry-config", "",`}
 
 // components are the tables. The historical bases are built with the third-party
@@ -70,6 +90,12 @@ var components = map[string][]source{
 		{"v1.9.11", "v1.9.11", base.Stock, manager19, nil, nil},
 		{Ours, "v1.9.11", base.Ours, manager19, nil, nil},
 	},
+}
+
+// compared are builds that no table has a column of: the command dropin asks for their flags.
+var compared = map[string][]source{
+	"kubelet":                 {{"v1.12.10", "v1.12.10", base.Stock, kubelet112, nil, nil}, {Ours, "v1.12.10", base.Ours, kubelet112, nil, nil}},
+	"kube-controller-manager": {{"v1.12.10", "v1.12.10", base.Stock, manager112, nil, nil}, {Ours, "v1.12.10", base.Ours, manager112, nil, nil}},
 }
 
 // Components are the names of the tables.
@@ -214,7 +240,7 @@ func (s source) compile(ctx context.Context, b *base.Base, component string, mor
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(b.Output(), "flagtable", component+"-"+s.release)
+	dir := filepath.Join(b.Output(), "flagtable", b.Name, component+"-"+s.release)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}

@@ -27,16 +27,17 @@ type SaidFlag struct {
 	Deprecation, Shorthand, Usage string
 }
 
-// Program compiles the program with the code of a build of the table's newest release.
-// variant is base.Stock or base.Ours, more are further flags of go build.
-func Program(ctx context.Context, root, component string, variant base.Variant, more ...string) (file string, err error) {
-	i := slices.IndexFunc(components[component], func(s source) bool {
-		return s.variant == variant && (s.release == Ours) == (variant == base.Ours) && len(s.without)+len(s.with) == 0
+// Program compiles the program with the code of a build of a base: the table's newest release, or
+// one of compared. variant is base.Stock or base.Ours, more are further flags of go build.
+func Program(ctx context.Context, root, of, component string, variant base.Variant, more ...string) (file string, err error) {
+	sources := slices.Concat(components[component], compared[component])
+	i := slices.IndexFunc(sources, func(s source) bool {
+		return s.base == of && s.variant == variant && (s.release == Ours) == (variant == base.Ours) && len(s.without)+len(s.with) == 0
 	})
 	if i < 0 {
-		return "", exit.Preconditionf("%s has no build %s whose flags are all its own", component, variant)
+		return "", exit.Preconditionf("%s %s has no build %s whose flags are all its own", component, of, variant)
 	}
-	s := components[component][i]
+	s := sources[i]
 	b, err := base.Load(root, s.base)
 	if err != nil {
 		return "", err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,17 +26,16 @@ func dropinCommand(c *common) *cobra.Command {
 		Args:  exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			root, err := base.FindRoot(c.root)
+			b, err := c.load()
 			if err != nil {
 				return err
 			}
-			b, err := base.Load(root, dropin.Base)
-			if err != nil {
-				return err
+			if !slices.Contains(dropin.Bases, b.Name) {
+				return exit.Usagef("--base %s: it is one of %s", b.Name, strings.Join(dropin.Bases, ", "))
 			}
-			o.Root, o.OursDir, o.StockDir = root, b.BinDir(base.Ours), b.BinDir(base.Stock)
+			o.Base, o.Root, o.OursDir, o.StockDir = b.Name, b.Root, b.BinDir(base.Ours), b.BinDir(base.Stock)
 			if o.Official != "" {
-				if o.StockDir, err = dropin.Official(o.Official, o.Sums, filepath.Join(root, "_output", "dropin", "official")); err != nil {
+				if o.StockDir, err = dropin.Official(o.Official, o.Sums, filepath.Join(b.Root, "_output", "dropin", "official")); err != nil {
 					return err
 				}
 			}

@@ -51,11 +51,7 @@ func All(b *base.Base, long bool) ([]Part, error) {
 		}},
 		{Name: "minus-one", Run: func(ctx context.Context) (Count, error) { return MinusOne(ctx, b, how(long)) }},
 		{Name: "unit", Needs: []string{"source"}, Run: func(ctx context.Context) (Count, error) { return unit(ctx, b) }},
-		{Name: "dropin", Run: func(ctx context.Context) (Count, error) {
-			n, err := dropin.CompareCommandLines(ctx, dropin.CommandLines{Root: b.Root, Out: os.Stdout,
-				StockDir: b.BinDir(base.Stock), OursDir: b.BinDir(base.Ours)})
-			return Count{Passed: n}, err
-		}},
+		{Name: "dropin", Run: func(ctx context.Context) (Count, error) { return commandLines(ctx, b) }},
 		{Name: "security", Run: func(context.Context) (Count, error) {
 			n, err := security.Check(b.Root)
 			return Count{Passed: n}, err
@@ -91,8 +87,25 @@ func All(b *base.Base, long bool) ([]Part, error) {
 		all = append(all,
 			Part{Name: "upstream-touched-" + name, Run: func(ctx context.Context) (Count, error) { return UpstreamTests(ctx, other, Doubtful) }},
 			Part{Name: "minus-one-" + name, Run: func(ctx context.Context) (Count, error) { return MinusOne(ctx, other, how(long)) }})
+		if slices.Contains(dropin.Bases, name) {
+			all = append(all, Part{Name: "dropin-" + name, Run: func(ctx context.Context) (Count, error) {
+				for _, v := range []base.Variant{base.Stock, base.Ours} {
+					if _, err := builder.Build(ctx, other, builder.Options{Variant: v, Binaries: dropin.Components}); err != nil {
+						return Count{}, err
+					}
+				}
+				return commandLines(ctx, other)
+			}})
+		}
 	}
 	return all, nil
+}
+
+// commandLines compares those of the builds of a base that are there.
+func commandLines(ctx context.Context, b *base.Base) (Count, error) {
+	n, err := dropin.CompareCommandLines(ctx, dropin.CommandLines{Root: b.Root, Base: b.Name, Out: os.Stdout,
+		StockDir: b.BinDir(base.Stock), OursDir: b.BinDir(base.Ours)})
+	return Count{Passed: n}, err
 }
 
 // how is how make test and make test-all look at ours without each fix.

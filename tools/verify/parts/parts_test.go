@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"holdfast/tools/build/base"
+	"holdfast/tools/build/dropin"
 	"holdfast/tools/build/testrepo"
 )
 
@@ -99,6 +100,29 @@ func TestSkippedTests(t *testing.T) {
 	n, err := goTest(t.Context(), nil, dir, "./...")
 	if n.Passed != 1 || n.Skipped != 1 || n.Failed != 0 || err != nil {
 		t.Errorf("%+v, %v", n, err)
+	}
+}
+
+// TestDropinOfBases: make test compares the command lines of the default base, make test-all of each.
+func TestDropinOfBases(t *testing.T) {
+	b, err := base.LoadDefault("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, long := range []bool{false, true} {
+		all, err := All(b, long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range dropin.Bases {
+			name, want := "dropin-"+of, long
+			if of == b.Name {
+				name, want = "dropin", true
+			}
+			if got := slices.ContainsFunc(all, func(p Part) bool { return p.Name == name }); got != want {
+				t.Errorf("all parts: %v: there is %s: %v, want %v", long, name, got, want)
+			}
+		}
 	}
 }
 

@@ -25,19 +25,25 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-const (
-	base = dropin.Base
-	on   = "node1"
-)
+const on = "node1"
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{{
+	all := []labkit.Lab{of(dropin.Base)}
+	for _, base := range dropin.Bases[1:] {
+		all = append(all, labkit.OnBase(of, base))
+	}
+	return all
+}
+
+// of is the check of a base.
+func of(base string) labkit.Lab {
+	return labkit.Lab{
 		Name:     "dropin-cluster",
 		Folder:   "checks/dropin-cluster",
 		Summary:  "compares what a cluster with stock and a cluster with Holdfast show from the outside",
-		Steps:    steps,
-		Oracle:   oracle,
+		Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, base) },
+		Oracle:   oracle(base),
 		Variants: []labkit.Variant{labkit.Ours}, // the builds take turns within one run
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 30*time.Minute, 90*time.Minute)
@@ -50,13 +56,13 @@ func Labs() []labkit.Lab {
 			labkit.StockBinary(base, dropin.Kubelet),
 			labkit.BinaryUnderTest(base, dropin.Kubelet),
 		},
-	}}
+	}
 }
 
 // stock is the build that others are compared with, beside dropin.Builds.
 const stock = "stock"
 
-// mutant is ours with a kubelet that has changes which must be seen. The long profile has it.
+// mutant is ours with a kubelet that has changes which must be seen: long profile, dropin.Base.
 const mutant = "mutant"
 
 // rounds is how often each build has a turn.
@@ -71,6 +77,7 @@ const started = 20 * time.Second
 
 type lab struct {
 	e       *labkit.Env
+	base    string
 	c       *node.Cluster
 	n       *node.Node
 	cm      *kube.ControllerManager
@@ -82,13 +89,13 @@ type lab struct {
 	begin   time.Time       // of this turn
 }
 
-func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e, proxies: map[string]*kube.Proxy{}}
+func steps(e *labkit.Env, base string) []labkit.Step {
+	l := &lab{e: e, base: base, proxies: map[string]*kube.Proxy{}}
 	l.wire = newWire(l.normal)
 	all := []labkit.Step{
 		{Text: "start etcd, kube-apiserver and kube-scheduler, stock; start a recording proxy before the API server for the kubelet, one for the controller manager, and one before dockerd; start a node", Do: l.start},
 	}
-	for i, build := range turns(e.Profile) {
+	for i, build := range turns(e.Profile, base) {
 		all = append(all, labkit.Step{Text: fmt.Sprintf("turn %d, %s: swap both; create a Deployment and roll it out again, a DaemonSet, a StatefulSet, a Job, a pod that does not start, and a Service that is deleted; record the facts; delete the namespace", i+1, build),
 			Do: func(ctx context.Context) error { return l.turn(ctx, i+1, build) }})
 	}
@@ -96,7 +103,7 @@ func steps(e *labkit.Env) []labkit.Step {
 }
 
 func (l *lab) start(ctx context.Context) error {
-	if slices.Contains(turns(l.e.Profile), mutant) {
+	if slices.Contains(turns(l.e.Profile, l.base), mutant) {
 		if _, err := os.Stat(mutantFile(l.e)); err != nil {
 			return exit.Preconditionf("the kubelet with changes that must be detected: %v: run _output/tools/lab, which builds it", err)
 		}
@@ -105,18 +112,18 @@ func (l *lab) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known, err := dropin.New(table)
+	known, err := dropin.New(table, l.base)
 	if err != nil {
 		return err
 	}
 	l.e.Record(allowed{*known})
 	l.off = map[string]bool{}
-	for _, g := range dropin.GatesToSet(table) {
+	for _, g := range dropin.GatesToSet(table, l.base) {
 		l.off[g] = false
 	}
 	if l.c, err = l.e.StartCluster(ctx, node.ClusterConfig{
-		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver")},
-		Scheduler: &kube.SchedulerConfig{Program: l.e.Stock(base, "kube-scheduler"), ExtraArgs: []string{"--leader-elect=false"}},
+		APIServer: &kube.APIServerConfig{Program: l.e.Stock(l.base, "kube-apiserver")},
+		Scheduler: &kube.SchedulerConfig{Program: l.e.Stock(l.base, "kube-scheduler"), ExtraArgs: []string{"--leader-elect=false"}},
 	}); err != nil {
 		return err
 	}
@@ -148,10 +155,10 @@ func (l *lab) start(ctx context.Context) error {
 
 // program is a component of a build.
 func (l *lab) program(build, name string) kube.Program {
-	p := l.e.UnderTest(base, name)
+	p := l.e.UnderTest(l.base, name)
 	switch {
 	case build == stock:
-		return l.e.Stock(base, name)
+		return l.e.Stock(l.base, name)
 	case build == dropin.GatesOff:
 		return p.WithGates(l.off)
 	case build == mutant && name == dropin.Kubelet:

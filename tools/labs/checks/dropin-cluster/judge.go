@@ -15,9 +15,9 @@ import (
 
 // turns are whose controller manager and kubelet run, in their order: ours with its gates off is
 // before stock, as it takes away the packet filter's rule of localnet-firewall.
-func turns(p labkit.Profile) []string {
+func turns(p labkit.Profile, base string) []string {
 	one := []string{stock, dropin.Ours, dropin.GatesOff}
-	if p == labkit.Long {
+	if p == labkit.Long && base == dropin.Base {
 		one = slices.Insert(one, 2, mutant)
 	}
 	return slices.Repeat(one, rounds)
@@ -33,17 +33,19 @@ type turn struct {
 // allowed is the table of differences, as it was when the lab ran.
 type allowed struct{ Table dropin.Table }
 
-var oracle = labkit.Oracle{
-	Text: []string{
+func oracle(base string) labkit.Oracle {
+	text := []string{
 		"each fact that every turn of Holdfast shows and no turn of stock, or the reverse, belongs to a fix, and every listed difference of these kinds was found",
 		"counts of requests differ by no more than stock's own spread, and two more",
 		"the same for Holdfast with its gates off",
-		"long: each change of the changed kubelet (tools/build/dropin/mutant.go) is detected, except the change of the command line",
-	},
-	Judge: judge,
+	}
+	if base == dropin.Base {
+		text = append(text, "long: each change of the changed kubelet (tools/build/dropin/mutant.go) is detected, except the change of the command line")
+	}
+	return labkit.Oracle{Text: text, Judge: func(h *history.History) labkit.Outcome { return judge(h, base) }}
 }
 
-func judge(h *history.History) labkit.Outcome {
+func judge(h *history.History, base string) labkit.Outcome {
 	runs := map[string][]dropin.Run{}
 	for _, t := range history.Of[turn](h) {
 		if err := t.Facts.Check(kinds, dropin.Components); err != nil {
@@ -52,7 +54,7 @@ func judge(h *history.History) labkit.Outcome {
 		runs[t.Build] = append(runs[t.Build], t.Facts)
 	}
 	want := map[string]int{}
-	for _, build := range turns(labkit.Profile(h.Profile)) {
+	for _, build := range turns(labkit.Profile(h.Profile), base) {
 		want[build]++
 	}
 	for build, n := range want {

@@ -31,7 +31,7 @@ func seen() dropin.Run {
 func good(c judgetest.Change) *history.History {
 	all := []any{allowed{dropin.Table{Differences: []dropin.Entry{{Fix: "one", Kinds: []string{"metric"}, Components: []string{dropin.Kubelet},
 		Names: []string{"holdfast_one_*"}, How: dropin.Added, Builds: []string{dropin.Ours}, Says: "its own"}}}}}
-	for i, build := range turns(labkit.Short) {
+	for i, build := range turns(labkit.Short, dropin.Base) {
 		t := turn{Number: i + 1, Build: build, Facts: seen()}
 		if build == dropin.Ours {
 			t.Facts = append(t.Facts, dropin.Fact{Kind: "metric", Component: dropin.Kubelet, Name: "holdfast_one_total"})
@@ -50,7 +50,7 @@ func withMutants(but string) *history.History {
 	for _, t := range history.Of[turn](h) {
 		seenOf[t.Build] = t
 	}
-	for i, build := range turns(labkit.Long) {
+	for i, build := range turns(labkit.Long, dropin.Base) {
 		t := seenOf[build]
 		if build == mutant {
 			t = seenOf[dropin.Ours]

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	appsv1beta1 "k8s.io/api/apps/v1beta1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authenticationv1beta1 "k8s.io/api/authentication/v1beta1"
@@ -48,7 +49,7 @@ type wire struct {
 
 func newWire(normal func(string) string) *wire {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme, authenticationv1.AddToScheme,
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, appsv1beta1.AddToScheme, authenticationv1.AddToScheme,
 		authenticationv1beta1.AddToScheme, authorizationv1.AddToScheme, authorizationv1beta1.AddToScheme, batchv1.AddToScheme, extensionsv1beta1.AddToScheme, policyv1beta1.AddToScheme, rbacv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // the same in each run
@@ -112,7 +113,11 @@ func (w *wire) fields(r *http.Request, body []byte) ([]dropin.Fact, error) {
 	if len(body) == 0 {
 		return nil, nil
 	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	kind := r.Header.Get("Content-Type")
+	if kind == "" && r.Method == http.MethodDelete {
+		kind = "application/json" // the controllers of 1.12 do not say so
+	}
+	kind, _, err := mime.ParseMediaType(kind)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,7 @@ func TestFields(t *testing.T) {
 		"updated":     {"PUT", "/api/v1/pods/a", kind, proto.String(), []string{`PUT /api/v1/pods/a .metadata.name=`}, []string{`PUT /api/v1/pods/a .metadata.name="a"`}},
 		"a patch":     {"PATCH", "/p", "application/merge-patch+json", `{"a": {"b": [1, {"c": null}]}}`, []string{`PATCH /p .a.b[]=`, `PATCH /p .a.b[].c=`}, nil},
 		"an event":    {"POST", "/api/v1/namespaces/n/events", "application/json; charset=utf-8", `{"message": "m"}`, []string{"POST /api/v1/namespaces/n/events .message="}, nil},
+		"a deletion":  {"DELETE", "/p", "", `{"gracePeriodSeconds": 1}`, []string{"DELETE /p .gracePeriodSeconds="}, nil},
 		"no body":     {"DELETE", "/p", "", "", nil, nil},
 		"not JSON":    {"PUT", "/p", "application/json", "{", nil, nil},
 		"no protobuf": {"PUT", "/p", kind, "{}", nil, nil},
