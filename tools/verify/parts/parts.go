@@ -57,7 +57,7 @@ func All(b *base.Base, long bool) ([]Part, error) {
 			return Count{Passed: n}, err
 		}},
 		{Name: "security", Run: func(context.Context) (Count, error) {
-			n, err := security.Check(b.Root)
+			n, err := security.Check(b.Root, b.Name)
 			return Count{Passed: n}, err
 		}},
 		{Name: "upstream-touched", Needs: []string{"source"}, Run: func(ctx context.Context) (Count, error) { return UpstreamTests(ctx, b, Doubtful) }},
@@ -91,6 +91,12 @@ func All(b *base.Base, long bool) ([]Part, error) {
 		all = append(all,
 			Part{Name: "upstream-touched-" + name, Run: func(ctx context.Context) (Count, error) { return UpstreamTests(ctx, other, Doubtful) }},
 			Part{Name: "minus-one-" + name, Run: func(ctx context.Context) (Count, error) { return MinusOne(ctx, other, how(long)) }})
+		if security.Has(b.Root, name) {
+			all = append(all, Part{Name: "security-" + name, Run: func(context.Context) (Count, error) {
+				n, err := security.Check(b.Root, name)
+				return Count{Passed: n}, err
+			}})
+		}
 	}
 	return all, nil
 }
