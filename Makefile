@@ -127,13 +127,13 @@ dropin: tool ## compare the command lines of stock and ours; STOCK=FOLDER SUMS=F
 differences: tool ## write docs/design/differences.md from the fixes
 	@$(H) dropin page
 
-security: ## write docs/security.md and _output/vex.json from the fixes and bases/v1.9.11/vulnerabilities.json
+security: ## write docs/security.md and _output/vex*.json from the fixes and bases/*/vulnerabilities.json
 	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
 	@_output/tools/security write
 
 vulncheck: $(if $(DB),all) ## run govulncheck on both binaries with the database DB=FOLDER|URL; fails on what docs/security.md does not explain
 	@hack/build-tool.sh tools ./cmd/security _output/tools/security $(MODFLAG)
-	@_output/tools/security vulncheck $(DB)
+	@_output/tools/security vulncheck $(if $(DB),$(DB) $(BASE))
 
 site: ## make a website of the pages in _output/site/html and check its links; needs Debian's mkdocs-material
 	@hack/build-tool.sh tools ./cmd/site _output/tools/site $(MODFLAG)

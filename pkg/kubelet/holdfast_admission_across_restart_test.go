@@ -75,7 +75,7 @@ func (s *nodeStore) GetNodeInfo(name string) (*v1.Node, error) {
 
 func newRestartedKubelet(t *testing.T) *restartedKubelet {
 	tk := newTestKubelet(t, false)
-	tk.chainMock()
+	answerStats(tk)
 	r := &restartedKubelet{TestKubelet: tk, runtime: &restartedRuntime{FakeRuntime: tk.fakeRuntime}, sent: sentPods{sets.String{}}}
 	r.known.node = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: testKubeletHostname, Labels: map[string]string{"disk": "hdd"}},
 		Status: v1.NodeStatus{Allocatable: v1.ResourceList{

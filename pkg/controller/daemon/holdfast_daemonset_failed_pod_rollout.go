@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"k8s.io/api/core/v1"
-	extensions "k8s.io/api/extensions/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -46,7 +45,7 @@ type failedNode struct {
 }
 
 // of returns what is remembered of ds, and nil if that is nothing. The lock is held.
-func (f *failedNodes) of(ds *extensions.DaemonSet) map[string]failedNode {
+func (f *failedNodes) of(ds *daemonSet) map[string]failedNode {
 	key, err := controller.KeyFunc(ds)
 	if set := f.sets[key]; err == nil && set != nil && set.uid == ds.UID {
 		return set.nodes
@@ -55,7 +54,7 @@ func (f *failedNodes) of(ds *extensions.DaemonSet) map[string]failedNode {
 }
 
 // set remembers nodes of ds, and nothing of another DaemonSet of its name. The lock is held.
-func (f *failedNodes) set(ds *extensions.DaemonSet, nodes map[string]failedNode) {
+func (f *failedNodes) set(ds *daemonSet, nodes map[string]failedNode) {
 	key, err := controller.KeyFunc(ds)
 	if err != nil || len(nodes) == 0 {
 		delete(f.sets, key)
@@ -75,7 +74,7 @@ func (f *failedNodes) forget(key string) {
 }
 
 // take is called before an update deletes pod, which is available.
-func (f *failedNodes) take(ds *extensions.DaemonSet, pod *v1.Pod) {
+func (f *failedNodes) take(ds *daemonSet, pod *v1.Pod) {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.DaemonSetFailedPodRollout) {
 		return
 	}
@@ -91,18 +90,18 @@ func (f *failedNodes) take(ds *extensions.DaemonSet, pod *v1.Pod) {
 
 // spare is true if node failed pods of ds before its present template was there. Then it
 // does not count as unavailable.
-func (f *failedNodes) spare(ds *extensions.DaemonSet, node string) bool {
+func (f *failedNodes) spare(ds *daemonSet, node string) bool {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.DaemonSetFailedPodRollout) {
 		return false
 	}
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	failed, ok := f.of(ds)[node]
-	return ok && failed.taken == "" && failed.generation < ds.Spec.TemplateGeneration
+	return ok && failed.taken == "" && failed.generation < templateGeneration(ds)
 }
 
 // observe looks at the pods of ds on nodes.
-func (f *failedNodes) observe(ds *extensions.DaemonSet, nodeToDaemonPods map[string][]*v1.Pod, hash string, nodes []*v1.Node) {
+func (f *failedNodes) observe(ds *daemonSet, nodeToDaemonPods map[string][]*v1.Pod, hash string, nodes []*v1.Node) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	before, after := f.of(ds), map[string]failedNode{}
@@ -114,8 +113,8 @@ func (f *failedNodes) observe(ds *extensions.DaemonSet, nodeToDaemonPods map[str
 			case known && pod.Name != failed.taken && podutil.IsPodAvailable(pod, ds.Spec.MinReadySeconds, metav1.Now()):
 				known = false
 			case !known && pod.Status.Phase == v1.PodFailed:
-				known, failed = true, failedNode{generation: ds.Spec.TemplateGeneration}
-				if !util.IsPodUpdated(ds.Spec.TemplateGeneration, pod, hash) {
+				known, failed = true, failedNode{generation: templateGeneration(ds)}
+				if !podUpdated(ds, pod, hash) {
 					failed.generation--
 				}
 			}
@@ -130,12 +129,12 @@ func (f *failedNodes) observe(ds *extensions.DaemonSet, nodeToDaemonPods map[str
 // updateBesideFailed adds to podsToDelete, which has failed pods, what a rolling update
 // deletes now. The sync that deletes failed pods ends with an error, and before its deletions
 // are observed there is no other.
-func (dsc *DaemonSetsController) updateBesideFailed(ds *extensions.DaemonSet, nodeToDaemonPods map[string][]*v1.Pod, hash string, nodes []*v1.Node, failedPods int, podsToDelete []string) []string {
+func (dsc *DaemonSetsController) updateBesideFailed(ds *daemonSet, nodeToDaemonPods map[string][]*v1.Pod, hash string, nodes []*v1.Node, failedPods int, podsToDelete []string) []string {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.DaemonSetFailedPodRollout) {
 		return podsToDelete
 	}
 	dsc.failedNodes.observe(ds, nodeToDaemonPods, hash, nodes)
-	if failedPods == 0 || ds.Spec.UpdateStrategy.Type != extensions.RollingUpdateDaemonSetStrategyType {
+	if failedPods == 0 || ds.Spec.UpdateStrategy.Type != rollingUpdateType {
 		return podsToDelete
 	}
 	maxUnavailable, numUnavailable, err := dsc.getUnavailableNumbers(ds, nodeToDaemonPods)

@@ -12,23 +12,16 @@ import (
 	"testing"
 
 	"k8s.io/api/core/v1"
-	extensions "k8s.io/api/extensions/v1beta1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	utilfeaturetesting "k8s.io/apiserver/pkg/util/feature/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/kubernetes/pkg/controller"
 	"k8s.io/kubernetes/pkg/features"
 )
 
 func setFailedPodRollout(t *testing.T, on bool) func() {
-	was := utilfeature.DefaultFeatureGate.Enabled(features.DaemonSetFailedPodRollout)
-	set := func(v bool) {
-		if err := utilfeature.DefaultFeatureGate.Set(fmt.Sprintf("%s=%t", features.DaemonSetFailedPodRollout, v)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(on)
-	return func() { set(was) }
+	return utilfeaturetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.DaemonSetFailedPodRollout, on)
 }
 
 // fleet is a DaemonSet, its nodes and its pods, which end as soon as they are deleted. The image of a pod tells its
@@ -37,7 +30,7 @@ type fleet struct {
 	t       *testing.T
 	manager *daemonSetsController
 	control *fakePodControl
-	ds      *extensions.DaemonSet
+	ds      *daemonSet
 	// refuses is true for a node and an image that make a pod fail.
 	refuses func(node, image string) bool
 	// trace is what the controller did, a line for each sync.
@@ -45,11 +38,12 @@ type fleet struct {
 }
 
 func newFleet(t *testing.T, nodes, maxUnavailable int) *fleet {
+	setUpFleet(t)
 	f := &fleet{t: t, ds: newDaemonSet("foo"), refuses: func(string, string) bool { return false }}
 	max := intstr.FromInt(maxUnavailable)
-	f.ds.Spec.UpdateStrategy = extensions.DaemonSetUpdateStrategy{
-		Type:          extensions.RollingUpdateDaemonSetStrategyType,
-		RollingUpdate: &extensions.RollingUpdateDaemonSet{MaxUnavailable: &max},
+	f.ds.Spec.UpdateStrategy = daemonSetUpdateStrategy{
+		Type:          rollingUpdateType,
+		RollingUpdate: &rollingUpdateDaemonSet{MaxUnavailable: &max},
 	}
 	f.start()
 	addNodes(f.manager.nodeStore, 0, nodes, nil)
@@ -80,18 +74,24 @@ func (f *fleet) start() {
 func (f *fleet) image(image string) {
 	f.ds = f.ds.DeepCopy()
 	f.ds.Spec.Template.Spec.Containers[0].Image = image
-	f.ds.Spec.TemplateGeneration++
+	nextTemplateGeneration(f.ds)
 	f.ds.Generation++
 	f.manager.dsStore.Add(f.ds)
 }
 
-// sync lets the controller work once; what it did is observed.
+// sync lets the controller work once, when no failed pod waits; what it did is observed.
 func (f *fleet) sync() {
+	endBackoff(f.manager)
+	f.work()
+}
+
+func (f *fleet) work() {
 	key, err := controller.KeyFunc(f.ds)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.manager.syncHandler(key)
+	f.schedule()
 	deleted := append([]string{}, f.control.DeletePodName...)
 	for i, name := range deleted {
 		deleted[i] = name[:strings.LastIndex(name, "-")]

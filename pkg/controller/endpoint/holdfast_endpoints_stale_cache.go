@@ -128,7 +128,7 @@ func (e *EndpointController) selects(namespace, name string) bool {
 // endpointsDeleted is called with deleted Endpoints. If their Service is there, they are
 // made again.
 func (e *EndpointController) endpointsDeleted(obj interface{}) {
-	key, err := keyFunc(obj)
+	key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj)
 	if err != nil {
 		return
 	}

@@ -4,7 +4,6 @@
 package statefulset
 
 import (
-	apps "k8s.io/api/apps/v1beta1"
 	"k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/kubernetes/pkg/features"
@@ -21,7 +20,7 @@ import (
 // highest ordinal down, and waits for each pod to have updateRevision and be healthy. So it
 // has not reached what is below a pod of which that is not true; there the status decides,
 // so that a rollout that is stuck takes no further pod.
-func limitCurrentReplicas(currentSet *apps.StatefulSet, updateRevision string, replicas []*v1.Pod) {
+func limitCurrentReplicas(currentSet *statefulSet, updateRevision string, replicas []*v1.Pod) {
 	if !utilfeature.DefaultFeatureGate.Enabled(features.StatefulSetUpdateRevision) {
 		return
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	apps "k8s.io/api/apps/v1beta1"
 	"k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/controller"
-	"k8s.io/kubernetes/pkg/controller/history"
 	"k8s.io/kubernetes/pkg/features"
 )
 
@@ -39,9 +37,9 @@ type rollout struct {
 	t *testing.T
 	*fakeStatefulPodControl
 	control StatefulSetControlInterface
-	set     *apps.StatefulSet
+	set     *statefulSet
 	// statuses are those that were written; the controller sees that of index seen.
-	statuses []apps.StatefulSetStatus
+	statuses []statefulSetStatus
 	seen     int
 	// broken is an image whose pods never become ready.
 	broken string
@@ -49,29 +47,28 @@ type rollout struct {
 	trace []string
 }
 
-func newRollout(t *testing.T, replicas int, strategy apps.StatefulSetUpdateStrategy) *rollout {
+func newRollout(t *testing.T, replicas int, strategy statefulSetUpdateStrategy) *rollout {
 	factory := informers.NewSharedInformerFactory(fake.NewSimpleClientset(), controller.NoResyncPeriodFunc())
-	sets := factory.Apps().V1beta1().StatefulSets()
-	r := &rollout{t: t, fakeStatefulPodControl: newFakeStatefulPodControl(factory.Core().V1().Pods(), sets), set: newStatefulSet(replicas)}
+	r := &rollout{t: t, fakeStatefulPodControl: rolloutPods(factory), set: newStatefulSet(replicas)}
 	r.set.Spec.UpdateStrategy = strategy
-	r.statuses = []apps.StatefulSetStatus{r.set.Status}
+	r.statuses = []statefulSetStatus{r.set.Status}
 	r.image("v1")
-	r.control = NewDefaultStatefulSetControl(r, r, history.NewFakeHistory(factory.Apps().V1beta1().ControllerRevisions()))
+	r.control = rolloutControl(r, factory)
 	return r
 }
 
-func (r *rollout) CreateStatefulPod(set *apps.StatefulSet, pod *v1.Pod) error {
+func (r *rollout) CreateStatefulPod(set *statefulSet, pod *v1.Pod) error {
 	r.trace = append(r.trace, fmt.Sprintf("create %s %s", pod.Name, pod.Spec.Containers[0].Image))
 	pod.Status.Phase = v1.PodPending
 	return r.fakeStatefulPodControl.CreateStatefulPod(set, pod)
 }
 
-func (r *rollout) DeleteStatefulPod(set *apps.StatefulSet, pod *v1.Pod) error {
+func (r *rollout) DeleteStatefulPod(set *statefulSet, pod *v1.Pod) error {
 	r.trace = append(r.trace, fmt.Sprintf("delete %s %s", pod.Name, pod.Spec.Containers[0].Image))
 	return r.fakeStatefulPodControl.DeleteStatefulPod(set, pod)
 }
 
-func (r *rollout) UpdateStatefulSetStatus(set *apps.StatefulSet, status *apps.StatefulSetStatus) error {
+func (r *rollout) UpdateStatefulSetStatus(set *statefulSet, status *statefulSetStatus) error {
 	r.statuses = append(r.statuses, *status.DeepCopy())
 	return nil
 }
@@ -189,12 +186,12 @@ func (r *rollout) until(ordinal int, image string) {
 	r.t.Fatalf("pod %d never has %s: %s", ordinal, image, r.images())
 }
 
-var noPartition = apps.StatefulSetUpdateStrategy{Type: apps.RollingUpdateStatefulSetStrategyType}
+var noPartition = statefulSetUpdateStrategy{Type: rollingUpdateType}
 
-func partition(ordinal int32) apps.StatefulSetUpdateStrategy {
-	return apps.StatefulSetUpdateStrategy{
-		Type:          apps.RollingUpdateStatefulSetStrategyType,
-		RollingUpdate: &apps.RollingUpdateStatefulSetStrategy{Partition: &ordinal},
+func partition(ordinal int32) statefulSetUpdateStrategy {
+	return statefulSetUpdateStrategy{
+		Type:          rollingUpdateType,
+		RollingUpdate: &rollingUpdateStrategy{Partition: &ordinal},
 	}
 }
 
@@ -315,11 +312,11 @@ func TestHoldfastStatefulSetUpdateRevisionMeanwhile(t *testing.T) {
 
 // Whatever the cache has: with a partition or OnDelete, the controller does the same as with the gate off.
 func TestHoldfastStatefulSetUpdateRevisionUnchanged(t *testing.T) {
-	for name, strategy := range map[string]apps.StatefulSetUpdateStrategy{
+	for name, strategy := range map[string]statefulSetUpdateStrategy{
 		"partition 0": partition(0),
 		"partition 3": partition(3),
 		"partition 8": partition(8),
-		"OnDelete":    {Type: apps.OnDeleteStatefulSetStrategyType},
+		"OnDelete":    {Type: onDeleteType},
 	} {
 		for seed := int64(0); seed < 4; seed++ {
 			var traces [2][]string

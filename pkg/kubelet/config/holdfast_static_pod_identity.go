@@ -32,7 +32,7 @@ const (
 
 var staticPodsKept = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "holdfast_static_pod_identity_kept_total",
-	Help: "Static pods that keep the UID by which an older kubelet started them, once each, by the release whose UID it is.",
+	Help: "Static pods that keep the UID under which an older kubelet started them, once each, by the release whose UID it is.",
 }, []string{"release"})
 
 func init() {
@@ -205,6 +205,6 @@ func (r *runningPods) say(name podName, older staticpod.UID, native types.UID) {
 	}
 	r.said[older.UID] = true
 	staticPodsKept.WithLabelValues(older.Release).Inc()
-	glog.Infof("Static pod %q in namespace %q keeps the UID %s, by which a %s kubelet started it (%s in this release)",
+	glog.Infof("Static pod %q in namespace %q keeps the UID %s, under which a %s kubelet started it (%s in this release)",
 		name.name, name.namespace, older.UID, older.Release, native)
 }

@@ -69,8 +69,8 @@ type hashDecision struct {
 // and it has no side effect: it may be asked by anybody, at any time.
 //
 // The hash of this release is compared first, as upstream does. Only if it
-// differs, and with the gate ContainerHashCompat, the hashes of 1.8, 1.7 and
-// 1.6 are, each if the container sets no field that the release does not know.
+// differs, and with the gate ContainerHashCompat, those of the older generations
+// are, each if the container sets no field that the generation does not know.
 func decideContainerHash(container *v1.Container, status *kubecontainer.ContainerStatus) hashDecision {
 	d := hashDecision{expected: kubecontainer.HashContainer(container), recorded: status.Hash}
 	if d.recorded == d.expected {
@@ -94,7 +94,7 @@ func noteContainerHashes(pod *v1.Pod, podStatus *kubecontainer.PodStatus, change
 		}
 		if learn && evidenceTaken.first(status.ID.ID, "") {
 			if oldest, newest, ok := hashcompat.RecordedBy(container, status.Hash); ok {
-				predecessor.Default.AddContainer(string(pod.UID)+"/"+container.Name, minorOf(oldest), minorOf(newest))
+				predecessor.Default.AddContainer(string(pod.UID)+"/"+container.Name, oldest.Minor(), newest.Minor())
 			}
 		}
 		if status.State != kubecontainer.ContainerStateRunning || changes.KillPod {
@@ -192,13 +192,13 @@ func imageNames(name string) []string {
 // native, the hash of this release, as upstream.
 func containerHashToRecord(container *v1.Container, native uint64) uint64 {
 	g, hash, ok := hashcompat.OldestHash(container, generationToRecord())
-	if !ok || g == hashcompat.Gen19 {
-		hashCompatRecorded.WithLabelValues(hashcompat.Gen19.String()).Inc()
+	if !ok || g == hashcompat.Native {
+		hashCompatRecorded.WithLabelValues(hashcompat.Native.String()).Inc()
 		return native
 	}
 	if !utilfeature.DefaultFeatureGate.Enabled(features.LegacyContainerHashWrite) ||
 		!utilfeature.DefaultFeatureGate.Enabled(features.ContainerHashCompat) {
-		hashCompatRecorded.WithLabelValues(hashcompat.Gen19.String()).Inc()
+		hashCompatRecorded.WithLabelValues(hashcompat.Native.String()).Inc()
 		hashCompatWouldHaveRecorded.WithLabelValues(g.String()).Inc()
 		return native
 	}
@@ -207,20 +207,12 @@ func containerHashToRecord(container *v1.Container, native uint64) uint64 {
 }
 
 // generationToRecord is the generation of the kubelet that was here before. If
-// none is known, or it was newer than 1.8, it is this release's.
+// none is known, or it was newer than this one, it is this release's.
 func generationToRecord() hashcompat.Generation {
-	r, ok := predecessor.Default.Release()
-	switch {
-	case !ok || r.Minor > 8:
-		return hashcompat.Gen19
-	case r.Minor == 8:
-		return hashcompat.Gen18
+	if r, ok := predecessor.Default.Release(); ok {
+		return hashcompat.Of(r.Minor)
 	}
-	return hashcompat.OldestWritten
-}
-
-func minorOf(g hashcompat.Generation) int {
-	return 6 + int(g-hashcompat.Gen16)
+	return hashcompat.Native
 }
 
 // hashCompatSeen remembers which containers were counted and logged: pods are

@@ -114,7 +114,7 @@ func TestContainerChanged(t *testing.T) {
 					if expected != native || recorded != h {
 						t.Errorf("%v: hashes %d, %d, want %d, %d", g, expected, recorded, native, h)
 					}
-					if want := !enabled && g != hashcompat.Gen19; changed != want {
+					if want := !enabled && h != native; changed != want {
 						t.Errorf("%v, gate %v: changed = %v, want %v", g, enabled, changed, want)
 					}
 				}
@@ -125,7 +125,7 @@ func TestContainerChanged(t *testing.T) {
 					note(&c, status)
 				}
 				want := before + 1
-				if g == hashcompat.Gen19 {
+				if h == native {
 					want = before
 				}
 				if got := counter(t, used, g.String()); got != want {
@@ -232,13 +232,13 @@ func TestRecordedContainerHash(t *testing.T) {
 			func() {
 				defer setGates(t, gates.compat, gates.write)()
 				want := kubecontainer.HashContainer(&tc.c)
-				written := hashcompat.Gen19
+				written := hashcompat.Native
 				if gates.compat && gates.write {
 					written = tc.want
 					want = hashOf(t, &tc.c, tc.want)
 				}
 				before, beforeWould := counter(t, hashCompatRecorded, written.String()), counter(t, hashCompatWouldHaveRecorded, tc.want.String())
-				annotations := newContainerAnnotations(&tc.c, &v1.Pod{}, 0)
+				annotations := annotationsOf(&tc.c)
 				if got := annotations[containerHashLabel]; got != strconv.FormatUint(want, 16) {
 					t.Errorf("%s, %+v: recorded %s, want %x", name, gates, got, want)
 				}
@@ -274,15 +274,17 @@ func TestRecordedContainerHashOnNode(t *testing.T) {
 		"v1.7.0":  {hashcompat.Gen17, hashcompat.Gen18},
 		"v1.8.15": {hashcompat.Gen18, hashcompat.Gen18},
 		"v1.9.11": {hashcompat.Gen19, hashcompat.Gen19},
-		"v1.10.0": {hashcompat.Gen19, hashcompat.Gen19},
-		"none":    {hashcompat.Gen19, hashcompat.Gen19},
+		"v1.10.0": {of110, of110},
+		"v1.11.9": {of110, of110},
+		"v1.13.0": {hashcompat.Native, hashcompat.Native},
+		"none":    {hashcompat.Native, hashcompat.Native},
 	} {
 		for _, write := range []bool{true, false} {
 			func() {
 				defer setGates(t, true, write)()
 				predecessor.Default = predecessor.NewKnown(before)
 				if !write {
-					want.mount, want.escalation = hashcompat.Gen19, hashcompat.Gen19
+					want.mount, want.escalation = hashcompat.Native, hashcompat.Native
 				}
 				if got := containerHashToRecord(&mount, kubecontainer.HashContainer(&mount)); got != hashOf(t, &mount, want.mount) {
 					t.Errorf("%s, gate %v: recorded %x, want that of %v", before, write, got, want.mount)
@@ -487,10 +489,6 @@ func TestGoldenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	releases := map[string]hashcompat.Generation{
-		"1.6.1": hashcompat.Gen16, "1.7.0": hashcompat.Gen17, "1.8.0": hashcompat.Gen18, "1.8.15": hashcompat.Gen18,
-		"1.9.0": hashcompat.Gen19, "1.9.11": hashcompat.Gen19,
-	}
 	const static, api = 2, 3
 	rows, kept := 0, 0
 	s := bufio.NewScanner(f)
@@ -522,7 +520,7 @@ func TestGoldenAPI(t *testing.T) {
 				}
 				c = &wire.Spec.Containers[0]
 			}
-			for release, g := range releases {
+			for release, g := range goldenReleases {
 				want := row.Hash[release][mode]
 				_, _, changed := containerChanged(c, &kubecontainer.ContainerStatus{Hash: want})
 				unknown := hashcompat.Unknown(c, g)
@@ -535,54 +533,10 @@ func TestGoldenAPI(t *testing.T) {
 			}
 		}
 	}
-	if rows != 103 || kept < 1150 {
+	if rows != 103 || kept < goldenKept {
 		t.Errorf("%d rows, %d kept", rows, kept)
 	}
 	t.Logf("%d rows, %d recorded hashes kept", rows, kept)
-}
-
-// TestForwardTo110: what a 1.10 kubelet keeps of what was recorded here, by the
-// hashes that 1.10.0 itself computed. On a node that came from stock 1.9, or from
-// nothing, it is what 1.10.0 keeps of stock 1.9.11's.
-func TestForwardTo110(t *testing.T) {
-	f, err := os.Open("../container/hashcompat/testdata/golden.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	rows, stock := 0, 0
-	kept := map[string]int{}
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		var row struct {
-			Spec    v1.Container
-			Hash    map[string][]uint64
-			Unknown []string
-		}
-		if err := json.Unmarshal(s.Bytes(), &row); err != nil {
-			t.Fatal(err)
-		}
-		if unknown := strings.Join(row.Unknown, " "); strings.Contains(unknown, "1.9.11") || strings.Contains(unknown, "1.10.0") {
-			continue // another container, for the two that are compared
-		}
-		rows++
-		next := row.Hash["1.10.0"][0]
-		if row.Hash["1.9.11"][0] == next {
-			stock++
-		}
-		for _, before := range []string{"v1.7.0", "v1.8.15", "v1.9.11", "none"} {
-			predecessor.Default = predecessor.NewKnown(before)
-			if containerHashToRecord(&row.Spec, kubecontainer.HashContainer(&row.Spec)) == next {
-				kept[before]++
-			}
-		}
-	}
-	predecessor.Default = predecessor.New()
-	t.Logf("1.10.0 keeps of %d containers: %d of stock 1.9.11's, of ours by predecessor %v", rows, stock, kept)
-	if stock == 0 || kept["none"] != stock || kept["v1.9.11"] != stock {
-		t.Errorf("of %d containers 1.10.0 keeps %d of stock 1.9.11's, of ours %v", rows, stock, kept)
-	}
 }
 
 // TestContainerChangedAllocations: the decision allocates nothing beyond
@@ -593,12 +547,12 @@ func TestContainerChangedAllocations(t *testing.T) {
 	of := func(g hashcompat.Generation) *kubecontainer.ContainerStatus {
 		return &kubecontainer.ContainerStatus{Hash: hashOf(t, &c, g), ID: kubecontainer.ContainerID{ID: "cost"}}
 	}
-	same, old := of(hashcompat.Gen19), of(hashcompat.Gen17)
+	same, old := of(hashcompat.Native), of(hashcompat.Gen17)
 	stock := testing.AllocsPerRun(100, func() {
 		onStack := c
 		kubecontainer.HashContainer(&onStack)
 	})
-	for name, status := range map[string]*kubecontainer.ContainerStatus{"1.9": same, "1.7": old} {
+	for name, status := range map[string]*kubecontainer.ContainerStatus{"this release": same, "1.7": old} {
 		if got := testing.AllocsPerRun(100, func() {
 			onStack := c
 			containerChanged(&onStack, status)
@@ -630,8 +584,8 @@ func BenchmarkContainerChanged(b *testing.B) {
 		_, _, changed := containerChanged(c, s)
 		return changed
 	}
-	b.Run("same-release/stock", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen19, stock) })
-	b.Run("same-release/ours", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen19, ours) })
+	b.Run("same-release/stock", func(b *testing.B) { benchmarkChanged(b, hashcompat.Native, stock) })
+	b.Run("same-release/ours", func(b *testing.B) { benchmarkChanged(b, hashcompat.Native, ours) })
 	b.Run("1.8/stock", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen18, stock) })
 	b.Run("1.8/ours", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen18, ours) })
 	b.Run("1.7/stock", func(b *testing.B) { benchmarkChanged(b, hashcompat.Gen17, stock) })

@@ -46,6 +46,8 @@ type Base struct {
 	// Release is what `--version` of our variant prints, e.g.
 	// "v1.9.11+holdfast.1"; empty for a base that has no variant of ours.
 	Release string `json:"release,omitempty"`
+	// Unreleased: Holdfast has made no release of the base yet, and Release is the one to come.
+	Unreleased bool `json:"unreleased,omitempty"`
 	// GitCommit and BuildDate (RFC 3339) go into stock binaries: those of
 	// upstream's release as far as they are known.
 	GitCommit string `json:"gitCommit,omitempty"`

@@ -21,8 +21,10 @@ const introduction = "# Differences from stock\n\n" +
 	"`make dropin` and the lab dropin-cluster compare the builds ([how](dropin.md)). They fail if a\n" +
 	"difference belongs to no fix, or if a listed difference no longer exists. \"With gates off\" means\n" +
 	"Holdfast with all its feature gates set to false, except `" + StaysOn + "`, because stock\n" +
-	"behaves as if this gate were true. *Remains* in this column: the difference has no gate, and the\n" +
-	"fix's page says why.\n"
+	"behaves as if this gate were true. In this column, *remains* means that the difference is there even\n" +
+	"then: the binary still accepts the gate, or the fix's page says why the difference has no gate.\n\n" +
+	"In the column *what*, `*`, `…` and capital letters such as `NS` and `UID` stand for text that\n" +
+	"varies.\n"
 
 // Markdown is the page.
 func Markdown(s *fixes.Table) ([]byte, error) {

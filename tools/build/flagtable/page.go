@@ -16,12 +16,13 @@ func Markdown(kubelet, manager *Table) []byte {
 	p.text("# Flags and feature gates from 1.7.0 to 1.9.11, and of Holdfast")
 	p.text("`make flags` writes this page from [bases/flags](../../bases/flags/kubelet.json): do not edit it. " +
 		"The data comes from programs that are compiled with each release's own code. `make test` generates the data and this " +
-		"page again, and fails if they differ from the stored data and page, or if a kubelet accepts other flags.")
+		"page again, and fails if they differ from the stored data and page, or if a kubelet " +
+		"accepts flags other than those listed.")
 	p.text("A kubelet exits at startup if its command line contains a flag or a feature gate that it does not support. So " +
-		"**before you go back**, remove from the unit file every name that is listed as *new*. In the name of a flag, `-` " +
-		"and `_` mean the same. The lists include flags that `--help` does not print because they are hidden or deprecated.")
-	p.text("The tables show the default values of the flags themselves. If a default is empty, it is possible that the " +
-		"kubelet fills in a value later. The tables do not cover configuration files.")
+		"**before you go back**, remove from the unit file every flag and gate that a section below lists as *new* since the " +
+		"release to which you go back. In the name of a flag, `-` and `_` mean the same. The lists include flags that `--help` does not print because they are hidden or deprecated.")
+	p.text("The tables show the default values of the flags themselves. If a default is empty, the " +
+		"program may still set a value when it starts. The tables do not cover configuration files.")
 	p.step(kubelet.Between("v1.7.0", "v1.9.11"))
 	p.step(kubelet.Between("v1.8.15", "v1.9.11"))
 	p.step(kubelet.Between("v1.7.0", "v1.8.15"))

@@ -4,7 +4,7 @@
 // Command container-hash-oracle compares the kubelet's package hashcompat and
 // kubectl-holdfast container-hash with the code of kubernetes v1.6.1, v1.7.0,
 // v1.8.15 and v1.9.11, built from their modules, on random containers; or the
-// code with the golden data. It needs the source tree of the default
+// code, and that of v1.11.10 and v1.12.10, with the golden data. It needs the source tree of the default
 // base (make source) and keeps what it builds in _output/hashoracle.
 package main
 
@@ -33,6 +33,7 @@ func run() error {
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "sets of programs that run side by side")
 	every := flag.Int("schema-every", 10, "ask kubectl-holdfast about one container in `so many`")
 	golden := flag.String("golden", "", "compare the releases with this golden data `file` instead")
+	write := flag.Bool("write", false, "with -golden: add the columns that the file lacks")
 	rootFlag := flag.String("root", "", "`folder` of the repository (default: the one around the working directory)")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -43,7 +44,7 @@ func run() error {
 		return err
 	}
 	if *golden != "" {
-		equal, differ, err := hashoracle.Golden(root, *golden, os.Stderr)
+		equal, differ, err := hashoracle.Golden(root, *golden, *write, os.Stderr)
 		if err != nil {
 			return err
 		}

@@ -5,8 +5,8 @@
 // vulnerabilities. It is a command of its own because the build tool needs none of the
 // libraries that it links:
 //
-//	security write                 writes docs/security.md and _output/vex.json
-//	security vulncheck FOLDER|URL  asks govulncheck about the product's binaries
+//	security write                         writes docs/security.md, and an OpenVEX document for each base
+//	security vulncheck FOLDER|URL [BASE]   asks govulncheck about a base's binaries
 package main
 
 import (
@@ -35,10 +35,11 @@ func run(args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "write":
 		return write()
-	case len(args) > 0 && len(args) <= 2 && args[0] == "vulncheck":
-		return check(append(args, "")[1])
+	case len(args) > 0 && len(args) <= 3 && args[0] == "vulncheck":
+		args = append(args, "", "")
+		return check(args[1], args[2])
 	}
-	return exit.Usagef("usage: security write | security vulncheck FOLDER|URL")
+	return exit.Usagef("usage: security write | security vulncheck FOLDER|URL [BASE]")
 }
 
 func write() error {
@@ -46,7 +47,7 @@ func write() error {
 	if err != nil {
 		return err
 	}
-	t, b, err := security.Load(root)
+	all, err := security.LoadAll(root)
 	if err != nil {
 		return err
 	}
@@ -54,15 +55,17 @@ func write() error {
 	if err != nil {
 		return err
 	}
-	release, err := builder.Release(b, base.Ours)
-	if err != nil {
-		return err
+	files := map[string][]byte{security.PageFile: []byte(security.Page(all, record))}
+	for _, j := range all {
+		release, err := builder.Release(j.Of, base.Ours)
+		if err != nil {
+			return err
+		}
+		if files[security.VexFile(j.Of)], err = openvex.Write(j.Table, release); err != nil {
+			return err
+		}
 	}
-	vex, err := openvex.Write(t, release)
-	if err != nil {
-		return err
-	}
-	for file, content := range map[string][]byte{security.PageFile: []byte(security.Page(t, b, record)), security.VexFile: vex} {
+	for file, content := range files {
 		if err := os.WriteFile(filepath.Join(root, file), content, 0o644); err != nil {
 			return err
 		}
@@ -70,7 +73,7 @@ func write() error {
 	return nil
 }
 
-func check(db string) error {
+func check(db, name string) error {
 	database, err := vulncheck.URL(db)
 	if err != nil {
 		return err
@@ -79,13 +82,13 @@ func check(db string) error {
 	if err != nil {
 		return err
 	}
-	t, b, err := security.Load(root)
+	j, err := security.Load(root, name)
 	if err != nil {
 		return err
 	}
 	programs := map[string]string{}
 	for _, c := range security.Ours {
-		programs[c] = filepath.Join(b.BinDir(base.Ours), c)
+		programs[c] = filepath.Join(j.Of.BinDir(base.Ours), c)
 	}
-	return vulncheck.Check(context.Background(), os.Stdout, t, database, programs)
+	return vulncheck.Check(context.Background(), os.Stdout, j.Table, database, programs)
 }

@@ -22,28 +22,60 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
-const base = "v1.9.11"
+// setup is what the lab does on one base.
+type setup struct {
+	// base is that of the kubelet under test and of the control plane. old is the stock kubelet that
+	// is there first, and between another one, which needs the long profile; "": none.
+	base, old, between string
+	// forecasts: kubectl-holdfast knows what the swaps do.
+	forecasts bool
+	// onlySecurity: stock recreates only containers with a securityContext.
+	onlySecurity bool
+	// more are kinds of pods besides the common ones, apiArgs and managerArgs what they need.
+	more                 []kind
+	apiArgs, managerArgs []string
+}
+
+var setups = map[string]setup{
+	"v1.9.11": {base: "v1.9.11", old: "v1.7.0", between: "v1.8.15", forecasts: true},
+	"v1.12.10": {base: "v1.12.10", old: "v1.11.10", onlySecurity: true, more: since110,
+		// The API server drops fields whose gate is off. No scheduler runs.
+		apiArgs:     []string{"--feature-gates=ProcMountType=true,RunAsGroup=true"},
+		managerArgs: []string{"--feature-gates=ScheduleDaemonSetPods=false"}},
+}
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{{
+	return []labkit.Lab{of("v1.9.11"), labkit.OnBase(of, "v1.12.10")}
+}
+
+// of is the lab of a base.
+func of(base string) labkit.Lab {
+	s := setups[base]
+	l := labkit.Lab{
 		Name:    "container-hash-compat",
 		Summary: "a kubelet upgrade recreates every container of the node",
 		Test:    []labkit.Variant{labkit.Stock, labkit.Ours},
-		Steps:   steps,
-		Oracle:  oracle,
+		Steps:   func(e *labkit.Env) []labkit.Step { return steps(e, s) },
+		Oracle:  s.oracle(),
 		Needs: []labkit.Binary{
 			labkit.StockBinary(base, "kube-apiserver"),
 			labkit.StockBinary(base, "kube-controller-manager"),
-			labkit.StockBinary("v1.7.0", "kubelet"),
+			labkit.StockBinary(s.old, "kubelet"),
 			labkit.StockBinary(base, "kubelet"),
 			labkit.BinaryUnderTest(base, "kubelet"),
 		},
-		LongNeeds: []labkit.Binary{labkit.StockBinary("v1.8.15", "kubelet")},
 		Timeout: func(p labkit.Profile) time.Duration {
 			return labkit.Pick(p, 15*time.Minute, 40*time.Minute)
 		},
-	}}
+	}
+	if s.between != "" {
+		l.LongNeeds = []labkit.Binary{labkit.StockBinary(s.between, "kubelet")}
+	}
+	if s.onlySecurity {
+		l.Summary = "a kubelet upgrade recreates every container with a securityContext"
+	}
+	return l
 }
 
 // step is a swap of the kubelet.
@@ -62,27 +94,30 @@ func (s step) String() string {
 	return s.base
 }
 
-// chain is the kubelets that follow v1.7.0. An old kubelet that is not judged
+// chain is the kubelets that follow s.old. An old kubelet that is not judged
 // recreates what it must, so that the next step starts from its containers.
-func chain(v labkit.Variant, p labkit.Profile) []step {
-	test := step{base: base, variant: labkit.UnderTest}
+func (s setup) chain(v labkit.Variant, p labkit.Profile) []step {
+	test := step{base: s.base, variant: labkit.UnderTest}
 	old := func(b string, back bool) step { return step{base: b, variant: labkit.Stock, back: back} }
 	switch {
-	case v == labkit.GateOff:
-		return []step{test}
-	case v == labkit.Stock && p == labkit.Short:
+	case v == labkit.GateOff, v == labkit.Stock && (p == labkit.Short || s.between == ""):
 		return []step{test}
 	case v == labkit.Stock:
-		return []step{test, old("v1.8.15", false), test}
-	// 1.8.15 needs the long profile: every swap among old kubelets recreates all pods. From
-	// stock 1.9.11 to ours and back goes the lab predecessor.
+		return []step{test, old(s.between, false), test}
+	// The kubelet between needs the long profile: every swap among old kubelets recreates all pods.
+	// From stock 1.9.11 to ours and back goes the lab predecessor.
 	case p == labkit.Short:
-		return []step{test, old("v1.7.0", true)}
+		return []step{test, old(s.old, true)}
 	}
-	return []step{test, old("v1.7.0", true), test, old("v1.8.15", false), test, old("v1.8.15", true), test, old(base, false), test, old(base, true)}
+	all := []step{test, old(s.old, true)}
+	if s.between != "" {
+		all = append(all, test, old(s.between, false), test, old(s.between, true))
+	}
+	return append(all, test, old(s.base, false), test, old(s.base, true))
 }
 
 type lab struct {
+	setup
 	e    *labkit.Env
 	c    *node.Cluster
 	node *node.Node
@@ -94,20 +129,20 @@ type lab struct {
 	changes int64
 }
 
-func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e, kinds: kindsOf(e.Variant, e.Profile)}
-	s := []labkit.Step{
-		{Text: "start etcd, apiserver and controller manager v1.9.11, and a node with the stock kubelet v1.7.0", Do: l.start},
-		{Text: fmt.Sprintf("create %d pods of different kinds, a DaemonSet and a static pod, all started by v1.7.0", len(l.kinds)), Do: l.create},
+func steps(e *labkit.Env, s setup) []labkit.Step {
+	l := &lab{setup: s, e: e, kinds: s.kinds(e.Variant, e.Profile)}
+	steps := []labkit.Step{
+		{Text: fmt.Sprintf("start etcd, apiserver and controller manager %s, and a node with the stock kubelet %s", s.base, s.old), Do: l.start},
+		{Text: fmt.Sprintf("create %d pods of different kinds, a DaemonSet and a static pod, all started by %s", len(l.kinds), s.old), Do: l.create},
 	}
-	from, all := "v1.7.0", chain(e.Variant, e.Profile)
+	from, all := s.old, s.chain(e.Variant, e.Profile)
 	for i, st := range all {
 		name := from + " → " + l.name(st)
 		text := "swap the kubelet in place, " + name
 		if !st.judged() {
 			text += " (a swap between old kubelets, not judged)"
 		}
-		s = append(s, labkit.Step{Text: text, Do: func(ctx context.Context) error {
+		steps = append(steps, labkit.Step{Text: text, Do: func(ctx context.Context) error {
 			if err := l.swap(ctx, i, st, name); err != nil {
 				return err
 			}
@@ -115,11 +150,15 @@ func steps(e *labkit.Env) []labkit.Step {
 		}})
 		from = l.name(st)
 	}
-	return append(s, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
+	return append(steps, labkit.AllRun(func(ctx context.Context) error { return l.c.Alive(ctx) }))
 }
 
 func (l *lab) start(ctx context.Context) error {
-	c, err := l.e.StartStockCluster(ctx, base, node.Config{Name: "node1", Kubelet: l.e.Stock("v1.7.0", "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}})
+	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
+		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(l.base, "kube-apiserver"), ExtraArgs: l.apiArgs},
+		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(l.base, "kube-controller-manager"), ExtraArgs: l.managerArgs},
+		Nodes:             []node.Config{{Name: "node1", Kubelet: l.e.Stock(l.old, "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}}},
+	})
 	if err == nil {
 		l.c, l.node = c, c.Nodes[0]
 	}
@@ -222,13 +261,15 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 	}
 	program := l.e.Stock(s.base, "kubelet")
 	if s.variant == labkit.UnderTest {
-		program = l.e.UnderTest(base, "kubelet")
+		program = l.e.UnderTest(l.base, "kubelet")
 	}
-	if o.Forecast, err = kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program); err != nil {
-		return err
-	}
-	if o.False, err = kubeletlab.FalseForecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program); err != nil {
-		return err
+	if l.forecasts {
+		if o.Forecast, err = kubeletlab.Forecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program); err != nil {
+			return err
+		}
+		if o.False, err = kubeletlab.FalseForecast(ctx, l.e, l.c.APIServer.URL, l.node.Name, program); err != nil {
+			return err
+		}
 	}
 	l.e.Step("%s: %d containers run", name, len(before))
 	if err := l.node.StopKubelet(); err != nil {
@@ -293,7 +334,7 @@ func (l *lab) more(ctx context.Context, s step, backNext bool) error {
 			if !byOurs[k.name] {
 				continue
 			}
-			k.name, k.mustRecreate = "by-ours-"+k.name, false
+			k.name, k.since = "by-ours-"+k.name, 0
 			if _, err := l.c.Client.CreateYAML(ctx, ns, k.yaml(l.node.Name)); err != nil {
 				return err
 			}

@@ -43,14 +43,23 @@ type outcome struct {
 	notTold []string
 }
 
-var oracle = labkit.Oracle{
-	Text: []string{
-		"for each swap: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods separately",
-		"every container, including those of static pods, is kept or recreated as kubectl-holdfast forecast said before the swap",
-		"controls: a forecast that says kept, or new, of every container, and the forecast for another kubelet, must not come true",
-		"control for each swap: the image of one pod is changed while the kubelet is down, and that pod must be replaced, once; a swap is over when the new kubelet has logged for every pod that it compared the pod's containers",
-	},
-	Judge: judge,
+func (s setup) oracle() labkit.Oracle {
+	o := labkit.Oracle{
+		Text: []string{
+			"for each swap: container IDs and start times in docker, restart counts in the API, requests to host ports; static pods separately",
+		},
+		Judge: func(h *history.History) labkit.Outcome { return s.judge(h) },
+	}
+	if s.forecasts {
+		o.Text = append(o.Text,
+			"every container, including those of static pods, is kept or recreated as kubectl-holdfast forecast said before the swap",
+			"controls: a forecast that says kept, or new, of every container, and the forecast for another kubelet, must not come true")
+	}
+	if s.onlySecurity {
+		o.Text = append(o.Text, "stock recreates containers with a securityContext, and no other: otherwise the run shows another incident")
+	}
+	o.Text = append(o.Text, "control for each swap: the image of one pod is changed while the kubelet is down, and that pod must be replaced, once; a swap is over when the new kubelet has logged for every pod that it compared the pod's containers")
+	return o
 }
 
 func isStatic(key string) bool { return strings.HasPrefix(key, ns+"/static-") }
@@ -78,14 +87,14 @@ func controls(ours bool) map[string]func(s swapped) []kubeletlab.Told {
 }
 
 // look judges one swap of a node with pods of these kinds. The error is why it says nothing.
-func (s swapped) look(kinds []kind) (outcome, error) {
+func (on setup) look(s swapped, kinds []kind) (outcome, error) {
 	var o outcome
-	// must is what this step has to recreate. may is what only 1.7 can recreate
-	// and only 1.7 can have started: it ignores a field of the spec.
+	// must is what this step has to recreate. may is what only the old kubelet can recreate
+	// and only it can have started: it ignores a field of the spec.
 	must, may := map[string]bool{}, map[string]bool{}
 	for _, k := range kinds {
-		may[ns+"/"+k.name+"/main"] = k.mustRecreate
-		if k.mustRecreate && s.Step == 0 {
+		may[ns+"/"+k.name+"/main"] = on.ignored(k)
+		if on.ignored(k) && s.Step == 0 {
 			must[ns+"/"+k.name+"/main"] = true
 		}
 	}
@@ -102,7 +111,9 @@ func (s swapped) look(kinds []kind) (outcome, error) {
 		o.recreated++
 		o.unexpected = append(o.unexpected, key)
 	}
-	o.notTold = s.notAsTold(s.Forecast)
+	if on.forecasts {
+		o.notTold = s.notAsTold(s.Forecast)
+	}
 	o.kept = len(d.Kept)
 	if o.kept+o.recreated == 0 {
 		return o, fmt.Errorf("%s: no container ran before it", s.Name)
@@ -150,9 +161,17 @@ func (s swapped) look(kinds []kind) (outcome, error) {
 	return o, nil
 }
 
-func judge(h *history.History) labkit.Outcome {
+// unsecured are the containers of these that have no securityContext.
+func unsecured(keys []string, kinds []kind) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return slices.ContainsFunc(kinds, func(k kind) bool { return k.secured() && strings.HasPrefix(key, ns+"/"+k.name+"/") })
+	})
+}
+
+func (on setup) judge(h *history.History) labkit.Outcome {
 	all := history.Of[swapped](h)
-	want := chain(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
+	want := on.chain(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
+	kinds := on.kinds(labkit.Variant(h.Variant), labkit.Profile(h.Profile))
 	var facts, problems []string
 	var firstBad, unsure string // unsure is why it cannot be told that nothing happened
 	ours := h.Variant == string(labkit.Ours)
@@ -162,7 +181,7 @@ func judge(h *history.History) labkit.Outcome {
 			unsure = fmt.Sprintf("swap %d is %s, which is not the planned one", i+1, s.Name)
 			break
 		}
-		o, err := s.look(kindsOf(labkit.Variant(h.Variant), labkit.Profile(h.Profile)))
+		o, err := on.look(s, kinds)
 		if err != nil {
 			unsure = cmp.Or(unsure, err.Error())
 			continue
@@ -177,6 +196,9 @@ func judge(h *history.History) labkit.Outcome {
 			}
 			problems = append(problems, o.other...)
 		}
+		if other := unsecured(o.unexpected, kinds); on.onlySecurity && s.Judged && len(other) > 0 {
+			unsure = cmp.Or(unsure, fmt.Sprintf("%s recreated %s, which has no securityContext", s.Name, other[0]))
+		}
 		for _, w := range o.notTold {
 			problems = append(problems, s.Name+": "+w)
 			unsure = cmp.Or(unsure, s.Name+": "+w)
@@ -188,7 +210,7 @@ func judge(h *history.History) labkit.Outcome {
 		}
 	}
 	for name, told := range controls(ours) {
-		if !slices.ContainsFunc(all, func(s swapped) bool { return len(s.notAsTold(told(s))) > 0 }) {
+		if on.forecasts && !slices.ContainsFunc(all, func(s swapped) bool { return len(s.notAsTold(told(s))) > 0 }) {
 			unsure = cmp.Or(unsure, "no swap shows that a false forecast is noticed: "+name)
 		}
 	}

@@ -15,22 +15,30 @@ import (
 	"holdfast/tools/labs/internal/kubeletlab"
 )
 
+// from17 and from111 are the labs' setups.
+var from17, from111 = setups["v1.9.11"], setups["v1.12.10"]
+
 // chainOf is a short history in which every swap went well, with change applied to the i-th.
 func chainOf(v labkit.Variant, at int, change func(*swapped)) *history.History {
-	return profile(v, labkit.Short, at, change)
+	return from17.made(v, labkit.Short, at, change)
 }
 
 // profile is chainOf in that profile.
 func profile(v labkit.Variant, p labkit.Profile, at int, change func(*swapped)) *history.History {
+	return from17.made(v, p, at, change)
+}
+
+// made is such a history of a setup.
+func (on setup) made(v labkit.Variant, p labkit.Profile, at int, change func(*swapped)) *history.History {
 	var all []any
-	for i, s := range chain(v, p) {
+	for i, s := range on.chain(v, p) {
 		o := swapped{Step: i, Name: fmt.Sprint("swap ", i), Judged: s.judged(), Before: kubeletlab.Snapshot{}, After: kubeletlab.Snapshot{},
 			CountsBefore: map[string]int64{}, CountsAfter: map[string]int64{}, Changes: int64(i + 1), HostPorts: map[string]string{}}
-		for _, k := range kindsOf(v, p) {
+		for _, k := range on.kinds(v, p) {
 			key := ns + "/" + k.name + "/main"
 			o.Before[key] = kubeletlab.Container{ID: "a", StartedAt: "1", Pod: k.name}
 			o.After[key] = o.Before[key]
-			if k.mustRecreate && i == 0 || k.name == changed {
+			if on.ignored(k) && i == 0 || k.name == changed {
 				o.After[key] = kubeletlab.Container{ID: "b", StartedAt: "2", Pod: k.name}
 			}
 			if k.hostPort != 0 {
@@ -52,7 +60,11 @@ func profile(v labkit.Variant, p labkit.Profile, at int, change func(*swapped)) 
 		}
 		all = append(all, o)
 	}
-	return history.Make(history.Begin{Lab: "container-hash-compat", Variant: string(v), Profile: string(p)}, all...)
+	name := of(on.base).Name
+	if on.base == from111.base {
+		name = labkit.OnBase(of, on.base).Name
+	}
+	return history.Make(history.Begin{Lab: name, Variant: string(v), Profile: string(p)}, all...)
 }
 
 // told is a forecast that comes true.
@@ -159,4 +171,45 @@ func TestJudge(t *testing.T) {
 	stock := h.Begin
 	stock.Variant = string(labkit.Stock)
 	judgetest.Judge(t, l, history.Make(stock, all[0], all[1]), labkit.Inconclusive)
+}
+
+// TestJudgeFrom111: stock 1.12 recreates the containers of 1.11 that have a securityContext.
+func TestJudgeFrom111(t *testing.T) {
+	l := judgetest.Lab(t, Labs(), "container-hash-compat-v1.12.10")
+	judgetest.Cut(t, l, from111.made(labkit.Ours, labkit.Short, 0, nil))
+	judgetest.Judge(t, l, from111.made(labkit.Ours, labkit.Short, 0, nil), labkit.Absent)
+	judgetest.Judge(t, l, from111.made(labkit.Ours, labkit.Long, 0, nil), labkit.Absent)
+	judgetest.Judge(t, l, from111.made(labkit.Stock, labkit.Short, 0, nil), labkit.Absent)
+	anew := func(pods ...string) func(*swapped) {
+		return func(s *swapped) {
+			for _, pod := range pods {
+				s.After[ns+"/"+pod+"/main"] = kubeletlab.Container{ID: "z"}
+			}
+		}
+	}
+	same := func(pod string) func(*swapped) {
+		return func(s *swapped) { s.After[ns+"/"+pod+"/main"] = s.Before[ns+"/"+pod+"/main"] }
+	}
+	stock, ours := labkit.Stock, labkit.Ours
+	for what, tc := range map[string]struct {
+		v      labkit.Variant
+		at     int
+		change func(*swapped)
+		want   labkit.Verdict
+	}{
+		"the incident":             {stock, 0, anew("privileged", "proc-mount-default"), labkit.Reproduced},
+		"a plain one too":          {stock, 0, anew("privileged", "plain"), labkit.Inconclusive},
+		"one whose pod has one":    {stock, 0, anew("pod-security"), labkit.Inconclusive},
+		"gate off":                 {labkit.GateOff, 0, anew("privileged"), labkit.Reproduced},
+		"ours, secured":            {ours, 0, anew("privileged"), labkit.Reproduced},
+		"ours, plain":              {ours, 0, anew("plain"), labkit.Reproduced},
+		"ours, back":               {ours, 1, anew("by-ours-run-as-user"), labkit.Absent}, // it was not there before
+		"ours, back, of 1.11":      {ours, 1, anew("run-as-group"), labkit.Reproduced},
+		"Unmasked is kept":         {ours, 0, same("proc-mount"), labkit.Reproduced},
+		"Unmasked, by 1.11, again": {ours, 1, anew("proc-mount"), labkit.Absent},
+		"Default is new":           {ours, 0, anew("proc-mount-default"), labkit.Reproduced},
+	} {
+		t.Log(what)
+		judgetest.Judge(t, l, from111.made(tc.v, labkit.Short, tc.at, tc.change), tc.want)
+	}
 }

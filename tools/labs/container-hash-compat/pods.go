@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"holdfast/tools/labkit"
+	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 )
 
@@ -34,14 +35,20 @@ type kind struct {
 	pod, container string
 	// hostPort is checked by a request, 0 if there is none.
 	hostPort int
-	// mustRecreate: a 1.7 kubelet did not know the field, ignored it, and its
-	// container is not what the spec says.
-	mustRecreate bool
+	// since is the minor release with which a field of the spec came. An older kubelet
+	// does not know the field, ignores it, and its container is not what the spec says.
+	since int
 }
+
+// ignored: the old kubelet ignores a field of the kind.
+func (s setup) ignored(k kind) bool { return k.since > (kube.Program{Base: s.old}).Minor() }
+
+// secured: the container has a securityContext.
+func (k kind) secured() bool { return strings.Contains(k.container, "securityContext:") }
 
 const sleep = "command: [/labpod, sleep]"
 
-// kinds: at least 30, of every kind that runs on the machine.
+// kinds of every base: at least 30, of every kind that runs on the machine.
 var kinds = []kind{
 	{name: "plain"},
 	{name: "no-token", pod: "automountServiceAccountToken: false"},
@@ -52,7 +59,7 @@ var kinds = []kind{
 	{name: "run-as-user", container: "securityContext: {runAsUser: 1000, runAsNonRoot: true}"},
 	{name: "read-only-root", container: "securityContext: {readOnlyRootFilesystem: true}"},
 	{name: "pod-security", pod: "securityContext: {runAsUser: 1001, fsGroup: 2000}"},
-	{name: "no-escalation", container: "securityContext: {allowPrivilegeEscalation: false}", mustRecreate: true},
+	{name: "no-escalation", container: "securityContext: {allowPrivilegeEscalation: false}", since: 8},
 	{name: "host-port", container: "ports: [{containerPort: 8080, hostPort: 18080}]", hostPort: 18080},
 	{name: "host-ports", container: "ports: [{containerPort: 8080, hostPort: 18081, name: a}, {containerPort: 8080, hostPort: 18082, name: b}]", hostPort: 18082},
 	{name: "host-network", pod: "hostNetwork: true", container: "env: [{name: LABPOD_LISTEN, value: ':18090'}]", hostPort: 18090},
@@ -88,18 +95,33 @@ var kinds = []kind{
 
 const changed = "changed"
 
-// some of kinds show the incident as well as all do: a plain one, and those of which a swap is
-// judged by more than the container.
-var some = []string{"plain", "no-escalation", "host-port", "init", "several", "never", changed}
+// since110 are kinds with fields of 1.10 and 1.12. API servers of 1.12 before 1.12.10 give each
+// container with a securityContext the procMount Default (kubernetes/kubernetes#78881).
+var since110 = []kind{
+	{name: "run-as-group", container: "securityContext: {runAsUser: 1000, runAsGroup: 1001}", since: 10},
+	{name: "proc-mount-default", container: "securityContext: {procMount: Default}"},
+	{name: "proc-mount", container: "securityContext: {procMount: Unmasked}", since: 12},
+}
 
-// kindsOf are those that a run creates. All of them are for what must keep every kind. Where the
+// some of kinds show the incident as well as all do: a plain one, and those of which a swap is
+// judged by more than the container; and, where stock recreates only containers with a
+// securityContext, some with one and one whose pod has one.
+var (
+	some        = []string{"plain", "no-escalation", "host-port", "init", "several", "never", changed}
+	someSecured = []string{"privileged", "capabilities-drop", "run-as-user", "pod-security", "proc-mount-default", "proc-mount"}
+)
+
+// kinds are those that a run creates. All of them are for what must keep every kind. Where the
 // incident happens the short profile has some, as each recreated container costs seconds of the
 // processors.
-func kindsOf(v labkit.Variant, p labkit.Profile) []kind {
+func (s setup) kinds(v labkit.Variant, p labkit.Profile) []kind {
+	all := slices.Concat(kinds, s.more)
 	if p == labkit.Long || v != labkit.Stock && v != labkit.GateOff {
-		return kinds
+		return all
 	}
-	return slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return !slices.Contains(some, k.name) })
+	return slices.DeleteFunc(all, func(k kind) bool {
+		return !slices.Contains(some, k.name) && !(s.onlySecurity && slices.Contains(someSecured, k.name))
+	})
 }
 
 func (k kind) yaml(on string) string {

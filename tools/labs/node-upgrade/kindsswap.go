@@ -134,14 +134,17 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 	return nil
 }
 
+// kindsSettle is for 60 pods.
+const kindsSettle = 30 * time.Second
+
 // replace replaces the kubelet.
 func (l *kindsLab) replace(ctx context.Context, program kube.Program, to string, kill bool, o *kindsSwapped) error {
 	if byProgram(l.e) {
 		var err error
 		if to == old {
-			o.By, err = l.swaps.Back(ctx)
+			o.By, err = l.swaps.Back(ctx, kindsSettle)
 		} else {
-			o.By, err = l.swaps.Swap(ctx, program)
+			o.By, err = l.swaps.Swap(ctx, program, kindsSettle)
 		}
 		return err
 	}

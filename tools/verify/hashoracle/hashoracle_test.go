@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -138,7 +139,7 @@ func TestModuleOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.pins.Require == nil || len(b.sums) == 0 {
+	if b.file.Require == nil || len(b.sums) == 0 {
 		t.Fatal("no pins")
 	}
 	for _, tc := range []struct {
@@ -170,7 +171,7 @@ func TestModuleOf(t *testing.T) {
 			t.Errorf("%q: pinned %v, want %v", text, got, want)
 		}
 	}
-	for _, r := range Releases {
+	for _, r := range slices.Concat(newer, Releases) {
 		for _, m := range append(r.other, r.kubernetes) {
 			if !strings.HasPrefix(m.sum, "h1:") {
 				t.Errorf("%s@%s has no sum", m.path, m.version)
@@ -179,6 +180,56 @@ func TestModuleOf(t *testing.T) {
 	}
 	if _, err := b.download(mod{"github.com/davecgh/go-spew", "v1.1.1", ""}); err == nil {
 		t.Error("a module without a pinned sum is taken")
+	}
+}
+
+// TestWith: each release of newer comes with the pins of its own base.
+func TestWith(t *testing.T) {
+	b, err := newBuilder(repository(t), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"v0.31.0", "v0.30.2"} {
+		own, err := b.with(newer[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, ok := own.pin("github.com/google/cadvisor"); !ok || m.version != want || m.sum == "" {
+			t.Errorf("%s: %+v, want %s", newer[i].Golden, m, want)
+		}
+	}
+	if same, err := b.with(Releases[0]); same != b || err != nil {
+		t.Errorf("%v: 1.9 has other pins than the root's", err)
+	}
+}
+
+// TestWriteGolden: a column that is added stands in its place, and what was there stays.
+func TestWriteGolden(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "golden.jsonl")
+	const before = `{"id":"a<b","spec":{"name":"a"},"hash":{"1.9.11":[1,2,3,4],"1.12.4":[5,6,7,8]},"unknown":["1.9.11"]}` + "\n" +
+		`{"id":"b","spec":{},"hash":{"1.9.11":[1]},"unknown":[]}` + "\n"
+	if err := os.WriteFile(file, []byte(before), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := readGolden(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, unknown := range []bool{true, false} {
+		if err := rows[i].add("1.10.0", []string{"9", "10"}, unknown); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeGolden(file, rows); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"id":"a\u003cb","spec":{"name":"a"},"hash":{"1.9.11":[1,2,3,4],"1.10.0":[9,10],"1.12.4":[5,6,7,8]},"unknown":["1.9.11","1.10.0"]}` + "\n" +
+		`{"id":"b","spec":{},"hash":{"1.9.11":[1],"1.10.0":[9,10]},"unknown":[]}` + "\n"
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	if err := rows[0].add("1.11.10", []string{"!no such field"}, false); err == nil {
+		t.Error("an error of the release is a hash")
 	}
 }
 

@@ -25,8 +25,6 @@ import (
 	"sort"
 	"strings"
 
-	"golang.org/x/mod/modfile"
-
 	"holdfast/tools/build/base"
 	gobuilder "holdfast/tools/build/builder"
 	"holdfast/tools/build/exit"
@@ -34,6 +32,21 @@ import (
 
 //go:embed program.go.txt
 var program string
+
+//go:embed defaults.go.txt
+var defaults string
+
+// noDefaults is in its place for the other releases.
+const noDefaults = `package main
+
+import (
+	"errors"
+
+	"V1PACKAGE"
+)
+
+func defaulted(*v1.Container) (*v1.Container, error) { return nil, errors.New("not for this release") }
+`
 
 //go:embed typed.go.txt
 var typedProgram string
@@ -51,9 +64,13 @@ type Release struct {
 	v1         string // package of the API types
 	// oldWord: upstream built the release with Go 1.7 or 1.8, see bigWord.
 	oldWord bool
-	// other has the modules that differ from the root's go.mod; go-spew is at
+	// pins is the folder of the go.mod with the release's modules; empty: the root's.
+	pins string
+	// other has the modules that differ from that go.mod; go-spew is at
 	// the revision that the release's own Godeps.json names.
 	other []mod
+	// defaults: the program can do what a kubelet does with a static pod, see defaults.go.txt.
+	defaults bool
 }
 
 const (
@@ -67,45 +84,37 @@ var oldSpew = mod{"github.com/davecgh/go-spew", "v0.0.0-20151105211317-5215b55f4
 
 // Releases are the releases that Run compares with, newest first.
 var Releases = []Release{
-	{"1.9", "1.9.11", mod{"k8s.io/kubernetes", "v1.9.11", "h1:PFbmFeh46oRlAFz2MvCEbTA3ur8GKTi+08ur4xtJB10="}, newV1, false, nil},
-	{"1.8", "1.8.15", mod{"k8s.io/kubernetes", "v1.8.15", "h1:ONVF05Crp2Vb2KdX3l+DfVCuGROvCHk/IqNyI1hjLSQ="}, newV1, true, nil},
-	{"1.7", "1.7.0", mod{"k8s.io/kubernetes", "v1.7.0", "h1:SbVSyAzgyxRun+ZpB4+MsWbFWCRc7reDhmINx+MZ4AI="}, oldV1, true, []mod{oldSpew}},
+	{Generation: "1.9", Golden: "1.9.11", kubernetes: mod{"k8s.io/kubernetes", "v1.9.11", "h1:PFbmFeh46oRlAFz2MvCEbTA3ur8GKTi+08ur4xtJB10="}, v1: newV1, defaults: true},
+	{Generation: "1.8", Golden: "1.8.15", kubernetes: mod{"k8s.io/kubernetes", "v1.8.15", "h1:ONVF05Crp2Vb2KdX3l+DfVCuGROvCHk/IqNyI1hjLSQ="}, v1: newV1, oldWord: true},
+	{Generation: "1.7", Golden: "1.7.0", kubernetes: mod{"k8s.io/kubernetes", "v1.7.0", "h1:SbVSyAzgyxRun+ZpB4+MsWbFWCRc7reDhmINx+MZ4AI="}, v1: oldV1, oldWord: true, other: []mod{oldSpew}},
 	// 1.6.1 wants a go-restful with package swagger, and a grpc that its
 	// generated code accepts; neither is near the hash.
-	{"1.6", "1.6.1", mod{"k8s.io/kubernetes", "v1.6.1", "h1:4wU6rbFTV108Kb6Kr1e5DWKMI5GFxYGKi4/CEPMHn4I="}, oldV1, true, []mod{
+	{Generation: "1.6", Golden: "1.6.1", kubernetes: mod{"k8s.io/kubernetes", "v1.6.1", "h1:4wU6rbFTV108Kb6Kr1e5DWKMI5GFxYGKi4/CEPMHn4I="}, v1: oldV1, oldWord: true, other: []mod{
 		oldSpew,
 		{"github.com/emicklei/go-restful", "v1.1.3", "h1:KOKLkEASmIa2roa2xEV6WkADqyWrok5dt3TOMMHF1fE="},
 		{"google.golang.org/grpc", "v1.0.2", "h1:GgVBO4TaWRL+D2OCdvWHXCLACcxpkVXK4EnvcrR/1hM="},
 	}},
 }
 
+// newer are the releases whose hashes the kubelet of base v1.12.10 knows besides; they are in the
+// golden data only. Godeps.json of both: go-spew 782f4967f2dc.
+var newer = []Release{
+	{Generation: "1.12", Golden: "1.12.10", kubernetes: mod{"k8s.io/kubernetes", "v1.12.10", "h1:Ev14jntgqMAlW1Dyk++0dU76+Wb2FJ9VwopYK1R78m4="}, v1: newV1, pins: "bases/v1.12.10", defaults: true},
+	{Generation: "1.10", Golden: "1.11.10", kubernetes: mod{"k8s.io/kubernetes", "v1.11.10", "h1:wCo67+wmguioiYv0ipIiTaXbVPfFBBjOTgIngeGGG+A="}, v1: newV1, pins: "bases/v1.11.10", defaults: true},
+}
+
 // builder makes the programs below dir.
 type builder struct {
 	root string // of the repository
 	dir  string // _output/hashoracle
-	pins *modfile.File
-	sums map[string]string // "module version" -> h1
 	log  io.Writer
+	*pins
 }
 
+// newBuilder returns one with the pins of the root.
 func newBuilder(root string, log io.Writer) (*builder, error) {
-	b := &builder{root: root, dir: filepath.Join(root, "_output", "hashoracle"), sums: map[string]string{}, log: log}
-	data, err := os.ReadFile(filepath.Join(root, "go.mod"))
-	if err != nil {
-		return nil, err
-	}
-	if b.pins, err = modfile.Parse("go.mod", data, nil); err != nil {
-		return nil, err
-	}
-	if data, err = os.ReadFile(filepath.Join(root, "go.sum")); err != nil {
-		return nil, err
-	}
-	for _, line := range strings.Split(string(data), "\n") {
-		if f := strings.Fields(line); len(f) == 3 {
-			b.sums[f[0]+" "+f[1]] = f[2]
-		}
-	}
-	return b, nil
+	p, err := readPins(root)
+	return &builder{root, filepath.Join(root, "_output", "hashoracle"), log, p}, err
 }
 
 // goEnv is the environment of a go command; extra settings win.
@@ -159,8 +168,12 @@ func (b *builder) engines(schemaEvery int) ([]engine, error) {
 
 // oracle builds a release's program, or finds it built.
 func (b *builder) oracle(r Release) (string, error) {
+	b, err := b.with(r)
+	if err != nil {
+		return "", err
+	}
 	// Not the whole go.mod: most of its pins have nothing to do with this.
-	key := sha256.Sum256([]byte(fmt.Sprintf("%s\n%s\n%+v\n%s\n", runtime.Version(), program, r, bigWord)))
+	key := sha256.Sum256([]byte(fmt.Sprintf("%s\n%s\n%s\n%+v\n%s\n", runtime.Version(), program, defaults, r, bigWord)))
 	dir := filepath.Join(b.dir, r.kubernetes.version)
 	out := filepath.Join(dir, fmt.Sprintf("oracle-%x", key[:8]))
 	if _, err := os.Stat(out); err == nil && b.pinned(out+".modules") {
@@ -174,9 +187,15 @@ func (b *builder) oracle(r Release) (string, error) {
 	if err := os.MkdirAll(filepath.Join(src, "oracle"), 0o755); err != nil {
 		return "", err
 	}
-	text := strings.Replace(program, "V1PACKAGE", r.v1, 1)
-	if err := os.WriteFile(filepath.Join(src, "oracle", "main.go"), []byte(text), 0o644); err != nil {
-		return "", err
+	files := map[string]string{"main.go": program, "defaults.go": noDefaults}
+	if r.defaults {
+		files["defaults.go"] = defaults
+	}
+	for name, text := range files {
+		text = strings.Replace(text, "V1PACKAGE", r.v1, 1)
+		if err := os.WriteFile(filepath.Join(src, "oracle", name), []byte(text), 0o644); err != nil {
+			return "", err
+		}
 	}
 	modules, err := b.link(r, src)
 	if err != nil {
@@ -242,22 +261,6 @@ func oldWords(dir string) (string, error) {
 	}
 	name := filepath.Join(dir, "overlay.json")
 	return name, os.WriteFile(name, overlay, 0o644)
-}
-
-// pinned reports whether the modules that a file lists, "path version" a line,
-// are still at these versions in go.mod.
-func (b *builder) pinned(file string) bool {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return false
-	}
-	for _, line := range strings.Split(string(data), "\n") {
-		path, version, _ := strings.Cut(line, " ")
-		if m, _ := b.pin(path); m.version != version {
-			return false
-		}
-	}
-	return true
 }
 
 func goenv(name string) string {
@@ -340,58 +343,4 @@ func missingPackages(src string) ([]string, error) {
 	missing := strings.Fields(string(out))
 	sort.Strings(missing)
 	return missing, nil
-}
-
-// moduleOf returns the path of the module that has a package, and what is used
-// for it.
-func (b *builder) moduleOf(r Release, pkg string) (path string, m mod) {
-	within := func(path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
-	for _, m := range r.other {
-		if within(m.path) {
-			return m.path, m
-		}
-	}
-	for _, req := range b.pins.Require {
-		if within(req.Mod.Path) && len(req.Mod.Path) > len(path) {
-			path = req.Mod.Path
-		}
-	}
-	m, _ = b.pin(path)
-	return path, m
-}
-
-// pin returns what go.mod uses for a module, after its replacements. A folder
-// of the repository has no version.
-func (b *builder) pin(path string) (m mod, ok bool) {
-	for _, req := range b.pins.Require {
-		if req.Mod.Path == path {
-			m, ok = mod{path: path, version: req.Mod.Version}, true
-		}
-	}
-	for _, rep := range b.pins.Replace {
-		if rep.Old.Path == path {
-			m.path, m.version = rep.New.Path, rep.New.Version
-		}
-	}
-	m.sum = b.sums[m.path+" "+m.version]
-	return m, ok
-}
-
-// download returns the folder of a module in the module cache. The sum is the
-// one that is pinned.
-func (b *builder) download(m mod) (string, error) {
-	if m.sum == "" {
-		return "", fmt.Errorf("no sum is pinned for module %s@%s", m.path, m.version)
-	}
-	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
-	cmd.Dir, cmd.Env = os.TempDir(), goEnv("GOFLAGS=-mod=mod")
-	out, err := cmd.Output()
-	var got struct{ Dir, Sum, Error string }
-	if jerr := json.Unmarshal(out, &got); jerr != nil || got.Error != "" || err != nil {
-		return "", fmt.Errorf("go mod download %s@%s: %v %s", m.path, m.version, err, got.Error)
-	}
-	if got.Sum != m.sum {
-		return "", fmt.Errorf("module %s@%s has sum %s, pinned is %s", m.path, m.version, got.Sum, m.sum)
-	}
-	return got.Dir, nil
 }

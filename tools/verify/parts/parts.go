@@ -53,7 +53,7 @@ func All(b *base.Base, long bool) ([]Part, error) {
 		{Name: "unit", Needs: []string{"source"}, Run: func(ctx context.Context) (Count, error) { return unit(ctx, b) }},
 		{Name: "dropin", Run: func(ctx context.Context) (Count, error) { return commandLines(ctx, b) }},
 		{Name: "security", Run: func(context.Context) (Count, error) {
-			n, err := security.Check(b.Root)
+			n, err := security.Check(b.Root, b.Name)
 			return Count{Passed: n}, err
 		}},
 		{Name: "upstream-touched", Needs: []string{"source"}, Run: func(ctx context.Context) (Count, error) { return UpstreamTests(ctx, b, Doubtful) }},
@@ -95,6 +95,12 @@ func All(b *base.Base, long bool) ([]Part, error) {
 					}
 				}
 				return commandLines(ctx, other)
+			}})
+		}
+		if security.Has(b.Root, name) {
+			all = append(all, Part{Name: "security-" + name, Run: func(context.Context) (Count, error) {
+				n, err := security.Check(b.Root, name)
+				return Count{Passed: n}, err
 			}})
 		}
 	}

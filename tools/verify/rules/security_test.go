@@ -20,7 +20,7 @@ import (
 // has the stock tree and the binaries.
 func TestSecurity(t *testing.T) {
 	r := checkout(t)
-	table, b, err := security.Load(r.root)
+	all, err := security.LoadAll(r.root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,16 +28,18 @@ func TestSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openvex.Write(table, b.Release); err != nil {
-		t.Error(err)
+	for _, j := range all {
+		if _, err := openvex.Write(j.Table, j.Of.Release); err != nil {
+			t.Error(err)
+		}
+		report(t, pageFaults(j.Table, j.Of, func(page string) string { return string(r.files[page]) }))
 	}
-	if string(r.files[security.PageFile]) != security.Page(table, b, record) {
-		t.Errorf("%s is not what %s and the fixes say: make security", security.PageFile, security.File(b.Name))
+	if string(r.files[security.PageFile]) != security.Page(all, record) {
+		t.Errorf("%s is not what bases/*/vulnerabilities.json and the fixes say: make security", security.PageFile)
 	}
 	if !strings.Contains(string(r.files["README.md"]), "]("+security.PageFile+")") {
 		t.Errorf("README.md does not link %s", security.PageFile)
 	}
-	report(t, pageFaults(table, b, func(page string) string { return string(r.files[page]) }))
 }
 
 // pageFaults: the page of a fix names each number that the fix closes.
@@ -58,10 +60,11 @@ func pageFaults(table *security.Table, b *base.Base, text func(page string) stri
 }
 
 func TestFindsSecurityFaults(t *testing.T) {
-	table, b, err := security.Load(checkout(t).root)
+	j, err := security.Load(checkout(t).root, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	table, b := j.Table, j.Of
 	table.Entries = slices.DeleteFunc(table.Entries, func(e *security.Entry) bool { return !slices.Contains(e.CVE, "CVE-2024-10220") })
 	found(t, pageFaults(table, b, func(string) string { return "" }),
 		"gitrepo-hardening closes CVE-2024-10220, and its page \"patches/gitrepo-hardening/README.md\"", "closes CVE-2025-1767")

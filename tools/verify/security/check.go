@@ -17,16 +17,16 @@ import (
 	"holdfast/tools/build/exit"
 )
 
-// Check compares every reason of the table with the stock tree and the product's
+// Check compares every reason of a base's table with the base's stock tree and with the product's
 // binaries, which are both there (make source all). It returns how many hold.
-func Check(root string) (int, error) {
-	t, b, err := Load(root)
+func Check(root, name string) (int, error) {
+	j, err := Load(root, name)
 	if err != nil {
 		return 0, err
 	}
-	lines, bad := t.CheckLines(b.SrcDir(base.Stock))
-	symbols, more, err := t.CheckSymbols(func(component string) ([]string, error) {
-		return Symbols(filepath.Join(b.BinDir(base.Ours), component))
+	lines, bad := j.CheckLines(j.Of.SrcDir(base.Stock))
+	symbols, more, err := j.CheckSymbols(func(component string) ([]string, error) {
+		return Symbols(filepath.Join(j.Of.BinDir(base.Ours), component))
 	})
 	if err != nil {
 		return 0, err

@@ -15,24 +15,29 @@ import (
 	"holdfast/tools/record/outcomes"
 )
 
-// PageFile is the page that Page writes, VexFile the OpenVEX document, which is not committed.
-const (
-	PageFile = "docs/security.md"
-	VexFile  = "_output/vex.json"
-)
+// PageFile is the page that Page writes.
+const PageFile = "docs/security.md"
 
-const pageHead = `<!-- Written by make security from bases/%s/vulnerabilities.json and the fixes. Edit those. -->
+// VexFile is the OpenVEX document of a base, which is not committed.
+func VexFile(b *base.Base) string {
+	if b.Default {
+		return "_output/vex.json"
+	}
+	return "_output/vex-" + b.Name + ".json"
+}
+
+const pageHead = `<!-- Written by make security from bases/*/vulnerabilities.json and the fixes. Edit those. -->
 
 # Known vulnerabilities
 
-This page covers ` + "`kubelet` and `kube-controller-manager` of this checkout, whose latest release is `%s`" + `, compared with stock %s.
-A row that says "after +%s" is fixed only in builds made after that release, whose version continues with ` + "`.post.g…`" + `. The binaries of 1.2.0 close no vulnerability. For other components this page only says [what you have to do](#other-components-what-you-have-to-do).
+This page covers ` + "`kubelet` and `kube-controller-manager`" + ` of this checkout, compared with stock %s. %s
+The binaries of 1.2.0 close no vulnerability. For other components this page only says [what you have to do](#other-components-what-you-have-to-do).
 Every vulnerability that is open in a stock kube-apiserver is also open in the optional one, unless this page says otherwise.
 
-If you are in a hurry, replace both binaries, turn on the gates below that are off, then read which vulnerabilities are still open, and "Other components". CVE numbers closed: %d, open: %d.
+If you are in a hurry, replace both binaries, turn on the gates below that are off, then read which vulnerabilities are still open, and "Other components". %s.
 
 ` + "`holdfast test --part security`" + ` checks every reason on this page. If a row names a line, the test looks for this line in the stock tree that
-` + "`make source`" + ` writes. If a row says "Not linked", the test searches the symbols of the built binaries (` + "`go tool nm`" + `).
+` + "`make source`" + ` writes. If a row says "Not linked", the test searches the symbols of the built binaries (` + "`go tool nm`" + `).%s
 
 `
 
@@ -48,9 +53,9 @@ and server responses that a stock binary wrote into logs and events remain there
 
 ## Scanners
 
-` + "`make security` also writes this page's content as an OpenVEX document, `_output/vex.json`" + `. Its products are %s, with the version of the build.
+` + "`make security` also writes this page's content as an OpenVEX document for each release: %s" + `. The products are %s, with the version of the build.
 
-` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
+` + "`make vulncheck DB=FOLDER|URL`" + `, with BASE for another release than %s, runs govulncheck on both binaries with the database that you name, and fails on a
 finding that this page does not explain. Without DB the command prints how to get a database. govulncheck helps to find vulnerabilities, but if it
 finds none, that proves nothing. In a binary, govulncheck misses three kinds of code: client-go, apimachinery and the other parts of Kubernetes, which have
 no version of their own here; modules whose name has changed, for example docker/spdystream; and functions that the
@@ -61,51 +66,89 @@ the libraries from 2017 and 2018 that the binaries link. The standard library is
 `
 
 // Page is docs/security.md. The track record's verdicts are those of record.
-func Page(t *Table, b *base.Base, record *outcomes.Record) string {
+func Page(all []*Judged, record *outcomes.Record) string {
 	var w strings.Builder
-	count := func(s Status) (n int) {
-		for _, e := range t.Entries {
-			if e.Status == s {
+	fmt.Fprintf(&w, pageHead, each(all, " and ", func(j *Judged) string { return j.Of.Version }), each(all, " ", builds),
+		each(all, ". ", counts), each(all[1:], "", func(j *Judged) string {
+			return " For " + name(j) + " the part is `security-" + j.Base + "`, which `make test-all` runs."
+		}))
+
+	closed := "| what an attacker can do with upstream's binary | number | component | closed by |" + each(all, "", func(j *Judged) string { return " " + name(j) + ", since |" }) + " %s |\n|---|---|---|---|" + each(all, "", func(*Judged) string { return "---|" }) + "---|\n"
+	cells := func(r *row) []string {
+		e := r.any()
+		return append([]string{e.What, number(e), components(e), fixLink(all, e.Fix)}, r.since(all)...)
+	}
+	section(&w, all, "Closed", "", []Status{Closed}, fmt.Sprintf(closed, "what stays open"), func(r *row) []string { return append(cells(r), r.any().Left) })
+	section(&w, all, "Closed by a gate that is off", "The gate of this fix is off by default, because it changes what legitimate users see. Turn the gate on.", []Status{OptIn},
+		fmt.Sprintf(closed, "how"), func(r *row) []string { return append(cells(r), r.any().Do) })
+	const open = "| release | what an attacker can do | number | component | until it is closed |\n|---|---|---|---|---|\n"
+	openRow := func(r *row) []string {
+		e, where := r.any(), r.lines(all, Line.String)
+		if where != "" {
+			where = " (" + where + ")"
+		}
+		return []string{r.releases(all), e.What + where, number(e), components(e), e.Do}
+	}
+	section(&w, all, "Open", "", []Status{Affected}, open, openRow)
+	section(&w, all, "Open on purpose", "A fix would break something that legitimate users rely on.", []Status{Documented}, open, openRow)
+	section(&w, all, "Not known yet", "", []Status{Unjudged}, open, openRow)
+	section(&w, all, "Other components: what you have to do", "Holdfast does not change these components. No later patch release of the same minor release closes these vulnerabilities, unless the last column says so.",
+		[]Status{NotOurs}, "| release | component | what an attacker can do | number | what to do |\n|---|---|---|---|---|\n", func(r *row) []string {
+			e := r.any()
+			return []string{r.releases(all), components(e), e.What, number(e), e.Do}
+		})
+	section(&w, all, "Not affected", "A scanner that compares versions reports these vulnerabilities. Neither Holdfast nor stock has them in the release that a row names.",
+		[]Status{NotAffected}, "| release | number | component | what it is | why not affected |\n|---|---|---|---|---|\n", func(r *row) []string {
+			e := r.any()
+			return []string{r.releases(all), number(e), components(e), e.What, reason(e, r.lines(all, func(l Line) string { return fmt.Sprintf("`%s` at %s", l.Text, l) }))}
+		})
+
+	w.WriteString("## Track record\n\nEach lab tries to exploit the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records the commit of each); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on. A fix that a release has and this table does not show there has only unit tests on that release.\n\n" +
+		"| release | number | fix | upstream | Holdfast | gate off | run it |\n|---|---|---|---|---|---|---|\n")
+	var products []string
+	for _, j := range all {
+		for _, r := range TrackRecord(j.Table, j.Of, record) {
+			fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", name(j), strings.Join(r.IDs, ", "), r.Fix, r.Stock, r.Ours, r.GateOff, r.Lab)
+		}
+	}
+	for _, c := range Ours {
+		products = append(products, "`"+PURL(c, "VERSION")+"`")
+	}
+	fmt.Fprintf(&w, "\n"+pageTail, each(all, " and ", func(j *Judged) string { return "`" + VexFile(j.Of) + "` for " + name(j) }), strings.Join(products, " and "), name(all[0]))
+	return fill(w.String())
+}
+
+// each joins what says returns of each base.
+func each(all []*Judged, sep string, says func(*Judged) string) string {
+	var out []string
+	for _, j := range all {
+		out = append(out, says(j))
+	}
+	return strings.Join(out, sep)
+}
+
+// name is how the page names a base.
+func name(j *Judged) string { return strings.TrimPrefix(j.Base, "v") }
+
+// builds says which builds have what the tables call closed.
+func builds(j *Judged) string {
+	if j.Of.Unreleased {
+		return "Holdfast has no release for " + name(j) + " yet: every build of it closes what the tables say."
+	}
+	_, last, _ := strings.Cut(j.Of.Release, "+")
+	return fmt.Sprintf("The latest release for %s is `%s`. \"After +%s\" in a row means that only builds made after that release, whose version continues with `.post.g…`, close the vulnerability.", name(j), j.Of.Release, last)
+}
+
+func counts(j *Judged) string {
+	count := func(of ...Status) (n int) {
+		for _, e := range j.Entries {
+			if slices.Contains(of, e.Status) {
 				n += len(e.CVE)
 			}
 		}
 		return n
 	}
-	_, last, _ := strings.Cut(b.Release, "+")
-	fmt.Fprintf(&w, pageHead, b.Name, b.Release, b.Version, last, count(Closed), count(OptIn)+count(Affected)+count(Documented))
-
-	section(&w, t, "Closed", "", []Status{Closed}, "| what an attacker can do with upstream's binary | number | component | closed by | since | what stays open |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
-		return []string{e.What, number(e), components(e), fixLink(b, e.Fix), since(b, e), e.Left}
-	})
-	section(&w, t, "Closed by a gate that is off", "The gate of this fix is off by default, because it changes what legitimate users see. Turn the gate on.", []Status{OptIn},
-		"| what an attacker can do | number | component | closed by | since | how |\n|---|---|---|---|---|---|\n", func(e *Entry) []string {
-			return []string{e.What, number(e), components(e), fixLink(b, e.Fix), since(b, e), e.Do}
-		})
-	const open = "| what an attacker can do | number | component | until it is closed |\n|---|---|---|---|\n"
-	row := func(e *Entry) []string { return []string{e.What + where(e), number(e), components(e), e.Do} }
-	section(&w, t, "Open", "", []Status{Affected}, open, row)
-	section(&w, t, "Open on purpose", "A fix would break something that legitimate users rely on.", []Status{Documented}, open, row)
-	section(&w, t, "Not known yet", "", []Status{Unjudged}, open, row)
-	section(&w, t, "Other components: what you have to do", "Holdfast does not change these components. No 1.9 release closes these vulnerabilities, unless the last column says so.",
-		[]Status{NotOurs}, "| component | what an attacker can do | number | what to do |\n|---|---|---|---|\n", func(e *Entry) []string {
-			return []string{components(e), e.What, number(e), e.Do}
-		})
-	section(&w, t, "Not affected", "A scanner that compares versions reports these vulnerabilities. Neither Holdfast nor stock "+b.Version+" has them.",
-		[]Status{NotAffected}, "| number | component | what it is | why not affected |\n|---|---|---|---|\n", func(e *Entry) []string {
-			return []string{number(e), components(e), e.What, reason(e)}
-		})
-
-	w.WriteString("## Track record\n\nEach lab tries to exploit the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records the commit of each); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on.\n\n" +
-		"| number | fix | upstream | Holdfast | gate off | run it |\n|---|---|---|---|---|---|\n")
-	for _, r := range TrackRecord(t, b, record) {
-		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | `make lab LAB=%s` |\n", strings.Join(r.IDs, ", "), r.Fix, r.Stock, r.Ours, r.GateOff, r.Lab)
-	}
-	var products []string
-	for _, c := range Ours {
-		products = append(products, "`"+PURL(c, "VERSION")+"`")
-	}
-	fmt.Fprintf(&w, "\n"+pageTail, strings.Join(products, " and "))
-	return fill(w.String())
+	return fmt.Sprintf("For %s, %d CVE numbers are closed and %d are open", name(j), count(Closed), count(OptIn, Affected, Documented))
 }
 
 // fill breaks the lines of a page's paragraphs anew, at 100 columns. Tables, headings
@@ -125,6 +168,9 @@ func fill(page string) string {
 
 // since is the release that first closed the entry.
 func since(b *base.Base, e *Entry) string {
+	if b.Unreleased {
+		return "every build"
+	}
 	if now, err := releaseNumber(b.Release); err == nil && e.Since > now {
 		return fmt.Sprintf("after +holdfast.%d", now)
 	}
@@ -137,21 +183,20 @@ func PURL(component, release string) string {
 }
 
 // section writes the entries of some statuses as a table, and nothing if there are none.
-func section(w *strings.Builder, t *Table, title, says string, of []Status, head string, row func(*Entry) []string) {
-	var rows []string
-	for _, e := range t.Entries {
-		if slices.Contains(of, e.Status) {
-			rows = append(rows, "| "+strings.Join(row(e), " | ")+" |\n")
-		}
-	}
-	if len(rows) == 0 {
+func section(w *strings.Builder, all []*Judged, title, says string, of []Status, head string, cells func(*row) []string) {
+	table := rows(all, of)
+	if len(table) == 0 {
 		return
 	}
 	fmt.Fprintf(w, "## %s\n\n", title)
 	if says != "" {
 		fmt.Fprintf(w, "%s\n\n", says)
 	}
-	fmt.Fprintf(w, "%s%s\n", head, strings.Join(rows, ""))
+	w.WriteString(head)
+	for _, r := range table {
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells(r), " | "))
+	}
+	w.WriteString("\n")
 }
 
 func number(e *Entry) string {
@@ -163,17 +208,10 @@ func number(e *Entry) string {
 
 func components(e *Entry) string { return strings.Join(e.Components, ", ") }
 
-func where(e *Entry) string {
-	if e.Line == nil {
-		return ""
-	}
-	return " (" + e.Line.String() + ")"
-}
-
-func reason(e *Entry) string {
+func reason(e *Entry, lines string) string {
 	out := e.Because
-	if e.Line != nil {
-		out += fmt.Sprintf(". `%s` at %s", e.Line.Text, e.Line)
+	if lines != "" {
+		out += ". " + lines
 	}
 	if len(e.NotLinked) > 0 {
 		out += ". Not linked: `" + strings.Join(e.NotLinked, "`, `") + "`"
@@ -181,12 +219,14 @@ func reason(e *Entry) string {
 	return out
 }
 
-func fixLink(b *base.Base, fix string) string {
-	s := b.Fixes.Find(fix)
-	if s == nil || s.Form(b.Name) == nil || s.Form(b.Name).Page == "" {
-		return fix
+// fixLink is the fix, and leads to its page in the first base that has one.
+func fixLink(all []*Judged, fix string) string {
+	for _, j := range all {
+		if s := j.Of.Fixes.Find(fix); s != nil && s.Form(j.Base) != nil && s.Form(j.Base).Page != "" {
+			return fmt.Sprintf("[%s](../%s)", fix, s.Form(j.Base).Page)
+		}
 	}
-	return fmt.Sprintf("[%s](%s)", fix, "../"+s.Form(b.Name).Page)
+	return fix
 }
 
 // notYet is the verdict of a lab that is not in the record.

@@ -12,9 +12,7 @@ package security
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -73,10 +71,12 @@ type Entry struct {
 	What string `json:"what"`
 	// Status is Closed in a fix.json, where it is not written.
 	Status Status `json:"status,omitempty"`
-	// Fix closes it, since +holdfast.Since, which may be the release to come. Left is what it leaves open.
-	Fix   string `json:"-"`
-	Since int    `json:"since,omitempty"`
-	Left  string `json:"left,omitempty"`
+	// Fix closes it in the bases of SinceOf, since +holdfast.N of each; in the table's own base
+	// since +holdfast.Since, which may be the release to come. Left is what it leaves open.
+	Fix     string         `json:"-"`
+	SinceOf map[string]int `json:"since,omitempty"`
+	Since   int            `json:"-"`
+	Left    string         `json:"left,omitempty"`
 	// Line of the stock tree that shows it.
 	Line *Line `json:"line,omitempty"`
 	// NotLinked are parts of symbols that no program of Components may have:
@@ -104,27 +104,6 @@ func (e *Entry) ID() string {
 		return strings.Join(e.CVE, ", ")
 	}
 	return e.Name
-}
-
-// Load reads the vulnerabilities of the default base below root.
-func Load(root string) (*Table, *base.Base, error) {
-	b, err := base.LoadDefault(root)
-	if err != nil {
-		return nil, nil, err
-	}
-	raw, err := os.ReadFile(filepath.Join(root, File(b.Name)))
-	if err != nil {
-		return nil, nil, exit.Preconditionf("the vulnerabilities of base %s: %v", b.Name, err)
-	}
-	t, err := New(raw, b.Fixes, b.Name)
-	if err != nil {
-		return nil, nil, err
-	}
-	if bad := t.FixFaults(b.Fixes, b.Release); len(bad) > 0 {
-		return nil, nil, exit.Preconditionf("%s", strings.Join(bad, "\n"))
-	}
-	t.findOptIn(b.Fixes)
-	return t, b, nil
 }
 
 // findOptIn gives what is closed by a gate that is off by default the status OptIn.
@@ -179,6 +158,16 @@ func New(raw []byte, table *fixes.Table, base string) (*Table, error) {
 				return nil, exit.Preconditionf("%s: %s: it has a \"status\": a fix closes what it names", s.File(), e.ID())
 			}
 			e.Status, e.Fix = Closed, s.Name
+			for b := range e.SinceOf {
+				if s.Form(b) == nil {
+					return nil, exit.Preconditionf("%s: %s: \"since\" names base %s, which does not have the fix", s.File(), e.ID(), b)
+				}
+			}
+			// A base that "since" does not name has no such fault: its File says why.
+			var here bool
+			if e.Since, here = e.SinceOf[base]; !here && len(e.SinceOf) > 0 {
+				continue
+			}
 			if err := add(s.File(), i, e); err != nil {
 				return nil, err
 			}
@@ -221,7 +210,7 @@ func (e *Entry) fault(seen map[string]bool) string {
 		}
 	}
 	ours := func(c string) bool { return slices.Contains(Ours, c) }
-	has := map[string]bool{"fix": e.Fix != "", "since": e.Since != 0, "left": e.Left != "", "line": e.Line != nil,
+	has := map[string]bool{"fix": e.Fix != "", "since": e.Since != 0 || len(e.SinceOf) > 0, "left": e.Left != "", "line": e.Line != nil,
 		"notLinked": len(e.NotLinked) > 0, "because": e.Because != "", "do": e.Do != ""}
 	needs, may, known := fields(e.Status)
 	switch {
@@ -276,13 +265,18 @@ func releaseNumber(release string) (int, error) {
 	return out, nil
 }
 
-// FixFaults compares the table with the fixes: one of kind security closes something, in
-// components that it changes, since a release that there is or the next one. release is the last one.
-func (t *Table) FixFaults(table *fixes.Table, release string) []string {
+// FixFaults compares the table with the base's fixes: one of kind security closes something, in
+// components that it changes, since a release that there is or the next one.
+func (t *Table) FixFaults(b *base.Base) []string {
 	var bad []string
-	now, err := releaseNumber(release)
+	table := b.Fixes
+	now, err := releaseNumber(b.Release)
 	if err != nil {
 		return []string{fmt.Sprintf("base %s: %v", t.Base, err)}
+	}
+	next := now + 1
+	if b.Unreleased {
+		next = now
 	}
 	closes := map[string]bool{}
 	for _, e := range t.Entries {
@@ -291,8 +285,8 @@ func (t *Table) FixFaults(table *fixes.Table, release string) []string {
 		}
 		closes[e.Fix] = true
 		s := table.Find(e.Fix)
-		if e.Since < 1 || e.Since > now+1 {
-			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d, and the last release is %s", s.File(), e.ID(), e.Since, release))
+		if e.Since < 1 || e.Since > next {
+			bad = append(bad, fmt.Sprintf("%s: %s is closed since +holdfast.%d of base %s, whose next release is +holdfast.%d", s.File(), e.ID(), e.Since, t.Base, next))
 		}
 		if g := offGate(s.Form(t.Base)); g != "" && !strings.Contains(e.Left, g) {
 			bad = append(bad, fmt.Sprintf("%s: %s is closed by a fix whose gate %s is off by default: \"left\" must say how to switch it on", s.File(), e.ID(), g))
@@ -305,7 +299,7 @@ func (t *Table) FixFaults(table *fixes.Table, release string) []string {
 	}
 	for _, s := range table.Of(t.Base) {
 		if s.Kind == fixes.Security && !closes[s.Name] {
-			bad = append(bad, fmt.Sprintf("%s: it closes nothing: enter in \"vulnerabilities\" what it closes, with \"since\": %d; then make security", s.File(), now+1))
+			bad = append(bad, fmt.Sprintf("%s: it closes nothing: enter in \"vulnerabilities\" what it closes, with \"since\": {%q: %d}; then make security", s.File(), t.Base, next))
 		}
 	}
 	return bad

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,9 +33,9 @@ const open = `{
 }`
 
 // closed is what the fixes fixed and asked close.
-const closed = `{"cve": ["CVE-2020-0001"], "components": ["kubelet"], "what": "breaks", "since": 2}
-{"name": "no-number", "components": ["kubelet"], "what": "breaks too", "since": 1, "left": "little"}
-{"cve": ["CVE-2020-0006"], "components": ["kubelet"], "what": "waits", "since": 2, "left": "ask for A"}`
+const closed = `{"cve": ["CVE-2020-0001"], "components": ["kubelet"], "what": "breaks", "since": {"v1": 2}}
+{"name": "no-number", "components": ["kubelet"], "what": "breaks too", "since": {"v1": 1}, "left": "little"}
+{"cve": ["CVE-2020-0006"], "components": ["kubelet"], "what": "waits", "since": {"v1": 2}, "left": "ask for A"}`
 
 func table(closed string) *fixes.Table {
 	of := func(name string, kind fixes.Kind, base string, gates map[string]bool, labs map[string][]string) *fixes.Fix {
@@ -67,13 +68,15 @@ func TestNewRefuses(t *testing.T) {
 		{`"CVE-2020-0001"`, `"2020-0001"`, `patches/fixed/fix.json: 2020-0001: "2020-0001" is no CVE number`},
 		{`"no-number"`, `"No number"`, "is no CVE number, and no name"},
 		{`"name": "no-number", `, ``, `patches/fixed/fix.json: entry 2 has neither "cve" nor "name"`},
-		{`"since": 2, "left": "ask for A"`, `"status": "closed", "since": 2`, `it has a "status"`},
-		{`"since": 2, "left": "ask for A"`, `"fix": "fixed", "since": 2`, "patches/asked/fix.json: vulnerability 1"},
+		{`"since": {"v1": 2}, "left": "ask for A"`, `"status": "closed", "since": {"v1": 2}`, `it has a "status"`},
+		{`"since": {"v1": 2}, "left": "ask for A"`, `"fix": "fixed", "since": {"v1": 2}`, "patches/asked/fix.json: vulnerability 1"},
+		{`{"v1": 2}, "left": "ask for A"`, `{"v1": 2, "v2": 1}, "left": "ask for A"`, `patches/asked/fix.json: CVE-2020-0006: "since" names base v2, which does not have the fix`},
 		{`"CVE-2020-0003"`, `"CVE-2020-0002"`, "CVE-2020-0002 has two entries for kube-controller-manager"},
 		{`"affected", "do": "wait"`, `"affected"`, `it is "affected" and has no "do"`},
-		{`"affected", "do": "wait"`, `"closed", "since": 1`, "what a fix closes stands in its fix.json"},
+		{`"affected", "do": "wait"`, `"closed", "since": {"v1": 1}`, "what a fix closes stands in its fix.json"},
 		{`"affected", "do"`, `"hope", "do"`, `"status" is "hope"`},
-		{`"since": 2`, `"since": 0`, `it is "closed" and has no "since"`},
+		{`, "since": {"v1": 2}}`, `}`, `it is "closed" and has no "since"`},
+		{`"status": "affected", "do": "wait"`, `"status": "affected", "do": "wait", "since": {"v1": 1}`, `it is "affected" and has a "since"`},
 		{`"because": "not there", "notLinked": ["example.com/dns"]`, `"because": "I say so"`, "a reason that can be checked is missing"},
 		{`"example.com/dns"`, `"dns"`, "too short"},
 		{`"line": 2`, `"line": 0`, `"line" wants a file`},
@@ -102,14 +105,15 @@ func TestNewRefuses(t *testing.T) {
 
 func TestFixFaults(t *testing.T) {
 	got, b := parse(t)
-	if bad := got.FixFaults(b.Fixes, b.Release); len(bad) > 0 {
+	if bad := got.FixFaults(b); len(bad) > 0 {
 		t.Error(bad)
 	}
 	for _, tc := range []struct {
 		change func()
 		says   string
 	}{
-		{func() { got.Entries[0].Since = 4 }, "since +holdfast.4, and the last release is v1+holdfast.2"},
+		{func() { got.Entries[0].Since = 4 }, "since +holdfast.4 of base v1, whose next release is +holdfast.3"},
+		{func() { got.Entries[0].Since = 3; b.Unreleased = true }, "since +holdfast.3 of base v1, whose next release is +holdfast.2"},
 		{func() { got.Entries[0].Components = []string{"kube-controller-manager"} }, `CVE-2020-0001 is closed in kube-controller-manager`},
 		{func() { got.Entries[2].Left = "ask" }, `patches/asked/fix.json: CVE-2020-0006 is closed by a fix whose gate A is off by default`},
 		{func() { got.Entries = got.Entries[2:] }, "patches/fixed/fix.json: it closes nothing"},
@@ -117,9 +121,45 @@ func TestFixFaults(t *testing.T) {
 	} {
 		got, b = parse(t)
 		tc.change()
-		if bad := strings.Join(got.FixFaults(b.Fixes, b.Release), "\n"); !strings.Contains(bad, tc.says) {
+		if bad := strings.Join(got.FixFaults(b), "\n"); !strings.Contains(bad, tc.says) {
 			t.Errorf("%q, want %q", bad, tc.says)
 		}
+	}
+}
+
+// TestUnanswered: each table judges what another one judges for the same program.
+func TestUnanswered(t *testing.T) {
+	a, _ := parse(t)
+	b, _ := parse(t)
+	b.Base = "v2"
+	both := []*Judged{{Table: a}, {Table: b}}
+	if bad := unanswered(both); len(bad) > 0 {
+		t.Error(bad)
+	}
+	for i, says := range map[int][]string{
+		0: {"bases/v1/vulnerabilities.json judges CVE-2020-0001 for kubelet, and neither bases/v2/vulnerabilities.json"},
+		1: {"judges no-number for kubelet"},
+		3: {"judges CVE-2020-0002 for kube-controller-manager", "judges CVE-2020-0003 for kube-controller-manager"},
+		6: nil, // kube-proxy is not of the product
+	} {
+		b.Entries = append(slices.Clone(a.Entries[:i]), a.Entries[i+1:]...)
+		bad := unanswered(both)
+		if len(bad) != len(says) {
+			t.Errorf("without entry %d: %q", i, bad)
+			continue
+		}
+		for k := range says {
+			if !strings.Contains(bad[k], says[k]) {
+				t.Errorf("without entry %d: %q, want %q", i, bad[k], says[k])
+			}
+		}
+	}
+	b.Entries = slices.Clone(a.Entries)
+	e := *b.Entries[5]
+	e.Components = []string{"kubelet"}
+	b.Entries[5] = &e
+	if bad := unanswered(both); len(bad) != 1 || !strings.Contains(bad[0], "judges CVE-2020-0005 for kube-controller-manager") {
+		t.Errorf("one of two components: %q", bad)
 	}
 }
 
@@ -187,20 +227,20 @@ func TestPage(t *testing.T) {
 	record := &outcomes.Record{Outcomes: []outcome.Outcome{{Lab: "all", Variant: base.Stock, Verdict: "reproduced"}, {Lab: "all", Variant: base.Ours, Verdict: "absent"}}}
 	got.findOptIn(b.Fixes)
 	got.Entries[1].Since = 3 // the next release
-	page := Page(got, b, record)
+	page := Page([]*Judged{{got, b}}, record)
 	for _, want := range []string{
-		"CVE numbers closed: 1, ",
+		"For 1, 1 CVE numbers are closed and 3 are open.",
 		"| breaks | CVE-2020-0001 | kubelet | [fixed](../patches/fixed/README.md) | +holdfast.2 |  |\n",
 		"| breaks too | none (no-number) | kubelet | [fixed](../patches/fixed/README.md) | after +holdfast.2 | little |\n",
 		"| waits | CVE-2020-0006 | kubelet | [asked](../patches/asked/README.md) | +holdfast.2 | ask for A |\n",
-		"| leaks | CVE-2020-0002, CVE-2020-0003 | kube-controller-manager | wait |\n",
-		"| CVE-2020-0004 | kubelet | none | fixed. `repaired` at pkg/a.go:2 |\n",
+		"| 1 | leaks | CVE-2020-0002, CVE-2020-0003 | kube-controller-manager | wait |\n",
+		"| 1 | CVE-2020-0004 | kubelet | none | fixed. `repaired` at pkg/a.go:2 |\n",
 		"| none | not there. Not linked: `example.com/dns` |\n",
-		"| kube-proxy | forwards | CVE-2020-0005 | block |\n",
-		"| CVE-2020-0001, no-number | fixed | reproduced | absent | not yet | `make lab LAB=fixed` |\n",
+		"| 1 | kube-proxy | forwards | CVE-2020-0005 | block |\n",
+		"| 1 | CVE-2020-0001, no-number | fixed | reproduced | absent | not yet | `make lab LAB=fixed` |\n",
 		"`pkg:generic/kubelet@VERSION`",
 	} {
-		if !strings.Contains(page, want) {
+		if !strings.Contains(strings.ReplaceAll(page, "\n", " "), strings.ReplaceAll(want, "\n", " ")) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
 	}

@@ -12,8 +12,10 @@
 //
 // A Generation is a set of releases whose dump has the same fields:
 //
-//	1.9  all fields of this tree (the native hash)
-//	1.8  without Container.VolumeDevices
+//	1.12 all fields (the native hash of 1.12; this and 1.10 are on base v1.12.10 only)
+//	1.10 without SecurityContext.ProcMount
+//	1.9  also without SecurityContext.RunAsGroup (the native hash of 1.9)
+//	1.8  also without Container.VolumeDevices
 //	1.7  also without VolumeMount.MountPropagation and
 //	     SecurityContext.AllowPrivilegeEscalation
 //	1.6  also without TCPSocketAction.Host

@@ -104,7 +104,7 @@ func TestUnsupported(t *testing.T) {
 	if _, ok := Hash(c, Gen17); ok {
 		t.Error("Hash")
 	}
-	if g := Oldest(c); g != Gen19 {
+	if g := Oldest(c); g != Native {
 		t.Errorf("Oldest = %v", g)
 	}
 	if _, _, ok := OldestHash(c, OldestWritten); ok {

@@ -25,12 +25,12 @@ type node struct {
 }
 
 type fieldNode struct {
-	node       *node
-	label      string // " Name:", without the space in the first field
-	json       string // name in the API, "" if the struct is inlined
-	since      Generation
-	pointer    Generation
-	emptyUnset bool
+	node    *node
+	label   string // " Name:", without the space in the first field
+	json    string // name in the API, "" if the struct is inlined
+	since   Generation
+	pointer Generation
+	unset   *string
 }
 
 // rootNode is nil if the table and the types differ: then nothing is known
@@ -65,7 +65,7 @@ func (b *nodeBuilder) build(t reflect.Type) *node {
 	case t.Kind() == reflect.Struct:
 		fields, _ := tableFields(b.table, t.String())
 		for i, f := range fields {
-			fn := fieldNode{node: b.build(t.Field(i).Type), label: f.name + ":", since: f.since, pointer: f.pointer, emptyUnset: f.emptyUnset}
+			fn := fieldNode{node: b.build(t.Field(i).Type), label: f.name + ":", since: f.since, pointer: f.pointer, unset: f.unset}
 			if i > 0 {
 				fn.label = " " + fn.label
 			}
@@ -190,7 +190,7 @@ func (d *dump) value(v reflect.Value, n *node, typed bool) {
 			d.value(fv, f.node, true)
 			if f.since > Gen16 {
 				s := span{from: from, to: len(d.text), since: f.since, set: isSet(fv)}
-				if f.emptyUnset && s.set && fv.Elem().Len() == 0 {
+				if f.unset != nil && s.set && fv.Elem().String() == *f.unset {
 					s.set = false
 				}
 				if d.paths {

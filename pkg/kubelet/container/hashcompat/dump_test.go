@@ -39,7 +39,7 @@ func checkDump(t *testing.T, c *v1.Container) {
 	if got := string(d.text); got != want {
 		t.Fatalf("dump differs\n got %s\nwant %s", got, want)
 	}
-	if got, want := d.hash(Gen19), stockHash(c); got != want {
+	if got, want := d.hash(Native), stockHash(c); got != want {
 		t.Fatalf("hash %d, want %d", got, want)
 	}
 }
@@ -142,26 +142,27 @@ func TestAgree(t *testing.T) {
 			if want, known := all.Get(g); h != want || ok != known || ok != (len(Unknown(c, g)) == 0) {
 				t.Fatalf("%v: %d, %v, want %d, %v", g, h, ok, want, known)
 			}
-			e := Explain(c, Explain(c, 0).Tried[Gen19-g].Hash)
+			e := Explain(c, Explain(c, 0).Tried[Native-g].Hash)
 			if found := contains(e.Recorded, g); found != ok {
 				t.Fatalf("%v: explained %v, want %v: %+v", g, found, ok, e)
 			}
 			if g >= Oldest(c) {
 				oldest, newest, recorded := RecordedBy(c, h)
-				if want := Oldest(c) < Gen19; recorded != want {
+				written, _ := all.Get(Oldest(c))
+				if want := written != native; recorded != want {
 					t.Fatalf("%v: recorded by %v to %v: %v, want %v", g, oldest, newest, recorded, want)
 				}
 				if nh, _ := all.Get(newest); recorded && (nh != h || newest < g || oldest > g) {
 					t.Fatalf("%v: recorded by %v to %v", g, oldest, newest)
 				}
-				if written, _ := all.Get(Oldest(c)); recorded && (h == written) != (oldest <= OldestWritten) {
+				if recorded && (h == written) != (oldest <= OldestWritten) {
 					t.Fatalf("%v: recorded by %v to %v, though our own choice is %v", g, oldest, newest, h == written)
 				}
 			}
 			if h == native || !ok {
 				continue
 			}
-			if m, matches := Match(c, h); !matches || m < g || m == Gen19 {
+			if m, matches := Match(c, h); !matches || m < g || m == Native {
 				t.Fatalf("%v: Match = %v, %v", g, m, matches)
 			}
 		}
@@ -194,9 +195,9 @@ func TestUnknownPaths(t *testing.T) {
 		SecurityContext: &v1.SecurityContext{AllowPrivilegeEscalation: &no},
 	}
 	for g, want := range map[Generation][]string{
-		Gen19: nil,
-		Gen18: {"volumeDevices"},
-		Gen17: {"volumeMounts[1].mountPropagation", "volumeMounts[2].mountPropagation", "volumeDevices", "securityContext.allowPrivilegeEscalation"},
+		Native: nil,
+		Gen18:  {"volumeDevices"},
+		Gen17:  {"volumeMounts[1].mountPropagation", "volumeMounts[2].mountPropagation", "volumeDevices", "securityContext.allowPrivilegeEscalation"},
 		Gen16: {"volumeMounts[1].mountPropagation", "volumeMounts[2].mountPropagation", "volumeDevices", "livenessProbe.tcpSocket.host",
 			"lifecycle.preStop.tcpSocket.host", "securityContext.allowPrivilegeEscalation"},
 	} {

@@ -84,19 +84,16 @@ func (r *goldenRow) unknownTo(release string) bool {
 
 // TestGolden compares every generation with what the releases computed.
 func TestGolden(t *testing.T) {
-	generationOf := map[string]Generation{
-		"1.6.1": Gen16, "1.7.0": Gen17, "1.8.0": Gen18, "1.8.15": Gen18, "1.9.0": Gen19, "1.9.11": Gen19,
-	}
 	compared, withheld := 0, 0
 	for _, row := range readGolden(t) {
 		for mode := modeJSON; mode <= modeProto; mode++ {
 			c := row.decode(t, mode)
 			before := c.DeepCopy()
-			for release, g := range generationOf {
+			for release, g := range goldenReleases {
 				want := row.Hash[release][mode]
 				got, ok := Hash(c, g)
-				// Fields newer than 1.9 are lost in decoding here as in the
-				// releases, so only those up to 1.9 make a hash unknown.
+				// Fields newer than this release's are lost in decoding here as in
+				// the releases, so only those up to it make a hash unknown.
 				if len(Unknown(c, g)) > 0 {
 					if ok {
 						t.Errorf("%s: %s: got a hash in spite of %v", row.ID, release, Unknown(c, g))
@@ -119,8 +116,8 @@ func TestGolden(t *testing.T) {
 				}
 				compared++
 				m, matches := Match(c, want)
-				native, _ := Hash(c, Gen19)
-				if g < Gen19 && want != native && (!matches || m < g) {
+				native, _ := Hash(c, Native)
+				if g < Native && want != native && (!matches || m < g) {
 					t.Errorf("%s: %s: Match = %v, %v", row.ID, release, m, matches)
 				}
 			}
@@ -133,8 +130,8 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	t.Logf("%d hashes compared, %d withheld because a field is unknown", compared, withheld)
-	if compared != 1194 || withheld != 42 {
-		t.Errorf("compared %d and withheld %d, want 1194 and 42", compared, withheld)
+	if compared != goldenCompared || withheld != goldenWithheld {
+		t.Errorf("compared %d and withheld %d, want %d and %d", compared, withheld, goldenCompared, goldenWithheld)
 	}
 }
 
@@ -153,8 +150,8 @@ func TestNewerGo(t *testing.T) {
 		c := row.decode(t, modeProto)
 		d := newDump(c, false)
 		own, newer := d.hashBuilt(Gen17, false), d.hashBuilt(Gen17, true)
-		if d.hashBuilt(Gen19, false) != d.hashBuilt(Gen19, true) || d.hash(Gen19) != stockHash(c) {
-			t.Errorf("%s: 1.9 has two hashes", limit)
+		if d.hashBuilt(Gen19, false) != d.hashBuilt(Gen19, true) || d.hash(Native) != stockHash(c) {
+			t.Errorf("%s: 1.9 or this release has two hashes", limit)
 		}
 		d.release()
 		if own == newer || limit != wordIsZero && (own != hashes.own || newer != hashes.newer) {
@@ -201,27 +198,25 @@ func TestWordsInDump(t *testing.T) {
 }
 
 func oldestKnown(c *v1.Container) Generation {
-	for _, g := range []Generation{Gen17, Gen18} {
+	for g := Gen17; g < Native; g++ {
 		if len(Unknown(c, g)) == 0 {
 			return g
 		}
 	}
-	return Gen19
+	return Native
 }
 
-// TestGoldenNewer states what the data says about kubelets newer than 1.9: up
-// to 1.13 they record the 1.9 hash unless the container has a securityContext.
-func TestGoldenNewer(t *testing.T) {
-	for _, row := range readGolden(t) {
-		c := row.decode(t, modeProto)
-		native, _ := Hash(c, Gen19)
-		for _, release := range []string{"1.10.0", "1.12.4", "1.13.0"} {
-			if row.unknownTo("1.9.11") {
-				continue
+// TestOf: the generation of a minor release.
+func TestOf(t *testing.T) {
+	for minor := 0; minor < 20; minor++ {
+		want := OldestWritten
+		for _, g := range goldenReleases {
+			if g.Minor() <= minor && g > want {
+				want = g
 			}
-			if same := row.Hash[release][modeProto] == native; same != (c.SecurityContext == nil) {
-				t.Errorf("%s: %s: same hash %v, securityContext %v", row.ID, release, same, c.SecurityContext != nil)
-			}
+		}
+		if got := Of(minor); got != want {
+			t.Errorf("1.%d: %v, want %v", minor, got, want)
 		}
 	}
 }

@@ -8,31 +8,31 @@ import (
 )
 
 // Supported reports whether the table and the types agree. If not (see Drift)
-// only the newest generation is known: Match never matches, Oldest is Gen19.
+// only the newest generation is known: Match never matches, Oldest is Native.
 func Supported() bool {
 	return rootNode != nil
 }
 
 // Match reports whether a kubelet of an older generation would have recorded
 // this hash for this container, and the newest such generation. It does not
-// try Gen19: the caller compares the native hash first.
+// try Native: the caller compares the native hash first.
 func Match(c *v1.Container, recorded uint64) (Generation, bool) {
 	if rootNode == nil {
-		return Gen19, false
+		return Native, false
 	}
 	d := newDump(c, false)
 	defer d.release()
 	oldest := d.oldest()
-	for g := Gen18; g >= oldest; g-- {
+	for g := Native - 1; g >= oldest; g-- {
 		// Without a field between two generations they have one hash.
-		if (g == Gen18 || d.adds(g+1)) && d.records(g, recorded) {
+		if (g == Native-1 || d.adds(g+1)) && d.records(g, recorded) {
 			return g, true
 		}
 		if g == Gen16 {
 			break
 		}
 	}
-	return Gen19, false
+	return Native, false
 }
 
 // Hash returns the hash that a kubelet of generation g records for the
@@ -55,7 +55,7 @@ func Hash(c *v1.Container, g Generation) (uint64, bool) {
 // container, and so does that release itself.
 func Oldest(c *v1.Container) Generation {
 	if rootNode == nil {
-		return Gen19
+		return Native
 	}
 	d := newDump(c, false)
 	defer d.release()
@@ -74,7 +74,7 @@ func (d *dump) written() Generation {
 // if only the native hash is known.
 func OldestHash(c *v1.Container, from Generation) (g Generation, hash uint64, ok bool) {
 	if rootNode == nil {
-		return Gen19, 0, false
+		return Native, 0, false
 	}
 	d := newDump(c, false)
 	defer d.release()
@@ -97,7 +97,7 @@ func RecordedBy(c *v1.Container, recorded uint64) (oldest, newest Generation, ok
 	d := newDump(c, false)
 	defer d.release()
 	knows := d.oldest()
-	for g := Gen19; ; g-- {
+	for g := Native; ; g-- {
 		if d.records(g, recorded) {
 			if !ok {
 				newest, ok = g, true
@@ -111,7 +111,7 @@ func RecordedBy(c *v1.Container, recorded uint64) (oldest, newest Generation, ok
 	if ok && oldest == knows && oldest > OldestWritten {
 		oldest = OldestWritten
 	}
-	return oldest, newest, ok && !(oldest <= OldestWritten && newest == Gen19)
+	return oldest, newest, ok && !(oldest <= OldestWritten && newest == Native)
 }
 
 // Hashes are the hashes of one container in all generations.
@@ -127,9 +127,9 @@ func All(c *v1.Container) Hashes {
 	defer d.release()
 	h := Hashes{records: d.written()}
 	oldest := d.oldest()
-	for g := Gen19; g >= oldest; g-- {
+	for g := Native; g >= oldest; g-- {
 		h.known[g] = true
-		if g < Gen19 && !d.adds(g+1) {
+		if g < Native && !d.adds(g+1) {
 			h.hash[g] = h.hash[g+1]
 		} else {
 			h.hash[g] = d.hash(g)

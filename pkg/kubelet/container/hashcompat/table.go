@@ -6,6 +6,7 @@ package hashcompat
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"k8s.io/api/core/v1"
@@ -23,11 +24,12 @@ const (
 	Gen17
 	// Gen18 is 1.8.
 	Gen18
-	// Gen19 is 1.9, the hash that kubecontainer.HashContainer computes. Up to
-	// 1.13 it is also that of containers without a securityContext.
+	// Gen19 is 1.9. Up to 1.13 its hash is also that of containers without a
+	// securityContext.
 	Gen19
+	// Native, the generation of this release, and those between are in native.go.
 
-	generations = int(Gen19) + 1
+	generations = int(Native) + 1
 )
 
 // OldestWritten is the oldest generation that Oldest returns. 1.6 hashes are
@@ -36,24 +38,45 @@ const (
 // rolled back to.
 const OldestWritten = Gen17
 
-// String returns the release, for example "1.7".
+// String returns the first release of the generation, for example "1.7".
 func (g Generation) String() string {
 	if int(g) < generations {
-		return [...]string{"1.6", "1.7", "1.8", "1.9"}[g]
+		return fmt.Sprintf("1.%d", g.Minor())
 	}
 	return fmt.Sprintf("Generation(%d)", uint8(g))
 }
 
+// Minor returns the first minor release of the generation, 7 for 1.7.
+func (g Generation) Minor() int {
+	return firstMinors[g]
+}
+
+// Of returns the generation of release 1.minor, or the nearest of those from
+// OldestWritten to Native.
+func Of(minor int) Generation {
+	for g := Native; g > OldestWritten; g-- {
+		if g.Minor() <= minor {
+			return g
+		}
+	}
+	return OldestWritten
+}
+
 // Generations returns all generations, newest first.
 func Generations() []Generation {
-	return []Generation{Gen19, Gen18, Gen17, Gen16}
+	all := make([]Generation, 0, generations)
+	for g := generations - 1; g >= 0; g-- {
+		all = append(all, Generation(g))
+	}
+	return all
 }
 
 // table lists every struct that a v1.Container can hold, by the name that
 // go-spew prints, with its fields in order as "Name type". A field that a
 // generation added has "@" and that generation after it; all others are in
 // every generation. It was derived by comparing the types of releases 1.6.1,
-// 1.7.0, 1.8.15 and 1.9.11.
+// 1.7.0, 1.8.15, 1.9.11, 1.11.10 and 1.12.10. Between the last three only
+// v1.SecurityContext differs.
 //
 // The table is explicit so that a field which a later API adds cannot slip
 // into, or out of, an older generation's hash: Drift compares it with the
@@ -163,14 +186,7 @@ var table = map[string]string{
 	"v1.Lifecycle": `
 		PostStart *v1.Handler
 		PreStop *v1.Handler`,
-	"v1.SecurityContext": `
-		Capabilities *v1.Capabilities
-		Privileged *bool
-		SELinuxOptions *v1.SELinuxOptions
-		RunAsUser *int64
-		RunAsNonRoot *bool
-		ReadOnlyRootFilesystem *bool
-		AllowPrivilegeEscalation *bool @1.8`,
+	"v1.SecurityContext": securityContext,
 	"v1.Capabilities": `
 		Add []v1.Capability
 		Drop []v1.Capability`,
@@ -216,9 +232,9 @@ type tableField struct {
 	// pointer is the first generation in which the field is a pointer, in a table of a
 	// Release ("*1.8"). In those before it is the value itself.
 	pointer Generation
-	// emptyUnset: a pointer to an empty string stands for an unset field, because this
-	// release defaults the field to it (the word "" at the end of the line).
-	emptyUnset bool
+	// unset, if not nil, is a text that says the same as no pointer to a text, because a
+	// release defaults the field to it (a quoted word in the line).
+	unset *string
 }
 
 func tableFields(table map[string]string, typeName string) ([]tableField, bool) {
@@ -239,7 +255,9 @@ func tableFields(table map[string]string, typeName string) ([]tableField, bool) 
 					f.pointer = g
 				}
 			}
-			f.emptyUnset = f.emptyUnset || word == `""`
+			if text, err := strconv.Unquote(word); err == nil {
+				f.unset = &text
+			}
 		}
 		fields = append(fields, f)
 	}

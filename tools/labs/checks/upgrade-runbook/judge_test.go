@@ -49,19 +49,26 @@ func TestJudgeRunbook(t *testing.T) {
 func TestJudgeUnits(t *testing.T) {
 	l := judgetest.Lab(t, Labs(), "kubelet-units")
 	good := []any{checked{underTest, unitAPIServers, false, refusesServers}}
-	for _, k := range unitSwaps {
-		good = append(good, swappedUnit{k, six, six}, checked{old, unitRecommended, true, ""}, checked{underTest, unitRecommended, true, ""})
+	kept := &kubeletlab.Swapped{Command: "node swap", Kept: len(kubeletlab.Compare(six, six, func(_ string, c kubeletlab.Container) bool { return !c.Sandbox }).Kept)}
+	for i, k := range unitSwaps {
+		by := kept
+		if i == 0 {
+			by = nil
+		}
+		good = append(good, swappedUnit{k, by, six, six}, checked{old, unitRecommended, true, ""}, checked{underTest, unitRecommended, true, ""})
 	}
 	good = append(good, checked{underTest, unitGate, true, ""}, checked{old, unitGate, false, refusesGate},
 		reported{middle, middle, ""}, reported{base, base, ""})
 	judgetest.Cut(t, l, made(l, good, 0, nil))
 	n := len(good)
-	for i, bad := range map[int]any{0: checked{underTest, unitAPIServers, true, ""}, 1: swappedUnit{old, six, others}, 2: checked{old, unitRecommended, false, "no"},
+	for i, bad := range map[int]any{0: checked{underTest, unitAPIServers, true, ""}, 1: swappedUnit{old, nil, six, others},
+		4: swappedUnit{underTest, &kubeletlab.Swapped{Command: "node swap"}, six, six}, 2: checked{old, unitRecommended, false, "no"},
 		n - 4: checked{underTest, unitGate, false, "no"}, n - 3: checked{old, unitGate, false, "for another reason"},
 		n - 2: reported{middle, old, "not within 30s"}, n - 1: reported{base, base, "pods ready: not within 2m"}} {
 		judgetest.Judge(t, l, made(l, good, i, bad), labkit.Failed)
 	}
-	judgetest.Judge(t, l, made(l, good, 1, swappedUnit{old, nil, nil}), labkit.Inconclusive)
+	judgetest.Judge(t, l, made(l, good, 1, swappedUnit{old, nil, nil, nil}), labkit.Inconclusive)
+	judgetest.Judge(t, l, made(l, good, 4, swappedUnit{underTest, nil, six, six}), labkit.Inconclusive)
 	short := func(all ...any) *history.History {
 		return history.Make(history.Begin{Lab: l.Name, Variant: "ours", Profile: string(labkit.Short)}, all...)
 	}

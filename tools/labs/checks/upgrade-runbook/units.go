@@ -78,6 +78,8 @@ type units struct {
 	e    *labkit.Env
 	c    *node.Cluster
 	node *node.Node
+	// swaps, once the node has the recommended unit.
+	swaps *kubeletlab.Swaps
 }
 
 // unitRow is one kubelet with one unit.
@@ -180,12 +182,35 @@ func (r *units) swap(ctx context.Context, p kube.Program, unit []string) error {
 	return r.node.StartKubelet(ctx, p)
 }
 
+// byProgram swaps to a kubelet with the recommended unit as an operator does: the first time the unit
+// is changed and the kubelet restarted, and from then on kubectl-holdfast swaps to Holdfast and back.
+func (r *units) byProgram(ctx context.Context, release string) (by *kubeletlab.Swapped, err error) {
+	const settle = 5 * time.Second
+	switch {
+	case r.swaps == nil:
+		if err := r.node.StopKubelet(); err != nil {
+			return nil, err
+		}
+		r.node.Unit = recommended
+		r.swaps, err = kubeletlab.NewSwaps(ctx, r.e, r.node, r.program(release))
+	case release == underTest:
+		by, err = r.swaps.Swap(ctx, r.program(release), settle)
+	default:
+		by, err = r.swaps.Back(ctx, settle)
+	}
+	return by, err
+}
+
 // swapAndSync waits until the new kubelet has looked at the three pods, and
 // until nothing changes any more.
 func (r *units) swapAndSync(ctx context.Context, p kube.Program, unit []string) (kubeletlab.Snapshot, error) {
 	if err := r.swap(ctx, p, unit); err != nil {
 		return nil, err
 	}
+	return r.synced(ctx)
+}
+
+func (r *units) synced(ctx context.Context) (kubeletlab.Snapshot, error) {
 	if err := kubeletlab.WaitSynced(ctx, r.node, 3, time.Minute); err != nil {
 		return nil, err
 	}

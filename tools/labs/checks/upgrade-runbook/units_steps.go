@@ -26,7 +26,9 @@ type checked struct {
 
 // swappedUnit is a swap to a kubelet with the recommended flags.
 type swappedUnit struct {
-	Kubelet       string
+	Kubelet string
+	// By is the command that swapped, nil for the first one.
+	By            *kubeletlab.Swapped
 	Before, After kubeletlab.Snapshot
 }
 
@@ -74,14 +76,22 @@ func unitSteps(e *labkit.Env) []labkit.Step {
 			return r.check(ctx, underTest, unitAPIServers)
 		}},
 	}
-	for _, release := range unitSwaps {
-		steps = append(steps, labkit.Step{Text: fmt.Sprintf("swap to %s with --kubeconfig=… --require-kubeconfig=true, and run node check for %s and for Holdfast", release, old),
+	for i, release := range unitSwaps {
+		how := map[bool]string{true: "node swap", false: "node back"}[release == underTest]
+		if i == 0 {
+			how = "a restart"
+		}
+		steps = append(steps, labkit.Step{Text: fmt.Sprintf("%s to %s with --kubeconfig=… --require-kubeconfig=true, and run node check for %s and for Holdfast", how, release, old),
 			Do: func(ctx context.Context) error {
-				after, err := r.swapAndSync(ctx, r.program(release), recommended)
+				by, err := r.byProgram(ctx, release)
 				if err != nil {
 					return err
 				}
-				e.Record(swappedUnit{release, before, after})
+				after, err := r.synced(ctx)
+				if err != nil {
+					return err
+				}
+				e.Record(swappedUnit{release, by, before, after})
 				if err := r.check(ctx, old, unitRecommended); err != nil {
 					return err
 				}
@@ -161,6 +171,13 @@ func judgeUnits(h *history.History) labkit.Outcome {
 		}
 		if n = len(s.Before); n == 0 {
 			return labkit.InconclusiveBecause("swap %d: no container ran before it", i+1)
+		}
+		if by := s.By; by != nil {
+			if w := by.Wrong(s.Before, s.After); w != "" {
+				bad("swap %d, to %s: %s", i+1, s.Kubelet, w)
+			}
+		} else if i > 0 {
+			return labkit.InconclusiveBecause("swap %d was not made by kubectl-holdfast", i+1)
 		}
 	}
 	var stock []string

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -112,21 +113,24 @@ type Swapped struct {
 	Kept, Recreated, Gone int
 }
 
-// Swap runs node swap to a kubelet of Holdfast, and Back node back.
-func (s *Swaps) Swap(ctx context.Context, p kube.Program) (*Swapped, error) {
-	return s.run(ctx, "swap", "--new", p.Path)
+// Swap runs node swap to a kubelet of Holdfast, and Back node back. settle is how long they look
+// before they count the containers.
+func (s *Swaps) Swap(ctx context.Context, p kube.Program, settle time.Duration) (*Swapped, error) {
+	return s.run(ctx, settle, "swap", "--new", p.Path)
 }
 
 // Back: see Swap.
-func (s *Swaps) Back(ctx context.Context) (*Swapped, error) { return s.run(ctx, "back") }
+func (s *Swaps) Back(ctx context.Context, settle time.Duration) (*Swapped, error) {
+	return s.run(ctx, settle, "back")
+}
 
-func (s *Swaps) run(ctx context.Context, args ...string) (*Swapped, error) {
+func (s *Swaps) run(ctx context.Context, settle time.Duration, args ...string) (*Swapped, error) {
 	command := func(word string) string {
 		return fmt.Sprintf("echo %s >%s && read -r said <%s && test $said = ok", word, s.ask, s.answer)
 	}
 	is := &Swapped{Command: "node " + args[0]}
 	args = append(append([]string{"node"}, args...), "--program", s.program, "--keep-in", filepath.Join(s.dir, "holdfast"),
-		"--stop-command", command("stop"), "--start-command", command("start"), "--health-timeout", "1m", "--settle", "30s")
+		"--stop-command", command("stop"), "--start-command", command("start"), "--health-timeout", "1m", "--settle", settle.String())
 	out, err := s.n.Output(ctx, s.holdfast, args...)
 	s.e.Logf("kubectl-holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
 	var exited *exec.ExitError

@@ -81,7 +81,7 @@ func Write(t *security.Table, release string) ([]byte, error) {
 	// What cannot be read again is of no use to a scanner.
 	read, err := vex.Parse(out.Bytes())
 	if err != nil || len(read.Statements) != len(doc.Statements) {
-		return nil, fmt.Errorf("%s cannot be read again: %v", security.VexFile, err)
+		return nil, fmt.Errorf("the document of %s cannot be read again: %v", release, err)
 	}
 	return out.Bytes(), nil
 }
