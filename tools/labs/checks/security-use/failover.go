@@ -20,7 +20,7 @@ import (
 	"holdfast/tools/labkit/wait"
 )
 
-func failoverLab() labkit.Lab {
+func failoverLab(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:     "security-use-failover",
 		Folder:   "checks/security-use",
@@ -28,8 +28,8 @@ func failoverLab() labkit.Lab {
 		Needs:    labkit.ManagerNeeds(base, labkit.StockBinary(base, "kube-controller-manager")),
 		Variants: []labkit.Variant{labkit.Ours},
 		Steps: func(e *labkit.Env) []labkit.Step {
-			f := &failover{e: e}
-			steps := []labkit.Step{{Text: "start etcd and kube-apiserver of stock v1.9.11; create a namespace for each failover, with a NetworkPolicy and a pod that a finalizer holds", Do: f.start}}
+			f := &failover{e: e, base: base}
+			steps := []labkit.Step{{Text: "start etcd and kube-apiserver of stock " + base + "; create a namespace for each failover, with a NetworkPolicy and a pod that a finalizer holds", Do: f.start}}
 			for _, w := range successions {
 				steps = append(steps, labkit.Step{Text: fmt.Sprintf("%s: delete the namespace under the first controller manager and read the NetworkPolicy; stop this controller manager, start the second one and read the NetworkPolicy again; remove the finalizer and wait until the namespace is gone", w.name),
 					Do: func(ctx context.Context) error { return f.succeed(ctx, w) }})
@@ -62,9 +62,10 @@ var successions = []succession{
 
 // failover is a control plane whose controller managers change.
 type failover struct {
-	e *labkit.Env
-	c *node.Cluster
-	n int
+	e    *labkit.Env
+	base string
+	c    *node.Cluster
+	n    int
 }
 
 // ledBy is what was there while a controller manager led.
@@ -88,7 +89,7 @@ func namespace(w succession) string { return "ns-" + w.first + "-" + w.second }
 
 func (f *failover) start(ctx context.Context) error {
 	var err error
-	if f.c, err = f.e.StartStockAPIServer(ctx, base); err != nil {
+	if f.c, err = f.e.StartStockAPIServer(ctx, f.base); err != nil {
 		return err
 	}
 	cm, err := f.manager(ctx, "stock")
@@ -118,9 +119,9 @@ func (f *failover) start(ctx context.Context) error {
 
 // manager starts one of: stock's, ours with the gate on, ours with it off.
 func (f *failover) manager(ctx context.Context, which string) (*kube.ControllerManager, error) {
-	p := f.e.Stock(base, "kube-controller-manager")
+	p := f.e.Stock(f.base, "kube-controller-manager")
 	if which != "stock" {
-		p = f.e.UnderTest(base, "kube-controller-manager").WithGates(map[string]bool{orderedGate: which == "on"})
+		p = f.e.UnderTest(f.base, "kube-controller-manager").WithGates(map[string]bool{orderedGate: which == "on"})
 	}
 	f.n++
 	return f.e.StartControllerManager(ctx, f.c.APIServer, kube.ControllerManagerConfig{Name: fmt.Sprintf("kube-controller-manager-%d", f.n), Program: p})

@@ -23,19 +23,20 @@ import (
 
 // Labs are those of this folder.
 func Labs() []labkit.Lab {
-	return []labkit.Lab{failoverLab(), nsenterLab(), useLab()}
+	const base, second = "v1.9.11", "v1.12.10"
+	return []labkit.Lab{failoverLab(base), labkit.OnBase(failoverLab, second), nsenterLab(base), useLab(base), labkit.OnBase(useLab, second)}
 }
 
-func nsenterLab() labkit.Lab {
+func nsenterLab(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:    "security-use-nsenter",
 		Folder:  "checks/security-use",
 		Summary: "subPaths of a kubelet with a mount namespace of its own, as in a container, that mounts through nsenter",
 		Needs:   labkit.KubeletNeeds(base),
 		Steps: func(e *labkit.Env) []labkit.Step {
-			c := &containerized{e: e}
+			c := &containerized{e: e, base: base}
 			return []labkit.Step{
-				{Text: "start etcd, kube-apiserver and controller manager of stock v1.9.11, and a node whose kubelet under test runs with --containerized in its own root and mount namespace, with the node's root at /rootfs", Do: c.start},
+				{Text: "start etcd, kube-apiserver and controller manager of stock " + base + ", and a node whose kubelet under test runs with --containerized in its own root and mount namespace, with the node's root at /rootfs", Do: c.start},
 				{Text: "create a pod with five subPaths: a directory, a file, a read-only one, one behind a symlink inside the volume, and one in an emptyDir; wait until the pod is ready", Do: c.create},
 				{Text: "delete the pod, and check that no mount of a subPath is left on the node", Do: c.remove},
 				labkit.AllRun(func(ctx context.Context) error { return c.c.Alive(ctx) }),
@@ -51,6 +52,7 @@ func nsenterLab() labkit.Lab {
 // containerized is a cluster whose kubelet believes that it runs in a container.
 type containerized struct {
 	e      *labkit.Env
+	base   string
 	c      *node.Cluster
 	binary string // the kubelet under test
 }
@@ -119,10 +121,10 @@ exec unshare --mount --propagation slave chroot "$root" %[2]s "$@"
 
 func (c *containerized) start(ctx context.Context) error {
 	var err error
-	if c.c, err = c.e.StartStockCluster(ctx, base, node.Config{Name: "node1"}); err != nil {
+	if c.c, err = c.e.StartStockCluster(ctx, c.base, node.Config{Name: "node1"}); err != nil {
 		return err
 	}
-	p := c.e.UnderTest(base, "kubelet")
+	p := c.e.UnderTest(c.base, "kubelet")
 	dir := c.e.Path("container")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -254,7 +254,7 @@ func (l *lab) attach(ctx context.Context, n *node.Node) error {
 func (l *lab) forward(ctx context.Context, n *node.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, l.e.Stock(base, "kubectl").Path, "--kubeconfig="+l.c.APIServer.AdminKubeconfig, "--namespace="+ns,
+	cmd := exec.CommandContext(ctx, l.e.Stock(l.base, "kubectl").Path, "--kubeconfig="+l.c.APIServer.AdminKubeconfig, "--namespace="+ns,
 		"port-forward", n.Name+"-streams", ":8080")
 	cmd.Env = append(os.Environ(), "HOME="+l.e.Path())
 	out, err := cmd.StdoutPipe()

@@ -26,9 +26,8 @@ import (
 )
 
 const (
-	base = "v1.9.11"
-	ns   = "default"
-	mib  = 1 << 20
+	ns  = "default"
+	mib = 1 << 20
 
 	// stock and ours are the nodes, named after their kubelets.
 	stock, ours = "stock", "ours"
@@ -37,13 +36,13 @@ const (
 	image = "holdfast.test/tar:v1"
 )
 
-func useLab() labkit.Lab {
+func useLab(base string) labkit.Lab {
 	return labkit.Lab{
 		Name:     "security-use",
 		Folder:   "checks/security-use",
 		Summary:  "legitimate use of gitRepo, probes, exec, attach, port-forward and cp, stock compared with Holdfast",
 		Packages: []string{"git", "openssh-client", "openssh-server", "socat"},
-		Steps:    steps,
+		Steps:    func(e *labkit.Env) []labkit.Step { return steps(e, base) },
 		Oracle:   oracle,
 		Needs:    labkit.KubeletNeeds(base, labkit.StockBinary(base, "kubectl"), labkit.StockBinary(base, "kubelet")),
 		Variants: []labkit.Variant{labkit.Ours},
@@ -59,15 +58,16 @@ func rounds(p labkit.Profile) int {
 // lab is a cluster of two nodes.
 type lab struct {
 	e      *labkit.Env
+	base   string
 	c      *node.Cluster
 	nodes  []*node.Node // stock, ours
 	events *kube.Recorder
 }
 
-func steps(e *labkit.Env) []labkit.Step {
-	l := &lab{e: e}
+func steps(e *labkit.Env, base string) []labkit.Step {
+	l := &lab{e: e, base: base}
 	return []labkit.Step{
-		{Text: "start etcd, apiserver and controller manager of stock v1.9.11, and two nodes: one with the stock kubelet, one with the kubelet under test", Do: l.start},
+		{Text: "start etcd, apiserver and controller manager of stock " + base + ", and two nodes: one with the stock kubelet, one with the kubelet under test", Do: l.start},
 		{Text: "on each node create a pod with ten gitRepo volumes: http, https, git, ssh and host:path, with directory and revision, and with \".\"", Do: l.part(partGit, l.gitRepo)},
 		{Text: "on each node create pods whose probes get 1 B, 10 KB, 10 MB and 1 MB in chunks, and one whose probe gets 10 MB with status 500", Do: l.part(partProbes, l.probes)},
 		{Text: fmt.Sprintf("on each node run exec of %d MiB, %d times in turn; cp of 100 MB both ways; attach of 1 MB both ways; port-forward of 100 MB", execSize>>20, rounds(e.Profile)), Do: l.part(partStreams, l.streams)},
@@ -96,9 +96,9 @@ func (l *lab) part(name string, do func(context.Context) error) func(context.Con
 
 func (l *lab) start(ctx context.Context) error {
 	tar := node.Image{Ref: image, Program: node.ToolPath(l.e.Root, "labpod"), Path: "/bin/tar", Args: []string{"serve"}, Env: []string{"PATH=/bin"}}
-	c, err := l.e.StartStockCluster(ctx, base,
-		node.Config{Name: stock, Kubelet: l.e.Stock(base, "kubelet"), Images: []node.Image{tar}},
-		node.Config{Name: ours, Kubelet: l.e.UnderTest(base, "kubelet"), Images: []node.Image{tar}})
+	c, err := l.e.StartStockCluster(ctx, l.base,
+		node.Config{Name: stock, Kubelet: l.e.Stock(l.base, "kubelet"), Images: []node.Image{tar}},
+		node.Config{Name: ours, Kubelet: l.e.UnderTest(l.base, "kubelet"), Images: []node.Image{tar}})
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (l *lab) messages(pod string) []string {
 func (l *lab) kubectl(ctx context.Context, in io.Reader, out io.Writer, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, l.e.Stock(base, "kubectl").Path, append([]string{"--kubeconfig=" + l.c.APIServer.AdminKubeconfig, "--namespace=" + ns}, args...)...)
+	cmd := exec.CommandContext(ctx, l.e.Stock(l.base, "kubectl").Path, append([]string{"--kubeconfig=" + l.c.APIServer.AdminKubeconfig, "--namespace=" + ns}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+l.e.Path())
 	var said bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &said
