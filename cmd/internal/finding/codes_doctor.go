@@ -99,7 +99,7 @@ var doctorCodes = []Code{
 	{
 		Code: "HF613", Level: Stop, Also: []Level{Unknown}, Title: "the name of a DaemonSet's next ControllerRevision is already in use", By: []string{"doctor"},
 		About: []string{
-			"The DaemonSet's template has no ControllerRevision yet, and the name that this ControllerRevision would get belongs to a ControllerRevision of another template. This DaemonSet **crashes a stock controller manager** of 1.7 to 1.11 within seconds ([hash-collision](../../patches/hash-collision/README.md), b). So you see this finding only while no stock controller manager runs: either it has crashed, or you have stopped it for a swap.",
+			"The DaemonSet's template has no ControllerRevision yet, and another template's ControllerRevision already has the name that the next ControllerRevision would get. This DaemonSet **crashes a stock controller manager** of 1.7 to 1.11 within seconds ([hash-collision](../../patches/hash-collision/README.md), case b). So you see this finding only while no stock controller manager runs: either it has crashed, or you have stopped it for a swap.",
 			"Start Holdfast's controller manager. Or add any annotation to the DaemonSet's template: this changes the name of the next ControllerRevision.",
 			"doctor checks only the template that the DaemonSet has now, not the templates of later updates. To check later updates, give `kubectl holdfast pod-template-hash collide` a list of image tags: it prints the tags that collide. `?` means that doctor cannot compute the hashes of the controller manager's release.",
 		},

@@ -18,7 +18,7 @@ var kcmCodes = []Code{
 	},
 	{
 		Code: "HF523", Level: Stop, Title: "the new controller manager does not support a flag or a feature gate of its manifest", By: []string{"kcm check", "kcm manifest"},
-		About: []string{"The container would exit at each start. First remove the flag or gate that the finding names from the manifest. When you go back to the stock controller manager, these are Holdfast's own flags and gates."},
+		About: []string{"The container would exit at each start. First remove the flag or gate that the finding names from the manifest. When you go back to the stock controller manager, remove Holdfast's own flags and gates."},
 	},
 	{
 		Code: "HF524", Level: Stop, Title: "the controller manager has no permission to get Services", By: []string{"kcm check"},
