@@ -32,7 +32,7 @@ var forecastCodes = []Code{
 	},
 	{
 		Code: "HF103", Level: Stop, Title: "the release of the new kubelet or controller manager does not fit the API server's release", By: []string{"forecast", "kcm check"},
-		About: []string{"Upstream supports kubelets of the API server's minor release and of the two minor releases before it. `kcm check` requires that the controller manager and the API server have the same minor release. A component that is newer than the API server uses features that the API server does not have. Upgrade the API server first. [fleet](fleet.md) never swaps to a kubelet whose minor release is newer than the API server's."},
+		About: []string{"Upstream supports kubelets of the API server's minor release and of the two minor releases before it. `kcm check` requires that the controller manager and the API server have the same minor release. A component that is newer than the API server can use features that the API server does not have. Upgrade the API server first. [fleet](fleet.md) never swaps to a kubelet whose minor release is newer than the API server's."},
 	},
 	{
 		Code: "HF104", Level: Stop, Title: "Holdfast refuses the API server's certificate", By: []string{"forecast", "kcm check", "node check"},

@@ -15,7 +15,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF502", Level: Stop, Title: "systemd has not loaded the changed files of the kubelet's unit", By: []string{"node check"},
 		About: []string{
-			"The unit's file or a drop-in was changed, but systemd has not read the change. Until the next boot, systemd would start the kubelet with the old version of the unit, and afterwards with the new version.",
+			"The unit's file or a drop-in was changed, but systemd has not read the change. Until the next boot, systemd starts the kubelet with the old version of the unit, and afterwards with the new version.",
 			"Run `systemctl daemon-reload` and check again. This does not restart the kubelet.",
 		},
 	},
