@@ -129,7 +129,7 @@ var doctorCodes = []Code{
 	{
 		Code: "HF631", Level: Warn, Also: []Level{Unknown}, Title: "the controller manager has no permission to get Services", By: []string{"doctor"},
 		About: []string{
-			"Holdfast's endpoints controller reads a Service from the API server before it deletes the Service's Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). The controller manager's user does not have the permission to do so. So each of these requests fails, and the Endpoints of deleted Services stay.",
+			"Holdfast's endpoints controller reads a Service from the API server before it deletes the Service's Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). The controller manager's user does not have the permission to read Services. So each of these requests fails, and the Endpoints of deleted Services stay.",
 			"Add the verb `get` on `services` to the user's role. doctor checks the service account `endpoint-controller` if it exists (`--use-service-account-credentials`), otherwise the user `system:kube-controller-manager`. The finding names the user. To check another user, set `--controller-manager-user`.",
 		},
 	},

@@ -8,7 +8,7 @@ var kcmCodes = []Code{
 	{
 		Code: "HF521", Level: Stop, Title: "`kubectl-holdfast kcm` cannot change this manifest", By: []string{"kcm check", "kcm manifest"},
 		About: []string{
-			"`kcm manifest` can change the manifest of a static pod if one of its containers runs `kube-controller-manager` or `hyperkube controller-manager`, directly or through a shell. This manifest is different, or the mount of the new binary would conflict with something in the manifest. Nothing was changed.",
+			"`kcm manifest` can change the manifest of a static pod if one of its containers runs `kube-controller-manager` or `hyperkube controller-manager`, directly or through a shell. Either no container of this manifest does so, or the mount of the new binary would conflict with something in the manifest. Nothing was changed.",
 			"Edit the manifest by hand, as [the install page](install.md#kube-controller-manager-as-a-kubeadm-static-pod) describes: edit a copy outside the manifests folder, and then move the copy into that folder.",
 		},
 	},
