@@ -27,7 +27,7 @@ var kcmCodes = []Code{
 	{
 		Code: "HF525", Level: New, Title: "pods are replaced when the new controller manager takes over", By: []string{"kcm check"},
 		About: []string{
-			"When Holdfast takes over, a StatefulSet that has several revisions of the same template is rolled once to the newest revision, and a Deployment that uses the ReplicaSet of another owner gets a ReplicaSet of its own, with new pods. When a stock controller manager takes over, it can replace all pods of a StatefulSet that has a collision count, or two revisions with the same number. [hash-collision](../../patches/hash-collision/README.md#going-back) explains why.",
+			"When Holdfast takes over, it rolls a StatefulSet that has several revisions of the same template once to the newest revision. A Deployment that uses the ReplicaSet of another owner gets a ReplicaSet of its own, with new pods. When a stock controller manager takes over, it can replace all pods of a StatefulSet that has a collision count, or two revisions with the same number. [hash-collision](../../patches/hash-collision/README.md#going-back) explains why.",
 			"To prevent this for a StatefulSet, set its `partition` to the value of its `replicas`, or its `updateStrategy` to `OnDelete`, until you are ready to replace its pods.",
 		},
 	},

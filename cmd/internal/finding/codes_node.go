@@ -124,7 +124,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF527", Level: Warn, Title: "containers stopped during the swap, and no container replaced them", By: []string{"node swap", "node back"},
 		About: []string{
-			"This is normal if the container exited by itself, for example in the pod of a Job that finished, or if the pod was deleted during the swap. Otherwise check the pod: it is likely that the new kubelet set the pod to `Failed` when the kubelet started, because of disk pressure ([HF105](#hf105)) or because the node's labels no longer match the pod's node selector or affinity ([HF206](#hf206)). The pod's controller creates another pod. If the pod has no controller, create the pod again yourself.",
+			"This is normal if the container exited by itself, for example in the pod of a Job that finished, or if the pod was deleted during the swap. Otherwise check the pod: it is likely that the new kubelet set the pod to `Failed` at startup. The cause is disk pressure ([HF105](#hf105)), or the node's labels no longer match the pod's node selector or affinity ([HF206](#hf206)). The pod's controller creates another pod. If the pod has no controller, create the pod again yourself.",
 		},
 	},
 	{
