@@ -61,7 +61,7 @@ var nodeCodes = []Code{
 		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "a node command could not check something on the node", By: []string{"node check", "node swap", "node back"},
 		About: []string{
 			"The finding says what the command could not check. For example, without systemd the command cannot find out what `--start-command` starts, and with a runtime other than docker it does not compare the containers.",
-			"If docker does not answer, the finding is a `STOP`, because no kubelet starts without docker.",
+			"If the kubelet's runtime is docker and docker does not answer, the finding is a `STOP`, because such a kubelet does not start without docker.",
 		},
 	},
 	{
@@ -130,7 +130,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF530", Level: Stop, Title: "the package kubelet cannot replace or start this node's kubelet", By: []string{"node keep"},
 		About: []string{
-			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node the unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",
+			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node one of these is true: the unit starts another file; `/usr/bin/kubelet` is immutable (`lsattr`); the unit is disabled, static or masked.",
 			"Correct this, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed despite the STOP.",
 		},
 	},
