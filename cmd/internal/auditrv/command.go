@@ -28,8 +28,9 @@ func Command() *cobra.Command {
 		Long: `Read audit logs of a kube-apiserver. Name the clients and resources whose watches restart from
 an older resourceVersion than the client had already received.
 
-FILE contains JSON with one event on each line. It may be compressed with gzip, and may have
-docker's wrapper; - is standard input. Name all rotated files of all API servers at once, in any order.
+FILE contains JSON with one event on each line. It may be compressed with gzip, and may be in
+docker's log format; - is standard input. Name all rotated files of all API servers at once, in any
+order.
 The audit level Metadata is enough.
 
   back    a watch starts from an older version than the watch that it continues: a proof
@@ -40,8 +41,8 @@ The audit level Metadata is enough.
 
 Exit status: with --exit-code, 3 if a watch provably restarts from an older version. Otherwise 1
 if a file cannot be read, if a line is not an audit event, or if the files contain no event at
-all; the command still reads all other files and lines. Otherwise 0, also if the command found
-such watches but --exit-code is not set.`,
+all; the command still reads all other files and lines. Otherwise 0: without --exit-code the
+status is 0 even if the command found watches that restart from an older version.`,
 		Example: `  kubectl-holdfast audit-rv /var/log/kube-audit/audit.log*
   docker logs kube-apiserver 2>/dev/null | kubectl-holdfast audit-rv -o json -`,
 		RunE: func(cmd *cobra.Command, files []string) error {

@@ -51,16 +51,17 @@ container. A kubelet compares this hash to detect a changed spec.
 
 ` + files + `
 
-The hash is in the container's label io.kubernetes.container.hash, in hexadecimal;
-events show it in decimal. If the spec sets a field that a release does not support, the
+The hash is in the docker label annotation.io.kubernetes.container.hash, in hexadecimal;
+events show the hash in decimal. If the spec sets a field that a release does not support, the
 release ignores that field and hashes a different spec. So the command prints no hash for
 that release.
 
 ` + modes + `
-Before a kubelet hashes a static pod, it fills in defaults. So do not give the manifest of a
-static pod: give the pod as the API server returns it.
+Before a kubelet hashes a static pod, the kubelet fills in defaults, and this command does not.
+So do not give the manifest of a static pod: give the pod as the API server returns it.
 
-The exit status is 1 if the hash of a container cannot be computed for at least one release.`,
+The exit status is 1 if, for at least one release, the hash of a container cannot be computed. A
+field that the release does not support does not count as such a failure.`,
 		Example: `  kubectl get pod web -o json | kubectl-holdfast container-hash -
   kubectl get pods --all-namespaces -o json | kubectl-holdfast container-hash --release 1.7,1.9 -o json -`,
 		Args: cobra.ArbitraryArgs,
@@ -83,7 +84,7 @@ status is 3 if no release records the hash for any of the containers.
 
 ` + files + `
 
---recorded takes the number as in the label io.kubernetes.container.hash
+--recorded takes the number as in the docker label annotation.io.kubernetes.container.hash
 (hexadecimal) or as in events (decimal). If the number can be either, the command tries both.
 
 ` + modes,

@@ -270,7 +270,7 @@ func TestCodes(t *testing.T) {
 
 		{"HF651", metric("holdfast_subpath_rollback_failed_total 3"), "warn a subPath mount could not be removed"},
 		{"HF652", metric("holdfast_predecessor_override_refused 1"), "warn is invalid"},
-		{"HF653", metric("holdfast_predecessor_save_failed_total 1"), "warn cannot be written"},
+		{"HF653", metric("holdfast_predecessor_save_failed_total 1"), "warn could not be written"},
 		{"HF654", metric("holdfast_checkpoint_compat_rewrite_failed_total 1e3"), "warn checkpoint"},
 		{"HF655", metric("holdfast_rbd_detach_locks_kept_total 1"), "warn RBD lock"},
 		{"HF656", metric(`holdfast_rbd_detach_unused_total{result="kept"} 1`), "warn stays mapped"},

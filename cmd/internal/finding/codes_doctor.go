@@ -28,9 +28,9 @@ var alerts = map[string]Alert{
 	"HF652": {Name: "HoldfastPredecessorOverrideRefused", Component: "kubelet", Metric: "holdfast_predecessor_override_refused", Gauge: true,
 		Says: "the file holdfast-predecessor-override is invalid, so the kubelet ignores it", Remedy: "write one line into this file, with a release or the word none, and restart the kubelet"},
 	"HF653": {Name: "HoldfastPredecessorNotSaved", Component: "kubelet", Metric: "holdfast_predecessor_save_failed_total",
-		Says: "the file holdfast-predecessor.json, which records the kubelet that ran before Holdfast, cannot be written", Remedy: "check the disk below the kubelet's root directory"},
+		Says: "the file holdfast-predecessor.json, which records the kubelet that ran before Holdfast, could not be written", Remedy: "check whether the file system of the kubelet's root directory is full or read-only"},
 	"HF654": {Name: "HoldfastCheckpointNotWritten", Component: "kubelet", Metric: "holdfast_checkpoint_compat_rewrite_failed_total",
-		Says: "the kubelet could not rewrite a sandbox checkpoint, so the kubelet that ran before Holdfast might not accept it", Remedy: "check the disk below /var/lib/dockershim, and drain the node before you go back to 1.7"},
+		Says: "the kubelet could not rewrite a sandbox checkpoint, so the kubelet that ran before Holdfast might not accept it", Remedy: "check whether the file system of /var/lib/dockershim is full or read-only, and drain the node before you go back to 1.7"},
 	"HF655": {Name: "HoldfastRBDLockKept", Component: "kubelet", Metric: "holdfast_rbd_detach_locks_kept_total",
 		Says: "an old RBD lock could not be released", Remedy: "run kubectl holdfast rbd-locks"},
 	"HF656": {Name: "HoldfastRBDDeviceStays", Component: "kubelet", Metric: "holdfast_rbd_detach_unused_total", Labels: map[string]string{"result": "kept"},
@@ -99,7 +99,7 @@ var doctorCodes = []Code{
 	{
 		Code: "HF613", Level: Stop, Also: []Level{Unknown}, Title: "the name of a DaemonSet's next ControllerRevision is already in use", By: []string{"doctor"},
 		About: []string{
-			"The DaemonSet's template has no ControllerRevision yet, and the name that this ControllerRevision would get belongs to a ControllerRevision of another template. This DaemonSet **crashes a stock controller manager** of 1.7 to 1.11 within seconds ([hash-collision](../../patches/hash-collision/README.md), b). So you see this finding only while no stock controller manager runs: either it has crashed, or you have stopped it for a swap.",
+			"The DaemonSet's template has no ControllerRevision yet, and another template's ControllerRevision already has the name that the next ControllerRevision would get. This DaemonSet **crashes a stock controller manager** of 1.7 to 1.11 within seconds ([hash-collision](../../patches/hash-collision/README.md), case b). So you see this finding only while no stock controller manager runs: either it has crashed, or you have stopped it for a swap.",
 			"Start Holdfast's controller manager. Or add any annotation to the DaemonSet's template: this changes the name of the next ControllerRevision.",
 			"doctor checks only the template that the DaemonSet has now, not the templates of later updates. To check later updates, give `kubectl holdfast pod-template-hash collide` a list of image tags: it prints the tags that collide. `?` means that doctor cannot compute the hashes of the controller manager's release.",
 		},
@@ -129,7 +129,7 @@ var doctorCodes = []Code{
 	{
 		Code: "HF631", Level: Warn, Also: []Level{Unknown}, Title: "the controller manager has no permission to get Services", By: []string{"doctor"},
 		About: []string{
-			"Holdfast's endpoints controller reads a Service from the API server before it deletes the Service's Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). The controller manager's user does not have the permission to do so. So each of these requests fails, and the Endpoints of deleted Services stay.",
+			"Holdfast's endpoints controller reads a Service from the API server before it deletes the Service's Endpoints ([reflector-monotonic-rv](../../patches/reflector-monotonic-rv/README.md)). The controller manager's user does not have the permission to read Services. So each of these requests fails, and the Endpoints of deleted Services stay.",
 			"Add the verb `get` on `services` to the user's role. doctor checks the service account `endpoint-controller` if it exists (`--use-service-account-credentials`), otherwise the user `system:kube-controller-manager`. The finding names the user. To check another user, set `--controller-manager-user`.",
 		},
 	},
@@ -143,7 +143,7 @@ var doctorCodes = []Code{
 	},
 	alertCode("HF651", "the kubelet could not unmount a subPath mount", "[subpath-rollback](../../patches/subpath-rollback/README.md)"),
 	alertCode("HF652", "the file holdfast-predecessor-override is invalid, so the kubelet ignores it", "[predecessor](../../patches/predecessor/README.md#look-and-correct)"),
-	alertCode("HF653", "the kubelet cannot record which kubelet ran before Holdfast", "[predecessor](../../patches/predecessor/README.md)"),
+	alertCode("HF653", "the kubelet could not record which kubelet ran before Holdfast", "[predecessor](../../patches/predecessor/README.md)"),
 	alertCode("HF654", "the kubelet could not rewrite a sandbox checkpoint", "[checkpoint-compat](../../patches/checkpoint-compat/README.md)"),
 	alertCode("HF655", "the kubelet could not release an old lock of an RBD image", "[RBD volumes](rbd.md)"),
 	alertCode("HF656", "an RBD device stays mapped after a failed mount", "[RBD volumes](rbd.md#when-a-pod-waits)"),

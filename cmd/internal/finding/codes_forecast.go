@@ -6,10 +6,10 @@ package finding
 // forecastCodes are the codes of forecast. node check gives some of them, too.
 var forecastCodes = []Code{
 	{
-		Code: "HF002", Level: Unknown, Title: "the node's kubelet did not respond, or responded only to some requests", By: []string{"forecast", "doctor"},
+		Code: "HF002", Level: Unknown, Title: "a request to the API server or to a node's kubelet failed", By: []string{"forecast", "verify", "doctor"},
 		About: []string{
-			"The command sends requests to the node's kubelet through the API server, and at least one of them failed. There are three possible causes: the kubelet is down, the user is not allowed to use the node's `proxy` subresource, or the kubelet runs with `--enable-debugging-handlers=false`. It is possible that the node has faults that the command could not see.",
-			"The finding names what the command could not read. The user needs the verbs `get` and `create` on `nodes/proxy`, and `get` and `list` on nodes, pods, services and endpoints.",
+			"The command sends requests to the API server, and through the API server to the nodes' kubelets. At least one request failed; the finding names what the command could not read. If the request was for a kubelet, there are three possible causes: the kubelet is down, the user is not allowed to use the node's `proxy` subresource, or the kubelet runs with `--enable-debugging-handlers=false`. It is possible that there are faults that the command could not see.",
+			"The user of `forecast` and `verify` needs the verbs `get` and `create` on `nodes/proxy`, and `get` and `list` on nodes, pods, endpoints and persistentvolumes. `doctor --rbac` prints the roles that doctor needs.",
 		},
 	},
 	{
@@ -17,7 +17,7 @@ var forecastCodes = []Code{
 		About: []string{"With `--to back`, there are three possible causes: the node does not run Holdfast, its kubelet does not report which kubelet Holdfast replaced, or Holdfast did not replace a kubelet. In these cases name a release, such as `--to v1.7.16`. With any `--to`, it is also possible that the target is a release older than 1.7: the program has no table of flags for such releases."},
 	},
 	{
-		Code: "HF101", Level: Stop, Title: "the target kubelet does not support a flag or a feature gate of the node's command line", By: []string{"forecast", "node check"},
+		Code: "HF101", Level: Stop, Title: "the target kubelet does not support a flag or a feature gate on the command line of the node's kubelet", By: []string{"forecast", "node check"},
 		About: []string{
 			"The kubelet's command line contains a flag or a feature gate that the target does not support. The target exits at once, and again at each restart, so the node has no kubelet. The node's pods keep running, but after five minutes the controller manager begins to evict them.",
 			"First remove the flag or the gate from the unit. [The table of flags](flags-1.7-to-1.9.md) says which release accepts which flags.",
@@ -26,13 +26,13 @@ var forecastCodes = []Code{
 	{
 		Code: "HF102", Level: Stop, Title: "the target kubelet would run without an API server, and kill every pod that is not static", By: []string{"forecast", "node check"},
 		About: []string{
-			"A kubelet whose command line names no API server runs standalone: it runs only its static pods and **kills every other pod of the node** within seconds of its start. Kubelets from 1.8 on find the API server by `--kubeconfig` or `--require-kubeconfig`, and refuse `--api-servers`. If you remove `--api-servers` and add neither of these flags, such a kubelet runs standalone.",
+			"A kubelet whose command line names no API server runs standalone: it runs only its static pods and **kills every other pod of the node** within seconds of its start. Kubelets from 1.8 on refuse `--api-servers`, and find the API server by `--kubeconfig` or `--require-kubeconfig`. If the unit has neither `--kubeconfig` nor `--require-kubeconfig`, such a kubelet runs standalone.",
 			"A 1.7 kubelet uses an API server only with `--require-kubeconfig` or `--api-servers`: with `--kubeconfig` alone it also runs standalone. Give the unit `--kubeconfig=FILE --require-kubeconfig=true` before the swap: all releases from 1.7 to 1.9 accept both flags.",
 		},
 	},
 	{
-		Code: "HF103", Level: Stop, Title: "the new kubelet or controller manager is of a release that does not fit the API server's release", By: []string{"forecast", "kcm check"},
-		About: []string{"Upstream supports kubelets of the API server's minor release and of the two minor releases before it. `kcm check` requires that the controller manager and the API server have the same minor release. A component that is newer than the API server uses features that the API server does not have. Upgrade the API server first. [fleet](fleet.md) does not swap to a kubelet that is newer than the API server either."},
+		Code: "HF103", Level: Stop, Title: "the release of the new kubelet or controller manager does not fit the API server's release", By: []string{"forecast", "kcm check"},
+		About: []string{"Upstream supports kubelets of the API server's minor release and of the two minor releases before it. `kcm check` requires that the controller manager and the API server have the same minor release. A component that is newer than the API server can use features that the API server does not have. Upgrade the API server first. [fleet](fleet.md) never swaps to a kubelet whose minor release is newer than the API server's."},
 	},
 	{
 		Code: "HF104", Level: Stop, Title: "Holdfast refuses the API server's certificate", By: []string{"forecast", "kcm check", "node check"},
@@ -42,7 +42,7 @@ var forecastCodes = []Code{
 		},
 	},
 	{
-		Code: "HF105", Level: Stop, Also: []Level{Warn}, Title: "the node is short of disk or memory, so the target kubelet would evict or fail pods", By: []string{"forecast", "node check"},
+		Code: "HF105", Level: Stop, Also: []Level{Warn}, Title: "the node is short of disk or memory, so the target kubelet would evict pods or set them to `Failed`", By: []string{"forecast", "node check"},
 		About: []string{
 			"The node has the condition DiskPressure or MemoryPressure, or its free disk space or memory is below an eviction threshold of the target. When a stock kubelet starts, it checks again whether each pod is allowed to run on its node. Under disk pressure it **sets every pod to `Failed` within seconds**; under memory pressure, it does so with each pod without requests and limits. Release 1.9 has a default threshold that older releases do not have: `imagefs.available<15%`.",
 			"Holdfast keeps running pods ([admission-across-restart](../../patches/admission-across-restart/README.md)), so if Holdfast is the target, the finding is a warning: while the pressure lasts, Holdfast evicts one pod at a time, by rank. But a static pod that restarts ([HF203](#hf203)) counts as a new pod, and under disk pressure Holdfast refuses new pods. So if the node has such a static pod, the finding is a STOP.",
@@ -51,7 +51,7 @@ var forecastCodes = []Code{
 	{
 		Code: "HF201", Level: New, Title: "the swap recreates a container", By: []string{"forecast"},
 		About: []string{
-			"The target does not accept the hash that an earlier kubelet recorded for the container, so it kills and recreates the container soon after the swap. The finding says which release recorded the hash and which field or image differs. [container-hash-compat](../../patches/container-hash-compat/README.md) explains which hashes Holdfast accepts.",
+			"The target does not accept the hash that an earlier kubelet recorded for the container, so the target kills and recreates the container soon after the swap. The finding says which release recorded the hash and which field or image differs. [container-hash-compat](../../patches/container-hash-compat/README.md) explains which hashes Holdfast accepts.",
 			"`(estimate: …)` means that the kubelet did not return the recorded hash. In this case `forecast` assumes that the running kubelet recorded it.",
 		},
 	},
@@ -98,13 +98,13 @@ var forecastCodes = []Code{
 	{
 		Code: "HF401", Level: Warn, Title: "after the swap a Service has no ready address for some time", By: []string{"forecast"},
 		About: []string{
-			"All ready addresses of the Service belong to pods of one node, and all these pods are not ready after the swap. Either they are recreated, or they have a readiness probe and the target is a stock kubelet, which publishes them as not ready until the first result of the probe. The time in the finding is the longest time that a healthy pod's readiness probe can take until its first result.",
+			"All ready addresses of the Service belong to pods of one node, and for some time after the swap none of these pods is ready. Either the swap recreates the pods' containers, or the pods have a readiness probe and the target is a stock kubelet, which publishes the pods as not ready until the first result of the probe. The time in the finding is the longest time that a healthy pod's readiness probe can take until its first result.",
 			"`forecast` considers each node separately, and prints batches of nodes that you can swap together. If you keep to these batches, every Service without an HF401 keeps a ready address.",
 		},
 	},
 	{
 		Code: "HF601", Level: Stop, Title: "a container was recreated although forecast had predicted that it would be kept", By: []string{"verify"},
-		About: []string{"The forecast predicted that the swap would keep the container, but now another container with its pod and name runs, or none. You also see this finding if the container exited by itself, if it failed its liveness probe, or if its image was changed: check the pod's events."},
+		About: []string{"The forecast predicted that the swap would keep the container. Now another container of the same pod and name runs, or no container of this name runs in the pod. You also see this finding if the container exited by itself, if it failed its liveness probe, or if its image was changed: check the pod's events."},
 	},
 	{
 		Code: "HF602", Level: Warn, Title: "a container was kept although forecast had predicted that it would be recreated", By: []string{"verify"},

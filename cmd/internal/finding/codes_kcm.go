@@ -8,7 +8,7 @@ var kcmCodes = []Code{
 	{
 		Code: "HF521", Level: Stop, Title: "`kubectl-holdfast kcm` cannot change this manifest", By: []string{"kcm check", "kcm manifest"},
 		About: []string{
-			"`kcm manifest` can change the manifest of a static pod if one of its containers runs `kube-controller-manager` or `hyperkube controller-manager`, directly or through a shell. This manifest is different, or the mount of the new binary would conflict with something in the manifest. Nothing was changed.",
+			"`kcm manifest` can change the manifest of a static pod if one of its containers runs `kube-controller-manager` or `hyperkube controller-manager`, directly or through a shell. Either no container of this manifest does so, or the mount of the new binary would conflict with something in the manifest. Nothing was changed.",
 			"Edit the manifest by hand, as [the install page](install.md#kube-controller-manager-as-a-kubeadm-static-pod) describes: edit a copy outside the manifests folder, and then move the copy into that folder.",
 		},
 	},
@@ -18,7 +18,7 @@ var kcmCodes = []Code{
 	},
 	{
 		Code: "HF523", Level: Stop, Title: "the new controller manager does not support a flag or a feature gate of its manifest", By: []string{"kcm check", "kcm manifest"},
-		About: []string{"The container would exit at each start. First remove the flag or gate that the finding names from the manifest. When you go back to the stock controller manager, these are Holdfast's own flags and gates."},
+		About: []string{"The container would exit at each start. First remove the flag or gate that the finding names from the manifest. When you go back to the stock controller manager, remove Holdfast's own flags and gates."},
 	},
 	{
 		Code: "HF524", Level: Stop, Title: "the controller manager has no permission to get Services", By: []string{"kcm check"},
@@ -27,7 +27,7 @@ var kcmCodes = []Code{
 	{
 		Code: "HF525", Level: New, Title: "pods are replaced when the new controller manager takes over", By: []string{"kcm check"},
 		About: []string{
-			"When Holdfast takes over, a StatefulSet that has several revisions of the same template is rolled once to the newest revision, and a Deployment that uses the ReplicaSet of another owner gets a ReplicaSet of its own, with new pods. When a stock controller manager takes over, it can replace all pods of a StatefulSet that has a collision count, or two revisions with the same number. [hash-collision](../../patches/hash-collision/README.md#going-back) explains why.",
+			"When Holdfast takes over, it rolls a StatefulSet that has several revisions of the same template once to the newest revision. A Deployment that uses the ReplicaSet of another owner gets a ReplicaSet of its own, with new pods. When a stock controller manager takes over, it can replace all pods of a StatefulSet that has a collision count, or two revisions with the same number. [hash-collision](../../patches/hash-collision/README.md#going-back) explains why.",
 			"To prevent this for a StatefulSet, set its `partition` to the value of its `replicas`, or its `updateStrategy` to `OnDelete`, until you are ready to replace its pods.",
 		},
 	},

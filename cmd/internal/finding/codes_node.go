@@ -15,7 +15,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF502", Level: Stop, Title: "systemd has not loaded the changed files of the kubelet's unit", By: []string{"node check"},
 		About: []string{
-			"The unit's file or a drop-in was changed, but systemd has not read the change. Until the next boot, systemd would start the kubelet with the old version of the unit, and afterwards with the new version.",
+			"The unit's file or a drop-in was changed, but systemd has not read the change. Until the next boot, systemd starts the kubelet with the old version of the unit, and afterwards with the new version.",
 			"Run `systemctl daemon-reload` and check again. This does not restart the kubelet.",
 		},
 	},
@@ -49,8 +49,8 @@ var nodeCodes = []Code{
 	{
 		Code: "HF507", Level: Warn, Also: []Level{Stop}, Title: "stopping the kubelet's unit also kills other processes", By: []string{"node check"},
 		About: []string{
-			"With `KillMode=control-group`, systemd kills all processes in the unit's cgroup together with the kubelet. Kubelet 1.7 starts the daemons of FUSE volumes in this cgroup. If such a daemon is killed, the mounts that its pods use no longer work.",
-			"Drain the pods with such volumes, or add a drop-in to the unit with `KillMode=process` ([item 10](upgrade-1.7-to-1.9.md#before-you-start)).",
+			"With `KillMode=control-group`, systemd kills all processes in the unit's cgroup together with the kubelet. Kubelet 1.7 starts the daemons of FUSE volumes in this cgroup. If such a daemon is killed, pods can no longer use the volume that it serves.",
+			"Drain the pods with FUSE volumes from the node, or add a drop-in to the unit with `KillMode=process` ([item 10](upgrade-1.7-to-1.9.md#before-you-start)).",
 		},
 	},
 	{
@@ -61,7 +61,7 @@ var nodeCodes = []Code{
 		Code: "HF509", Level: Unknown, Also: []Level{Stop}, Title: "a node command could not check something on the node", By: []string{"node check", "node swap", "node back"},
 		About: []string{
 			"The finding says what the command could not check. For example, without systemd the command cannot find out what `--start-command` starts, and with a runtime other than docker it does not compare the containers.",
-			"If docker does not answer, the finding is a `STOP`, because no kubelet starts without docker.",
+			"If the kubelet's runtime is docker and docker does not answer, the finding is a `STOP`, because such a kubelet does not start without docker.",
 		},
 	},
 	{
@@ -85,7 +85,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF514", Level: New, Title: "the swap recreated containers", By: []string{"node swap", "node back"},
 		About: []string{
-			"After the swap, docker runs a container with the same pod and name, but another ID, for each container in the finding. [The upgrade page](upgrade-1.7-to-1.9.md#one-node) says when you may continue.",
+			"For each container in the finding, docker now runs another container: its pod and name are the same, but its ID is different. [The upgrade page](upgrade-1.7-to-1.9.md#one-node) says when you may continue.",
 		},
 	},
 	{
@@ -109,7 +109,7 @@ var nodeCodes = []Code{
 	{
 		Code: "HF518", Level: Warn, Title: "Holdfast would restart a static pod because of a line in its manifest", By: []string{"node check"},
 		About: []string{
-			"The manifest contains a literal `metadata.creationTimestamp`. The kubelet computes the UID of a static pod from a dump that contains this time, and today's Go prints times differently. So Holdfast gives the pod another UID, and the pod restarts once. Remove the line before the swap.",
+			"The manifest sets `metadata.creationTimestamp` to a time (`null` is harmless). The kubelet computes the UID of a static pod from a dump that contains this time, and today's Go prints times differently. So Holdfast gives the pod another UID, and the pod restarts once. Remove the line before the swap.",
 			"Or a field name is in the wrong case, such as `hostnetwork`. Kubelets 1.8.0–1.8.14 and 1.9.0–1.9.8 accept such a name, but other kubelets ignore the field (kubernetes/kubernetes#65298). So Holdfast would restart the pod without this field. Correct the name.",
 		},
 	},
@@ -122,30 +122,30 @@ var nodeCodes = []Code{
 		About: []string{"Today's Go refuses an address such as `10.0.010.1`. With such an address in its flags or kubeconfig, Holdfast's kubelet exits at startup or does not reach the API server. Write the number without the zero."},
 	},
 	{
-		Code: "HF527", Level: Warn, Title: "containers ended during the swap, and no container replaced them", By: []string{"node swap", "node back"},
+		Code: "HF527", Level: Warn, Title: "containers stopped during the swap, and no container replaced them", By: []string{"node swap", "node back"},
 		About: []string{
-			"This is normal for the pod of a Job that finished, and for a pod that was deleted during the swap. In all other cases the new kubelet set the pod to `Failed` when it started, because of disk pressure ([HF105](#hf105)) or because the node's labels no longer match the pod's node selector or affinity ([HF206](#hf206)). The pod's controller creates another pod. If the pod has no controller, create the pod again yourself.",
+			"This is normal if the container exited by itself, for example in the pod of a Job that finished, or if the pod was deleted during the swap. Otherwise check the pod: it is likely that the new kubelet set the pod to `Failed` at startup. The cause is disk pressure ([HF105](#hf105)), or the node's labels no longer match the pod's node selector or affinity ([HF206](#hf206)). The pod's controller creates another pod. If the pod has no controller, create the pod again yourself.",
 		},
 	},
 	{
 		Code: "HF530", Level: Stop, Title: "the package kubelet cannot replace or start this node's kubelet", By: []string{"node keep"},
 		About: []string{
-			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node the unit starts another file, the file is immutable (`lsattr`), or the unit is disabled, static or masked.",
+			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node one of these is true: the unit starts another file; `/usr/bin/kubelet` is immutable (`lsattr`); the unit is disabled, static or masked.",
 			"Correct this, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed despite the STOP.",
 		},
 	},
 	{
 		Code: "HF531", Level: Stop, Title: "with the node's release of systemd, a kubelet with the cgroup driver systemd exits at startup", By: []string{"node check"},
 		About: []string{
-			"With `--cgroup-driver=systemd`, 1.7 to 1.9 kubelets and Holdfast request a delegated slice from systemd. systemd 237 and later refuse this request (kubernetes/kubernetes#61474), and the kubelet exits at startup. After a swap neither the new nor the old kubelet would run. If the running kubelet uses this driver and was started after this systemd was installed, such a kubelet can start on this node, and `node check` does not print the finding.",
+			"With `--cgroup-driver=systemd`, 1.7 to 1.9 kubelets and Holdfast request a delegated slice from systemd. systemd 237 and later refuse this request (kubernetes/kubernetes#61474), and the kubelet exits at startup. After a swap neither the new nor the old kubelet would run. `node check` does not print the finding if the running kubelet uses this driver and was started after this systemd was installed, because a kubelet with this driver evidently starts on this node.",
 			"Drain the node, configure docker and the kubelet to use the driver `cgroupfs`, and restart both. Or go back to systemd 236.",
 		},
 	},
 	{
 		Code: "HF532", Level: Warn, Title: "the new kubelet would not accept the sandbox checkpoints of some pods", By: []string{"node check"},
 		About: []string{
-			"`/var/lib/dockershim/sandbox` contains a checkpoint for each pod's sandbox: a file with the pod's host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the checkpoints that 1.7 wrote. With CNI or kubenet, the host ports of these pods are then not released when the pods are deleted. Kubelet 1.7 keeps a checkpoint that it does not accept, and then cannot stop that pod's sandbox.",
-			"Delete such pods before the swap, while the kubelet that wrote their checkpoints runs. No kubelet accepts a damaged checkpoint.",
+			"`/var/lib/dockershim/sandbox` contains a checkpoint for each pod's sandbox: a file with the pod's host ports and a checksum. Kubelets 1.6 and 1.7 compute the checksum differently from 1.8 and 1.9, and Holdfast accepts both checksums ([checkpoint-compat](../../patches/checkpoint-compat/README.md)). When stock 1.8 or 1.9 takes over, it removes the checkpoints that 1.7 wrote. With CNI or kubenet, the host ports of these pods are then not released when the pods are deleted. Kubelet 1.7 keeps a checkpoint that it does not accept, and then cannot stop that pod's sandbox.",
+			"Delete the pods that the finding names before the swap, while the kubelet that wrote their checkpoints runs. No kubelet accepts a damaged checkpoint.",
 		},
 	},
 	{

@@ -92,7 +92,7 @@ func agentCommand() *cobra.Command {
 	flags := &agentFlags{}
 	cmd := &cobra.Command{
 		Use:   "agent",
-		Short: "The command of the DaemonSet's pods: bring this node to the target, and verify it",
+		Short: "The command of the DaemonSet's pods: swap this node's kubelet to the target's, and verify it",
 		Long: `Do not run this command by hand. fleet manifests prints a DaemonSet whose pods run it: privileged,
 with hostPID, and with TARGET, ATTEMPT, NAMESPACE and NODE in their environment. A pod becomes
 ready when the kubelet that TARGET names runs on its node and has been verified.`,

@@ -32,8 +32,9 @@ func VerifyCommand() *cobra.Command {
 the pod, the name of the container and docker's ID. FILE is the output of forecast -o
 json, or - for standard input. verify checks only the nodes that this output names.
 
-verify only counts pods that no longer exist, because they can have been deleted for another
-reason than the swap. Run verify only after the kubelet has had time to sync all pods.
+If a pod no longer exists, verify counts its containers as gone and prints no finding, because the
+pod can have been deleted for another reason than the swap. Run verify only after the kubelet has
+had time to sync all pods.
 
 Exit status: 3 if a container was recreated although forecast had predicted that it would be kept
 (see --fail-on); otherwise 1 if verify could not check everything; otherwise 0. It is 2 if the

@@ -64,7 +64,7 @@ func (s *settings) common(cmd *cobra.Command) {
 	f.StringVar(&s.lib, "keep-in", DefaultLib, "folder of the saved kubelet, the state and the journal")
 	f.StringVar(&s.o.StartCommand, "start-command", "", "without systemd: the command that starts the kubelet, for sh -c")
 	f.StringVar(&s.o.StopCommand, "stop-command", "", "without systemd: the command that stops the kubelet, for sh -c")
-	f.StringVar(&s.o.Program, "program", "", "without systemd: the kubelet's file, if none runs")
+	f.StringVar(&s.o.Program, "program", "", "without systemd: the kubelet's file, if no kubelet runs")
 	finding.Flags(cmd, &s.format, &s.failOn)
 }
 
@@ -199,11 +199,11 @@ func swapCommand() *cobra.Command {
 		Short: "Swap this machine's kubelet for Holdfast",
 		Long: `Swap the kubelet that the unit starts for FILE, a kubelet of Holdfast.
 
-swap first runs node check. If node check finds a STOP, swap changes nothing. Then swap saves the
-old kubelet and its unit in /usr/lib/holdfast/kept, unless a kubelet is already saved there; it
-never saves a Holdfast kubelet. It stops, replaces and starts the kubelet. The new kubelet must
-run with the unit's flags, must not run standalone, and must answer /healthz. If it does not, or
-if it exits during the time of --settle, swap puts the old kubelet back and starts it. At the
+swap first runs node check. If node check finds a STOP, swap changes nothing. Otherwise swap saves the
+old kubelet and its unit in /usr/lib/holdfast/kept, unless a kubelet is already saved there; swap
+never saves a Holdfast kubelet. Then swap stops, replaces and starts the kubelet. The new kubelet
+must run with the unit's flags, must not run standalone, and must answer /healthz. If it does not,
+or if it exits during the time of --settle, swap puts the old kubelet back and starts it. At the
 end, swap compares the containers with those from before the swap.
 
 If a swap was killed, the next swap or back first starts the previous kubelet. A second swap with

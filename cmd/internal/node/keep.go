@@ -57,7 +57,7 @@ and otherwise ignores it. But a kubelet that cannot be saved is still a STOP.`,
 	s.common(cmd)
 	f := cmd.Flags()
 	f.StringVar(&k.replaces, "replaces", packaged, "the file that the package replaces")
-	f.StringVar(&k.skip, "skip-check", skipCheck, "if it exists, a STOP of the check is ignored")
+	f.StringVar(&k.skip, "skip-check", skipCheck, "file that makes keep ignore a STOP of the check")
 	return cmd
 }
 

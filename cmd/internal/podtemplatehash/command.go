@@ -50,7 +50,7 @@ label first. For a DaemonSet the hash is the label controller-revision-hash of i
 1.7 on. A StatefulSet has no such hash: the names of its revisions contain a checksum of other
 text. For a Pod the command reports an error.
 
-The exit status is 1 if the hash of an object cannot be computed for at least one release.`,
+The exit status is 1 if, for at least one release, the hash of an object cannot be computed.`,
 		Example: `  kubectl get deployment web -o json | kubectl-holdfast pod-template-hash -
   kubectl get deployments,daemonsets --all-namespaces -o yaml |
     kubectl-holdfast pod-template-hash --release 1.9 -o json -`,

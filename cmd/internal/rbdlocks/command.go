@@ -25,7 +25,8 @@ const about = `For each RBD image that a PersistentVolume or a pod names, print 
 watchers, the nodes to which the API objects assign the image, and a verdict: free, in-use,
 stale-lock, leaked-mapping, double-mount, foreign-lock or unknown. For each problem, print
 the remedy. The command changes nothing and runs no remedy. It checks an image with a kubelet's
-lock and no watcher twice, 2 s apart, because it is possible that the kubelet is mounting it.
+lock and no watcher twice, 2 s apart, because it is possible that a kubelet is
+mounting the image.
 
 The command reads nodes, pods and PersistentVolumes from the API server (1.2 to 1.9), and locks
 and watchers with the program rbd. The Ceph user needs mon 'allow r' and osd 'allow r' on the

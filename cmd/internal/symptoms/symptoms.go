@@ -93,7 +93,7 @@ var headings = []struct {
 	{Incident, "What happens", "Each fix prevents one incident. The page of the fix says who is affected and how to check.", ""},
 	{Message, "Messages", "You find these messages in a log, in the text of an event or in a status. `…` stands for any text.", "means"},
 	{Event, "Reasons of events", "`kubectl get events --all-namespaces` shows events with their reasons.", "means"},
-	{Metric, "Metrics", "The kubelet and the controller manager serve these metrics on `/metrics`; `{…}` names the labels.", "counts or shows"},
+	{Metric, "Metrics", "The kubelet and the controller manager serve these metrics on `/metrics`; `{…}` names the labels.\nThe label `enforced` is `false` while the fix's feature gate is off, otherwise `true`.", "counts or shows"},
 	{Code, "Codes", "The commands of `kubectl holdfast` print one of these codes with each finding. *Target* means the\nkubelet that you want to swap to.", "means"},
 }
 

@@ -22,7 +22,8 @@ const introduction = "# Differences from stock\n\n" +
 	"difference belongs to no fix, or if a listed difference no longer exists. \"With gates off\" means\n" +
 	"Holdfast with all its feature gates set to false, except `" + StaysOn + "`, because stock\n" +
 	"behaves as if this gate were true. In this column, *remains* means that the difference is there even\n" +
-	"then: the binary still accepts the gate, or the fix's page says why the difference has no gate.\n\n" +
+	"then. Either the difference is the name of a gate, which the binary accepts in any case, or no gate\n" +
+	"controls the difference; then the fix's page says why.\n\n" +
 	"In the column *what*, `*`, `…` and capital letters such as `NS` and `UID` stand for text that\n" +
 	"varies.\n"
 

@@ -14,7 +14,7 @@ import (
 // killPage has the sum of the last kill tests of all labs.
 const killPage = "docs/design/labs.md"
 
-var killRow = regexp.MustCompile(`(?m)^\| runs with a kill \| right \| inconclusive \| wrong \|[^\n]*\n[^\n]*\n\| (\d+) \| (\d+) \| (\d+) \| (\d+) \|`)
+var killRow = regexp.MustCompile(`(?m)^\| runs with a kill \| verdict right \| verdict inconclusive \| verdict wrong \|[^\n]*\n[^\n]*\n\| (\d+) \| (\d+) \| (\d+) \| (\d+) \|`)
 
 // Kills draws a dot for each run of a lab in which a component was killed.
 func Kills(root string) (string, error) {
