@@ -32,9 +32,9 @@ const pageHead = `<!-- Written by make security from bases/*/vulnerabilities.jso
 
 This page covers ` + "`kubelet` and `kube-controller-manager`" + ` of this checkout, compared with stock %s. %s
 The binaries of 1.2.0 close no vulnerability. For other components this page only says [what you have to do](#other-components-what-you-have-to-do).
-Every vulnerability that is open in a stock kube-apiserver is also open in the optional one, unless this page says otherwise.
+Every vulnerability that is open in a stock kube-apiserver is also open in Holdfast's optional kube-apiserver, unless this page says otherwise.
 
-If you are in a hurry, replace both binaries, turn on the gates below that are off, then read which vulnerabilities are still open, and "Other components". %s.
+If you are in a hurry, replace both binaries, turn on the gates in the section "Closed by a gate that is off", then read the sections about open vulnerabilities, and "Other components". %s.
 
 ` + "`holdfast test --part security`" + ` checks every reason on this page. If a row names a line, the test looks for this line in the stock tree that
 ` + "`make source`" + ` writes. If a row says "Not linked", the test searches the symbols of the built binaries (` + "`go tool nm`" + `).%s
@@ -49,14 +49,14 @@ firewall rule. A reboot removes the rule; the page of the fix says how to remove
 and server responses that a stock binary wrote into logs and events remain there.
 
 [Decision 0009](decisions/0009-what-a-refusal-tells.md) lists what each fix counts, logs and shows in events. The check
-[security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as with stock, and measures the cost of the limits; ` + "`make fuzz`" + ` feeds a million generated inputs to each parser that has a fuzz test.
+[security-use](../tools/labs/checks/security-use/README.md) shows that legitimate use works as with stock, and measures the cost of the limits. ` + "`make fuzz`" + ` feeds a million generated inputs to each parser that has a fuzz test.
 
 ## Scanners
 
 ` + "`make security` also writes this page's content as an OpenVEX document for each release: %s" + `. The products are %s, with the version of the build.
 
-` + "`make vulncheck DB=FOLDER|URL`" + `, with BASE for another release than %s, runs govulncheck on both binaries with the database that you name, and fails on a
-finding that this page does not explain. Without DB the command prints how to get a database. govulncheck helps to find vulnerabilities, but if it
+` + "`make vulncheck DB=FOLDER|URL`" + ` runs govulncheck on both binaries with the database that you name, and fails on a
+finding that this page does not explain. For another release than %s, add BASE. Without DB the command prints how to get a database. govulncheck helps to find vulnerabilities, but if it
 finds none, that proves nothing. In a binary, govulncheck misses three kinds of code: client-go, apimachinery and the other parts of Kubernetes, which have
 no version of their own here; modules whose name has changed, for example docker/spdystream; and functions that the
 database does not list, for example the old prometheus.Handler.
@@ -73,15 +73,15 @@ func Page(all []*Judged, record *outcomes.Record) string {
 			return " For " + name(j) + " the part is `security-" + j.Base + "`, which `make test-all` runs."
 		}))
 
-	closed := "| what an attacker can do with upstream's binary | number | component | closed by |" + each(all, "", func(j *Judged) string { return " " + name(j) + ", since |" }) + " %s |\n|---|---|---|---|" + each(all, "", func(*Judged) string { return "---|" }) + "---|\n"
+	closed := "| vulnerability of upstream's binary | number | component | closed by |" + each(all, "", func(j *Judged) string { return " " + name(j) + ": closed since |" }) + " %s |\n|---|---|---|---|" + each(all, "", func(*Judged) string { return "---|" }) + "---|\n"
 	cells := func(r *row) []string {
 		e := r.any()
 		return append([]string{e.What, number(e), components(e), fixLink(all, e.Fix)}, r.since(all)...)
 	}
 	section(&w, all, "Closed", "", []Status{Closed}, fmt.Sprintf(closed, "what stays open"), func(r *row) []string { return append(cells(r), r.any().Left) })
 	section(&w, all, "Closed by a gate that is off", "The gate of this fix is off by default, because it changes what legitimate users see. Turn the gate on.", []Status{OptIn},
-		fmt.Sprintf(closed, "how"), func(r *row) []string { return append(cells(r), r.any().Do) })
-	const open = "| release | what an attacker can do | number | component | until it is closed |\n|---|---|---|---|---|\n"
+		fmt.Sprintf(closed, "how to turn the gate on"), func(r *row) []string { return append(cells(r), r.any().Do) })
+	const open = "| release | vulnerability | number | component | what to do |\n|---|---|---|---|---|\n"
 	openRow := func(r *row) []string {
 		e, where := r.any(), r.lines(all, Line.String)
 		if where != "" {
@@ -93,17 +93,17 @@ func Page(all []*Judged, record *outcomes.Record) string {
 	section(&w, all, "Open on purpose", "A fix would break something that legitimate users rely on.", []Status{Documented}, open, openRow)
 	section(&w, all, "Not known yet", "", []Status{Unjudged}, open, openRow)
 	section(&w, all, "Other components: what you have to do", "Holdfast does not change these components. No later patch release of the same minor release closes these vulnerabilities, unless the last column says so.",
-		[]Status{NotOurs}, "| release | component | what an attacker can do | number | what to do |\n|---|---|---|---|---|\n", func(r *row) []string {
+		[]Status{NotOurs}, "| release | component | vulnerability | number | what to do |\n|---|---|---|---|---|\n", func(r *row) []string {
 			e := r.any()
 			return []string{r.releases(all), components(e), e.What, number(e), e.Do}
 		})
-	section(&w, all, "Not affected", "A scanner that compares versions reports these vulnerabilities. Neither Holdfast nor stock has them in the release that a row names.",
+	section(&w, all, "Not affected", "A scanner that compares versions reports these vulnerabilities. In the release that a row names, neither Holdfast's binaries nor stock binaries built with today's Go have the vulnerability.",
 		[]Status{NotAffected}, "| release | number | component | what it is | why not affected |\n|---|---|---|---|---|\n", func(r *row) []string {
 			e := r.any()
 			return []string{r.releases(all), number(e), components(e), e.What, reason(e, r.lines(all, func(l Line) string { return fmt.Sprintf("`%s` at %s", l.Text, l) }))}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries to exploit the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records the commit of each); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on. A fix that a release has and this table does not show there has only unit tests on that release.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries to exploit the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records the commit of each); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on. If the table has no row for a fix on a release, only unit tests cover the fix there.\n\n" +
 		"| release | number | fix | upstream | Holdfast | gate off | run it |\n|---|---|---|---|---|---|---|\n")
 	var products []string
 	for _, j := range all {
@@ -133,10 +133,10 @@ func name(j *Judged) string { return strings.TrimPrefix(j.Base, "v") }
 // builds says which builds have what the tables call closed.
 func builds(j *Judged) string {
 	if j.Of.Unreleased {
-		return "Holdfast has no release for " + name(j) + " yet: every build of it closes what the tables say."
+		return "Holdfast has no release for " + name(j) + " yet: every build closes the vulnerabilities that the tables show as closed for " + name(j) + "."
 	}
 	_, last, _ := strings.Cut(j.Of.Release, "+")
-	return fmt.Sprintf("The latest release for %s is `%s`. \"After +%s\" in a row means that only builds made after that release, whose version continues with `.post.g…`, close the vulnerability.", name(j), j.Of.Release, last)
+	return fmt.Sprintf("The latest release for %s is `%s`. \"After +%s\" in a row means that only builds made after that release close the vulnerability; their version continues with `.post.g…`.", name(j), j.Of.Release, last)
 }
 
 func counts(j *Judged) string {

@@ -53,7 +53,7 @@ func TestTwoBases(t *testing.T) {
 		"Holdfast has no release for 2 yet",
 		"For 1, 1 CVE numbers are closed and 3 are open. For 2, 1 CVE numbers are closed and 2 are open.",
 		"For 2 the part is `security-v2`",
-		"| closed by | 1, since | 2, since | what stays open |\n|---|---|---|---|---|---|---|\n",
+		"| closed by | 1: closed since | 2: closed since | what stays open |\n|---|---|---|---|---|---|---|\n",
 		"| breaks | CVE-2020-0001 | kubelet | [fixed](../patches/fixed/README.md) | +holdfast.2 | every build |  |\n",
 		"| breaks too | none (no-number) | kubelet | [fixed](../patches/fixed/README.md) | +holdfast.1 | **open** | little |\n",
 		"| waits | CVE-2020-0006 | kubelet | [asked](../patches/asked/README.md) | +holdfast.2 | not affected | ask for A |\n",
