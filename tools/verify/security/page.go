@@ -103,7 +103,7 @@ func Page(all []*Judged, record *outcomes.Record) string {
 			return []string{r.releases(all), number(e), components(e), e.What, reason(e, r.lines(all, func(l Line) string { return fmt.Sprintf("`%s` at %s", l.Text, l) }))}
 		})
 
-	w.WriteString("## Track record\n\nEach lab tries to exploit the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records the commit of each); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on. If the table has no row for a fix on a release, only unit tests cover the fix there.\n\n" +
+	w.WriteString("## Track record\n\nEach lab tries to exploit the vulnerability in a cluster. The table shows the latest verdict of each lab\n([outcomes.json](../tools/labs/outcomes.json) records the commit of each); [the track record](evidence/track-record.md) explains the verdicts. †: the fix does nothing until you turn its gate on.\n\n" +
 		"| release | number | fix | upstream | Holdfast | gate off | run it |\n|---|---|---|---|---|---|---|\n")
 	var products []string
 	for _, j := range all {
