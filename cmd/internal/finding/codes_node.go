@@ -128,7 +128,7 @@ var nodeCodes = []Code{
 		},
 	},
 	{
-		Code: "HF530", Level: Stop, Title: "the package kubelet cannot replace or start this node's kubelet", By: []string{"node keep"},
+		Code: "HF530", Level: Stop, Title: "the deb or rpm package kubelet cannot replace or start this node's kubelet", By: []string{"node keep"},
 		About: []string{
 			"The package `kubelet` replaces only `/usr/bin/kubelet`, and its scripts start the unit only if the unit is enabled. On this node one of these is true: the unit starts another file; `/usr/bin/kubelet` is immutable (`lsattr`); the unit is disabled, static or masked.",
 			"Correct this, or use `node swap`, which replaces the file that the unit starts. If `/etc/holdfast/skip-check` exists, the package is installed despite the STOP.",

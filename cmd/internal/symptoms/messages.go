@@ -42,7 +42,7 @@ var told = []Symptom{
 	{Event, "RBDDeviceKept", "an RBD device stays mapped after a mount that failed", "patches/rbd-detach/README.md"},
 	{Event, "RBDCommandSlow", "`rbd map` or `rbd unmap` has run for a minute or more; udevd may be missing", "docs/user/rbd.md"},
 	{Event, "UnreadyBeforeReplace", "Holdfast marks a container as not ready because it will replace the container", "patches/unready-before-replace/README.md"},
-	{Event, "UnreadyNotAcknowledged", "a container is replaced although the API server did not confirm that it is not ready", "patches/unready-before-replace/README.md"},
+	{Event, "UnreadyNotAcknowledged", "the kubelet replaced a container before the API server had acknowledged that the container is not ready", "patches/unready-before-replace/README.md"},
 	{Event, "InvalidReplaceAnnotation", "a pod has an annotation `holdfast/drain-seconds` or `holdfast/replace-at-once` with an invalid value, which Holdfast ignores", "patches/unready-before-replace/README.md"},
 }
 
