@@ -125,6 +125,8 @@ type lab struct {
 	kinds []kind
 	// extra pods were created by ours and must survive going back.
 	extra []string
+	// swaps are made by kubectl-holdfast, if it makes any.
+	swaps *kubeletlab.Swaps
 	// changes is the restart count that the pod changed must have, one for each step.
 	changes int64
 }
@@ -154,15 +156,27 @@ func steps(e *labkit.Env, s setup) []labkit.Step {
 }
 
 func (l *lab) start(ctx context.Context) error {
+	old := l.e.Stock(l.old, "kubelet")
+	n := node.Config{Name: "node1", Kubelet: old, KubeletArgs: []string{kubeletlab.LogComparisons}}
+	if l.byProgram(l.e.Variant, l.e.Profile) {
+		n.Kubelet, n.Unit = kube.Program{}, kubeletlab.UnitFlags
+	}
 	c, err := l.e.StartCluster(ctx, node.ClusterConfig{
 		APIServer:         &kube.APIServerConfig{Program: l.e.Stock(l.base, "kube-apiserver"), ExtraArgs: l.apiArgs},
 		ControllerManager: &kube.ControllerManagerConfig{Program: l.e.Stock(l.base, "kube-controller-manager"), ExtraArgs: l.managerArgs},
-		Nodes:             []node.Config{{Name: "node1", Kubelet: l.e.Stock(l.old, "kubelet"), KubeletArgs: []string{kubeletlab.LogComparisons}}},
+		Nodes:             []node.Config{n},
 	})
-	if err == nil {
-		l.c, l.node = c, c.Nodes[0]
+	if err != nil {
+		return err
 	}
-	return err
+	l.c, l.node = c, c.Nodes[0]
+	if !l.byProgram(l.e.Variant, l.e.Profile) {
+		return nil
+	}
+	if l.swaps, err = kubeletlab.NewSwaps(ctx, l.e, l.node, old); err != nil {
+		return err
+	}
+	return c.WaitNodeReady(ctx, l.node.Name, time.Minute)
 }
 
 func (l *lab) name(s step) string {
@@ -272,16 +286,7 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 		}
 	}
 	l.e.Step("%s: %d containers run", name, len(before))
-	if err := l.node.StopKubelet(); err != nil {
-		return err
-	}
-	l.changes++
-	image := node.WebImage(map[bool]string{true: "v2", false: "v1"}[l.changes%2 == 1])
-	if _, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, changed,
-		fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image)); err != nil {
-		return err
-	}
-	if err := l.node.StartKubelet(ctx, program); err != nil {
+	if o.By, err = l.replace(ctx, program, s.back); err != nil {
 		return err
 	}
 	pods := len(l.kinds) + len(l.extra) + 2

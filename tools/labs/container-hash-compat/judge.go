@@ -20,6 +20,8 @@ type swapped struct {
 	Step   int
 	Name   string // from → to
 	Judged bool
+	// By is the command of kubectl-holdfast that swapped, nil if the lab did.
+	By *kubeletlab.Swapped
 	// Forecast is what kubectl-holdfast told before it.
 	Forecast []kubeletlab.Told
 	// False is what it told of another kubelet, a control.
@@ -53,6 +55,7 @@ func (s setup) oracle() labkit.Oracle {
 	if s.forecasts {
 		o.Text = append(o.Text,
 			"every container, including those of static pods, is kept or recreated as kubectl-holdfast forecast said before the swap",
+			"in the short profile of ours node swap and node back replace the kubelet, and say how many containers were kept",
 			"controls: a forecast that says kept, or new, of every container, and the forecast for another kubelet, must not come true")
 	}
 	if s.onlySecurity {
@@ -113,6 +116,13 @@ func (on setup) look(s swapped, kinds []kind) (outcome, error) {
 	}
 	if on.forecasts {
 		o.notTold = s.notAsTold(s.Forecast)
+	}
+	if s.By != nil {
+		all := kubeletlab.Compare(s.Before, s.After, func(_ string, c kubeletlab.Container) bool { return !c.Sandbox })
+		// On a busy computer one may be recreated after they were counted.
+		if s.By.Kept < len(all.Kept) {
+			o.notTold = append(o.notTold, fmt.Sprintf("%s told of %d kept containers, and %d were kept", s.By.Command, s.By.Kept, len(all.Kept)))
+		}
 	}
 	o.kept = len(d.Kept)
 	if o.kept+o.recreated == 0 {
@@ -180,6 +190,9 @@ func (on setup) judge(h *history.History) labkit.Outcome {
 		if i >= len(want) || s.Step != i || s.Judged != want[i].judged() {
 			unsure = fmt.Sprintf("swap %d is %s, which is not the planned one", i+1, s.Name)
 			break
+		}
+		if s.By == nil && on.byProgram(labkit.Variant(h.Variant), labkit.Profile(h.Profile)) {
+			unsure = cmp.Or(unsure, s.Name+": kubectl-holdfast did not swap")
 		}
 		o, err := on.look(s, kinds)
 		if err != nil {

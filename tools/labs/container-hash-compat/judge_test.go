@@ -52,6 +52,9 @@ func (on setup) made(v labkit.Variant, p labkit.Profile, at int, change func(*sw
 		if o.Forecast == nil {
 			o.Forecast = told(o)
 		}
+		if on.byProgram(v, p) && o.By == nil {
+			o.By = &kubeletlab.Swapped{Command: "node swap", Kept: len(kubeletlab.Compare(o.Before, o.After, func(_ string, c kubeletlab.Container) bool { return !c.Sandbox }).Kept)}
+		}
 		if o.False == nil { // each container is another than this says
 			o.False = told(o)
 			for i := range o.False {
@@ -122,6 +125,7 @@ func TestJudge(t *testing.T) {
 		"told to be new":  func(s *swapped) { answer(s, "new") },
 		"not known":       func(s *swapped) { answer(s, "?") },
 		"not named":       func(s *swapped) { s.Forecast = []kubeletlab.Told{} },
+		"miscounted":      func(s *swapped) { s.By = &kubeletlab.Swapped{Command: "node swap", Kept: 1} },
 		"another is told": func(s *swapped) { answer(s, "kept"); s.Forecast[0].ID = "z" },
 		"told to be kept": func(s *swapped) { answer(s, "kept"); anew(s) },
 	} {

@@ -44,7 +44,7 @@ func TestKindsJudge(t *testing.T) {
 		"the forecast for default/a/web was kept, but it is gone": to(old, func(o *kindsSwapped) { o.Forecast[0].Answer = "kept" }),
 		"the forecast does not name default/b/web":                to(old, func(o *kindsSwapped) { o.Forecast = o.Forecast[:1] }),
 		"told of 1 kept, 0 recreated and 0 gone":                  to(underTest, func(o *kindsSwapped) { o.By = &kubeletlab.Swapped{Command: "node swap", Kept: 1} }),
-		"node back ended with status 3":                           to(old, func(o *kindsSwapped) { o.By = &kubeletlab.Swapped{Command: "node back", Status: 3} }),
+		"node back told of 0 kept":                                to(old, func(o *kindsSwapped) { o.By = &kubeletlab.Swapped{Command: "node back"} }),
 		"pods not Ready: 2.5 s":                                   to(underTest, func(o *kindsSwapped) { o.PodSeconds = 2.5 }),
 		"node not Ready: 10 s":                                    to(underTest, func(o *kindsSwapped) { o.NodeSeconds = 10 }),
 		"addresses removed from Endpoints: 3":                     to(underTest, func(o *kindsSwapped) { o.Removed = 3 }),

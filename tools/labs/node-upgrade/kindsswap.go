@@ -142,9 +142,9 @@ func (l *kindsLab) replace(ctx context.Context, program kube.Program, to string,
 	if byProgram(l.e) {
 		var err error
 		if to == old {
-			o.By, err = l.swaps.Back(ctx, kindsSettle)
+			o.By, err = l.swaps.Back(ctx, kindsSettle, nil)
 		} else {
-			o.By, err = l.swaps.Swap(ctx, program, kindsSettle)
+			o.By, err = l.swaps.Swap(ctx, program, kindsSettle, nil)
 		}
 		return err
 	}

@@ -194,9 +194,9 @@ func (r *units) byProgram(ctx context.Context, release string) (by *kubeletlab.S
 		r.node.Unit = recommended
 		r.swaps, err = kubeletlab.NewSwaps(ctx, r.e, r.node, r.program(release))
 	case release == underTest:
-		by, err = r.swaps.Swap(ctx, r.program(release), settle)
+		by, err = r.swaps.Swap(ctx, r.program(release), settle, nil)
 	default:
-		by, err = r.swaps.Back(ctx, settle)
+		by, err = r.swaps.Back(ctx, settle, nil)
 	}
 	return by, err
 }

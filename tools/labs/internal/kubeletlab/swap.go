@@ -31,15 +31,16 @@ type Swaps struct {
 	n               *node.Node
 	holdfast        string // the program
 	program, dir    string
-	old             kube.Program // for which the kit chooses flags
-	ask, answer     string       // FIFOs: a word of a command, and what the kit says to it
-	started         chan error   // of the last start
+	now, kept       kube.Program                    // what the next start starts, at another path, and what node swap kept
+	between         func(ctx context.Context) error // after a stop; may be nil
+	ask, answer     string                          // FIFOs: a word of a command, and what the kit says to it
+	started         chan error                      // of the last start
 	asked, toAnswer *os.File
 }
 
 // NewSwaps starts a copy of a kubelet, which is of the node alone. The node has none yet.
 func NewSwaps(ctx context.Context, e *labkit.Env, n *node.Node, old kube.Program) (*Swaps, error) {
-	s := &Swaps{e: e, n: n, old: old, dir: filepath.Join(n.Dir, "swap"), program: filepath.Join(n.Dir, "swap", "kubelet")}
+	s := &Swaps{e: e, n: n, now: old, dir: filepath.Join(n.Dir, "swap"), program: filepath.Join(n.Dir, "swap", "kubelet")}
 	var err error
 	if s.holdfast, err = e.Holdfast(); err != nil {
 		return nil, err
@@ -47,8 +48,8 @@ func NewSwaps(ctx context.Context, e *labkit.Env, n *node.Node, old kube.Program
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := exec.CommandContext(ctx, "cp", old.Path, s.program).Run(); err != nil {
-		return nil, fmt.Errorf("copy %s: %w", old.Path, err)
+	if err := s.install(ctx, old); err != nil {
+		return nil, err
 	}
 	s.ask, s.answer = filepath.Join(s.dir, "ask"), filepath.Join(s.dir, "answer")
 	for name, f := range map[string]**os.File{s.ask: &s.asked, s.answer: &s.toAnswer} {
@@ -65,8 +66,17 @@ func NewSwaps(ctx context.Context, e *labkit.Env, n *node.Node, old kube.Program
 	return s, n.StartKubelet(ctx, s.kubelet())
 }
 
+// install puts a kubelet in place, as package managers do.
+func (s *Swaps) install(ctx context.Context, p kube.Program) error {
+	if out, err := exec.CommandContext(ctx, "cp", p.Path, s.program+".new").CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s: %w: %s", p.Path, err, out)
+	}
+	s.now = p
+	return os.Rename(s.program+".new", s.program)
+}
+
 func (s *Swaps) kubelet() kube.Program {
-	p := s.old
+	p := s.now
 	p.Path = s.program
 	return p
 }
@@ -79,6 +89,10 @@ func (s *Swaps) serve(ctx context.Context) {
 		switch in.Text() {
 		case "stop":
 			err = errors.Join(s.wait(), s.n.StopKubelet())
+			if f := s.between; f != nil && err == nil {
+				s.between = nil // once, whatever is started
+				err = f(ctx)
+			}
 		case "start":
 			s.started = make(chan error, 1)
 			go func(to chan error) { to <- s.n.StartKubelet(ctx, s.kubelet()) }(s.started)
@@ -106,58 +120,63 @@ func (s *Swaps) wait() error {
 
 // Swapped is what node swap or node back has told.
 type Swapped struct {
-	// Command is "node swap" or "node back", Status its exit status.
+	// Command is "node swap" or "node back".
 	Command string
-	Status  int
 	// Kept, Recreated and Gone containers, as the command counted them.
 	Kept, Recreated, Gone int
 }
 
-// Swap runs node swap to a kubelet of Holdfast, and Back node back. settle is how long they look
-// before they count the containers.
-func (s *Swaps) Swap(ctx context.Context, p kube.Program, settle time.Duration) (*Swapped, error) {
-	return s.run(ctx, settle, "swap", "--new", p.Path)
+// Swap runs node swap to a kubelet of Holdfast, and Back node back to old, which was there before it.
+// settle is how long they look before they count the containers. between is done when the old kubelet
+// has stopped, and may be nil. It is an error if the command did not swap.
+func (s *Swaps) Swap(ctx context.Context, p kube.Program, settle time.Duration, between func(context.Context) error) (*Swapped, error) {
+	s.kept, s.now = s.now, p
+	return s.run(ctx, settle, between, "swap", "--new", p.Path)
 }
 
 // Back: see Swap.
-func (s *Swaps) Back(ctx context.Context, settle time.Duration) (*Swapped, error) {
-	return s.run(ctx, settle, "back")
+func (s *Swaps) Back(ctx context.Context, settle time.Duration, between func(context.Context) error) (*Swapped, error) {
+	s.now = s.kept
+	return s.run(ctx, settle, between, "back")
 }
 
-func (s *Swaps) run(ctx context.Context, settle time.Duration, args ...string) (*Swapped, error) {
+func (s *Swaps) run(ctx context.Context, settle time.Duration, between func(context.Context) error, args ...string) (*Swapped, error) {
 	command := func(word string) string {
 		return fmt.Sprintf("echo %s >%s && read -r said <%s && test $said = ok", word, s.ask, s.answer)
 	}
 	is := &Swapped{Command: "node " + args[0]}
+	s.between = between
 	args = append(append([]string{"node"}, args...), "--program", s.program, "--keep-in", filepath.Join(s.dir, "holdfast"),
 		"--stop-command", command("stop"), "--start-command", command("start"), "--health-timeout", "1m", "--settle", settle.String())
 	out, err := s.n.Output(ctx, s.holdfast, args...)
 	s.e.Logf("kubectl-holdfast %s: %v\n%s", strings.Join(args, " "), err, out)
-	var exited *exec.ExitError
-	if errors.As(err, &exited) {
-		is.Status, err = exited.ExitCode(), nil
+	if err := errors.Join(err, s.wait()); err != nil {
+		return nil, fmt.Errorf("%s: %w", is.Command, err)
 	}
-	is.count(out)
-	return is, errors.Join(err, s.wait())
+	return is, is.count(out)
 }
 
-var counted = regexp.MustCompile(`(?m)^kept (\d+), recreated (\d+)\b.*, gone (\d+): `)
+// counted is in the last lines of a command, which are wrapped.
+var counted = regexp.MustCompile(`(?ms)^kept\s+(\d+),\s+recreated\s+(\d+)\b.*,\s+gone\s+(\d+):`)
 
 // count reads the last line of a command that has swapped.
-func (w *Swapped) count(out string) {
-	if m := counted.FindStringSubmatch(out); m != nil {
-		w.Kept, _ = strconv.Atoi(m[1])
-		w.Recreated, _ = strconv.Atoi(m[2])
-		w.Gone, _ = strconv.Atoi(m[3])
+func (w *Swapped) count(out string) error {
+	m := counted.FindStringSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("%s did not count the containers: %s", w.Command, out)
 	}
+	for i, n := range []*int{&w.Kept, &w.Recreated, &w.Gone} {
+		*n, _ = strconv.Atoi(m[i+1])
+	}
+	return nil
 }
 
 // Wrong says in what the command's counts are not what docker has, "" if they are.
 func (w *Swapped) Wrong(before, after Snapshot) string {
 	d := Compare(before, after, func(_ string, c Container) bool { return !c.Sandbox })
-	if w.Status != 0 || w.Kept != len(d.Kept) || w.Recreated != len(d.Recreated) || w.Gone != len(d.Gone) {
-		return fmt.Sprintf("%s ended with status %d and told of %d kept, %d recreated and %d gone containers; they are %d, %d and %d",
-			w.Command, w.Status, w.Kept, w.Recreated, w.Gone, len(d.Kept), len(d.Recreated), len(d.Gone))
+	if w.Kept != len(d.Kept) || w.Recreated != len(d.Recreated) || w.Gone != len(d.Gone) {
+		return fmt.Sprintf("%s told of %d kept, %d recreated and %d gone containers; they are %d, %d and %d",
+			w.Command, w.Kept, w.Recreated, w.Gone, len(d.Kept), len(d.Recreated), len(d.Gone))
 	}
 	return ""
 }
