@@ -161,7 +161,7 @@ func TestFromEmptyCaches(t *testing.T) {
 		tmp := t.TempDir()
 		copied := checkoutCopy(t, root, filepath.Join(tmp, dir, "checkout"))
 		env := []string{"GOCACHE=" + filepath.Join(tmp, "gocache")}
-		files := append(made(t, copied, env), optional(t, copied, env)...)
+		files := slices.Concat(made(t, copied, env), optional(t, copied, env), others(t, copied, env))
 		all = append(all, sums(t, files))
 		if err := os.RemoveAll(tmp); err != nil { // gigabytes
 			t.Fatal(err)
@@ -213,10 +213,7 @@ func TestOffline(t *testing.T) {
 			t.Errorf("%s --version: %s", n, out)
 		}
 	}
-	for _, other := range bases(t, copied) {
-		if other.Default || other.HasVariant(base.Ours) != nil {
-			continue
-		}
+	for _, other := range otherProducts(t, copied) {
 		runIn(t, copied, nil, "make", "BASE="+other.Name)
 		want := sums(t, binaries(other))
 		var linked [][]string
@@ -261,6 +258,23 @@ func optional(t *testing.T, root string, env []string) []string {
 	for _, n := range b.OptionalNames() {
 		runIn(t, root, env, "_output/tools/holdfast", "build", n)
 		files = append(files, filepath.Join(b.BinDir(base.Ours), n))
+	}
+	return files
+}
+
+// otherProducts are the bases with a product that make does not build by default.
+func otherProducts(t *testing.T, root string) []*base.Base {
+	t.Helper()
+	return slices.DeleteFunc(bases(t, root), func(b *base.Base) bool { return b.Default || b.HasVariant(base.Ours) != nil })
+}
+
+// others builds those products, and returns their binaries.
+func others(t *testing.T, root string, env []string) []string {
+	t.Helper()
+	var files []string
+	for _, b := range otherProducts(t, root) {
+		runIn(t, root, env, "make", "BASE="+b.Name)
+		files = append(files, binaries(b)...)
 	}
 	return files
 }
