@@ -27,6 +27,12 @@ const (
 	ModeGOPATH = "gopath" // with the dependencies inside the upstream module (1.2)
 )
 
+// Minor is 9 for the base "v1.9.11", and 0 for what is no name of a base.
+func Minor(name string) (n int) {
+	_, _ = fmt.Sscanf(name, "v1.%d", &n)
+	return n
+}
+
 // Base is one base.json. Paths in it are relative to the repository's root,
 // except where the field says otherwise.
 type Base struct {

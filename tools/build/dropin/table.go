@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"holdfast/tools/build/base"
 	"holdfast/tools/build/exit"
 	"holdfast/tools/build/fixes"
 	"holdfast/tools/build/strictjson"
@@ -117,11 +118,7 @@ func New(t *fixes.Table, base string) (*Table, error) {
 
 // listsGA says whether a release's own list of its gates has those of the stage GA: from 1.12 on they
 // can be set, and are not listed.
-func listsGA(base string) bool {
-	var minor int
-	_, _ = fmt.Sscanf(base, "v1.%d", &minor)
-	return minor < 12
-}
+func listsGA(of string) bool { return base.Minor(of) < 12 }
 
 // gatesOf are the gates in a base, sorted, of a fix that changes one of Components: those of another
 // component are unknown to both.

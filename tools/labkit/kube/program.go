@@ -58,8 +58,4 @@ func (p Program) NodeController() string {
 }
 
 // Minor is 9 for v1.9.11; 0 if Base is malformed.
-func (p Program) Minor() int {
-	var n int
-	_, _ = fmt.Sscanf(p.Base, "v1.%d", &n)
-	return n
-}
+func (p Program) Minor() int { return base.Minor(p.Base) }

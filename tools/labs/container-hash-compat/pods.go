@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"holdfast/tools/build/base"
 	"holdfast/tools/labkit"
-	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/node"
 )
 
@@ -41,7 +41,7 @@ type kind struct {
 }
 
 // ignored: the old kubelet ignores a field of the kind.
-func (s setup) ignored(k kind) bool { return k.since > (kube.Program{Base: s.old}).Minor() }
+func (s setup) ignored(k kind) bool { return k.since > base.Minor(s.old) }
 
 // secured: the container has a securityContext.
 func (k kind) secured() bool { return strings.Contains(k.container, "securityContext:") }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"holdfast/tools/build/base"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
@@ -90,7 +91,7 @@ func (l *lab) iscsiHosts(ctx context.Context) error {
 }
 
 func startISCSI(ctx context.Context, l *lab) error {
-	if (kube.Program{Base: l.base}).Minor() >= 12 {
+	if base.Minor(l.base) >= 12 {
 		if err := l.iscsiHosts(ctx); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"holdfast/tools/build/base"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/history"
 	"holdfast/tools/labkit/kube"
@@ -52,8 +53,8 @@ type row struct {
 var rows = []row{provision, mountErrors, gitRepo, subPath, iscsi, heketi, credentials, etcHosts, gcOwner, namespaces, localnet, healthz, metrics, spdy, probes, devicePath, pluginPanic}
 
 // rowsOf are the rows of a base.
-func rowsOf(base string) []row {
-	if (kube.Program{Base: base}).Minor() < 12 {
+func rowsOf(of string) []row {
+	if base.Minor(of) < 12 {
 		return rows
 	}
 	var all []row

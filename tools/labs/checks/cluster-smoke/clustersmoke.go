@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"holdfast/tools/build/base"
 	"holdfast/tools/labkit"
 	"holdfast/tools/labkit/kube"
 	"holdfast/tools/labkit/load"
@@ -134,7 +135,7 @@ func (s *smoke) create(ctx context.Context) error {
 }
 
 // fromLog: 1.12 has no metrics of reflectors any more.
-func (s *smoke) fromLog() bool { return kube.Program{Base: s.base}.Minor() >= 12 }
+func (s *smoke) fromLog() bool { return base.Minor(s.base) >= 12 }
 
 func (s *smoke) namesOfMetrics(ctx context.Context) error {
 	page, err := metrics.Get(ctx, s.c.ControllerManager.URL+"/metrics")
