@@ -90,7 +90,12 @@ func steps(e *labkit.Env) []labkit.Step {
 		return labkit.Step{Text: text, Do: func(ctx context.Context) error { return l.stage(ctx, name, f) }}
 	}
 	return []labkit.Step{
-		{Text: fmt.Sprintf("start the control plane, with PodSecurityPolicies, and %d nodes whose kubelet v1.7.0 is a systemd unit", nodes), Do: func(ctx context.Context) error { return l.start(ctx, nodes) }},
+		{Text: fmt.Sprintf("start the control plane, with PodSecurityPolicies, and %d nodes whose kubelet v1.7.0 is a systemd unit", nodes), Do: func(ctx context.Context) error {
+			if err := l.start(ctx, nodes); err != nil {
+				return err
+			}
+			return l.serveImages()
+		}},
 		{Text: fmt.Sprintf("create %d pods on each node, and send requests to all of them", podsANode), Do: l.create},
 		do(first, "kubectl apply of the output of fleet manifests: the target is original, nothing may change", func(ctx context.Context) error {
 			return l.applyAndWait(ctx, goodImage, original, 1)
@@ -156,9 +161,6 @@ func (l *lab) start(ctx context.Context, count int) error {
 		return fmt.Errorf("%s is %s, which is not Holdfast", kubelet, version)
 	}
 	l.target = "holdfast-" + build
-	if err := l.serveImages(kubelet); err != nil {
-		return err
-	}
 	cc := node.ClusterConfig{
 		APIServer: &kube.APIServerConfig{Program: l.e.Stock(base, "kube-apiserver"), Admission: []string{"NamespaceLifecycle", "LimitRanger", "ServiceAccount",
 			"DefaultStorageClass", "DefaultTolerationSeconds", "NodeRestriction", "PodSecurityPolicy", "ResourceQuota"}},

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"time"
 
@@ -28,10 +27,10 @@ const (
 )
 
 // serveImages starts the registry.
-func (l *lab) serveImages(kubelet string) error {
-	ends := l.e.Path("kubelet-that-ends")
-	text := "#!/bin/sh\nfor a; do case $a in --version|--help) exec " + kubelet + " \"$@\";; esac; done\nexit 1\n"
-	if err := os.WriteFile(ends, []byte(text), 0o755); err != nil {
+func (l *lab) serveImages() error {
+	kubelet := l.e.Ours(base, "kubelet").Path
+	ends, err := kubeletlab.Ending(l.e, kubelet)
+	if err != nil {
 		return err
 	}
 	r := registry.New()
@@ -157,8 +156,7 @@ func (l *lab) leave(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	is := func(n *node.Node) bool { return n == u.Node }
-	l.c.Nodes = slices.DeleteFunc(l.c.Nodes, is)
+	l.c.Nodes = slices.DeleteFunc(l.c.Nodes, func(n *node.Node) bool { return n == u.Node })
 	l.units = slices.DeleteFunc(l.units, func(of *kubeletlab.Unit) bool { return of == u })
 	if err := u.Node.Run(ctx, "systemctl", "stop", "kubelet"); err != nil {
 		return err

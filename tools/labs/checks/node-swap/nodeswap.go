@@ -174,9 +174,8 @@ func (l *lab) refuse(ctx context.Context) error {
 }
 
 func (l *lab) ends(ctx context.Context) error {
-	file := l.e.Path("kubelet-that-ends")
-	text := "#!/bin/sh\nfor a; do case $a in --version|--help) exec " + l.new() + " \"$@\";; esac; done\nexit 1\n"
-	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+	file, err := kubeletlab.Ending(l.e, l.new())
+	if err != nil {
 		return err
 	}
 	return l.stop(ctx, endsAtOnce, file)

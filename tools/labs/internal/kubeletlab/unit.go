@@ -108,3 +108,10 @@ func (u *Unit) Release(ctx context.Context) (string, error) {
 	out, err := u.Node.Output(ctx, "sh", "-c", u.Program+" --version")
 	return strings.TrimPrefix(strings.TrimSpace(out), "Kubernetes "), err
 }
+
+// Ending writes a kubelet that exits at once, but prints its version and its flags as another does.
+func Ending(e *labkit.Env, kubelet string) (file string, err error) {
+	file = e.Path("kubelet-that-ends")
+	text := "#!/bin/sh\nfor a; do case $a in --version|--help) exec " + kubelet + " \"$@\";; esac; done\nexit 1\n"
+	return file, os.WriteFile(file, []byte(text), 0o755)
+}
