@@ -286,7 +286,7 @@ func (l *lab) swap(ctx context.Context, i int, s step, name string) error {
 		}
 	}
 	l.e.Step("%s: %d containers run", name, len(before))
-	if o.By, err = l.replace(ctx, program, s.back); err != nil {
+	if o.By, err = l.replace(ctx, program); err != nil {
 		return err
 	}
 	pods := len(l.kinds) + len(l.extra) + 2

@@ -21,19 +21,15 @@ func (s setup) byProgram(v labkit.Variant, p labkit.Profile) bool {
 }
 
 // replace replaces the kubelet, and changes an image while none runs.
-func (l *lab) replace(ctx context.Context, program kube.Program, back bool) (*kubeletlab.Swapped, error) {
+func (l *lab) replace(ctx context.Context, program kube.Program) (*kubeletlab.Swapped, error) {
 	l.changes++
 	image := node.WebImage(map[bool]string{true: "v2", false: "v1"}[l.changes%2 == 1])
 	change := func(ctx context.Context) error {
 		_, err := l.c.Client.PatchStrategic(ctx, kube.Pods, ns, changed, fmt.Sprintf(`{"spec":{"containers":[{"name":"main","image":%q}]}}`, image))
 		return err
 	}
-	const settle = 20 * time.Second
-	switch {
-	case l.swaps != nil && back:
-		return l.swaps.Back(ctx, settle, change)
-	case l.swaps != nil:
-		return l.swaps.Swap(ctx, program, settle, change)
+	if l.swaps != nil {
+		return l.swaps.Swap(ctx, program, 20*time.Second, change)
 	}
 	if err := l.node.StopKubelet(); err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 	}
 	requests, failed := counts(l.loads)
 	since := time.Now()
-	if err := l.replace(ctx, program, to, kill, &o); err != nil {
+	if o.By, err = l.replace(ctx, program, kill); err != nil {
 		return err
 	}
 	started := time.Now()
@@ -134,28 +134,19 @@ func (l *kindsLab) swap(ctx context.Context, to string, kill bool) error {
 	return nil
 }
 
-// kindsSettle is for 60 pods.
-const kindsSettle = 30 * time.Second
-
 // replace replaces the kubelet.
-func (l *kindsLab) replace(ctx context.Context, program kube.Program, to string, kill bool, o *kindsSwapped) error {
+func (l *kindsLab) replace(ctx context.Context, program kube.Program, kill bool) (*kubeletlab.Swapped, error) {
 	if byProgram(l.e) {
-		var err error
-		if to == old {
-			o.By, err = l.swaps.Back(ctx, kindsSettle, nil)
-		} else {
-			o.By, err = l.swaps.Swap(ctx, program, kindsSettle, nil)
-		}
-		return err
+		return l.swaps.Swap(ctx, program, 30*time.Second, nil)
 	}
 	end := l.n.StopKubelet
 	if kill {
 		end = l.n.KillKubelet
 	}
 	if err := end(); err != nil {
-		return err
+		return nil, err
 	}
-	return l.n.StartKubelet(ctx, program)
+	return nil, l.n.StartKubelet(ctx, program)
 }
 
 // lookedAt waits until the new kubelet has rejected or begun to sync as many pods.

@@ -185,20 +185,15 @@ func (r *units) swap(ctx context.Context, p kube.Program, unit []string) error {
 // byProgram swaps to a kubelet with the recommended unit as an operator does: the first time the unit
 // is changed and the kubelet restarted, and from then on kubectl-holdfast swaps to Holdfast and back.
 func (r *units) byProgram(ctx context.Context, release string) (by *kubeletlab.Swapped, err error) {
-	const settle = 5 * time.Second
-	switch {
-	case r.swaps == nil:
-		if err := r.node.StopKubelet(); err != nil {
-			return nil, err
-		}
-		r.node.Unit = recommended
-		r.swaps, err = kubeletlab.NewSwaps(ctx, r.e, r.node, r.program(release))
-	case release == underTest:
-		by, err = r.swaps.Swap(ctx, r.program(release), settle, nil)
-	default:
-		by, err = r.swaps.Back(ctx, settle, nil)
+	if r.swaps != nil {
+		return r.swaps.Swap(ctx, r.program(release), 5*time.Second, nil)
 	}
-	return by, err
+	if err := r.node.StopKubelet(); err != nil {
+		return nil, err
+	}
+	r.node.Unit = recommended
+	r.swaps, err = kubeletlab.NewSwaps(ctx, r.e, r.node, r.program(release))
+	return nil, err
 }
 
 // swapAndSync waits until the new kubelet has looked at the three pods, and

@@ -31,7 +31,7 @@ type Swaps struct {
 	n               *node.Node
 	holdfast        string // the program
 	program, dir    string
-	now, kept       kube.Program                    // what the next start starts, at another path, and what node swap kept
+	now             kube.Program                    // what the next start starts, at another path
 	between         func(ctx context.Context) error // after a stop; may be nil
 	ask, answer     string                          // FIFOs: a word of a command, and what the kit says to it
 	started         chan error                      // of the last start
@@ -48,8 +48,8 @@ func NewSwaps(ctx context.Context, e *labkit.Env, n *node.Node, old kube.Program
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := s.install(ctx, old); err != nil {
-		return nil, err
+	if out, err := exec.CommandContext(ctx, "cp", old.Path, s.program).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("copy %s: %w: %s", old.Path, err, out)
 	}
 	s.ask, s.answer = filepath.Join(s.dir, "ask"), filepath.Join(s.dir, "answer")
 	for name, f := range map[string]**os.File{s.ask: &s.asked, s.answer: &s.toAnswer} {
@@ -64,15 +64,6 @@ func NewSwaps(ctx context.Context, e *labkit.Env, n *node.Node, old kube.Program
 	e.OnStop(n.Name+" swaps", func(context.Context) error { return errors.Join(s.asked.Close(), s.toAnswer.Close()) })
 	go s.serve(ctx)
 	return s, n.StartKubelet(ctx, s.kubelet())
-}
-
-// install puts a kubelet in place, as package managers do.
-func (s *Swaps) install(ctx context.Context, p kube.Program) error {
-	if out, err := exec.CommandContext(ctx, "cp", p.Path, s.program+".new").CombinedOutput(); err != nil {
-		return fmt.Errorf("copy %s: %w: %s", p.Path, err, out)
-	}
-	s.now = p
-	return os.Rename(s.program+".new", s.program)
 }
 
 func (s *Swaps) kubelet() kube.Program {
@@ -126,17 +117,14 @@ type Swapped struct {
 	Kept, Recreated, Gone int
 }
 
-// Swap runs node swap to a kubelet of Holdfast, and Back node back to old, which was there before it.
-// settle is how long they look before they count the containers. between is done when the old kubelet
-// has stopped, and may be nil. It is an error if the command did not swap.
+// Swap runs node swap if p is a kubelet of Holdfast, and else node back to p, which was there before.
+// settle is how long the command looks before it counts the containers. between is done when the old
+// kubelet has stopped, and may be nil. It is an error if the command did not swap.
 func (s *Swaps) Swap(ctx context.Context, p kube.Program, settle time.Duration, between func(context.Context) error) (*Swapped, error) {
-	s.kept, s.now = s.now, p
-	return s.run(ctx, settle, between, "swap", "--new", p.Path)
-}
-
-// Back: see Swap.
-func (s *Swaps) Back(ctx context.Context, settle time.Duration, between func(context.Context) error) (*Swapped, error) {
-	s.now = s.kept
+	s.now = p
+	if p.Variant == labkit.Ours {
+		return s.run(ctx, settle, between, "swap", "--new", p.Path)
+	}
 	return s.run(ctx, settle, between, "back")
 }
 
