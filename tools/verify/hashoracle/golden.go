@@ -94,10 +94,15 @@ func Golden(root, file string, write bool, log io.Writer) (equal int, differ []s
 // golden asks the code of a release. For each row it returns the hashes, and then "1" if the release
 // does not know a field.
 func (b *builder) golden(r Release, rows []goldenRow) ([][]string, error) {
-	modes := []byte{'j', 'p', 'u'}
-	if r.defaults {
-		modes = []byte{'j', 'p', 's', 'a', 'u'}
+	known := goldenModes
+	if !r.defaults {
+		known = known[:2]
 	}
+	var modes []byte
+	for _, m := range known {
+		modes = append(modes, m.letter)
+	}
+	modes = append(modes, 'u')
 	var in bytes.Buffer
 	for _, row := range rows {
 		for _, m := range modes {

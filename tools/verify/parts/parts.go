@@ -52,10 +52,7 @@ func All(b *base.Base, long bool) ([]Part, error) {
 		{Name: "minus-one", Run: func(ctx context.Context) (Count, error) { return MinusOne(ctx, b, how(long)) }},
 		{Name: "unit", Needs: []string{"source"}, Run: func(ctx context.Context) (Count, error) { return unit(ctx, b) }},
 		{Name: "dropin", Run: func(ctx context.Context) (Count, error) { return commandLines(ctx, b) }},
-		{Name: "security", Run: func(context.Context) (Count, error) {
-			n, err := security.Check(b.Root, b.Name)
-			return Count{Passed: n}, err
-		}},
+		{Name: "security", Run: func(context.Context) (Count, error) { return vulnerabilities(b) }},
 		{Name: "upstream-touched", Needs: []string{"source"}, Run: func(ctx context.Context) (Count, error) { return UpstreamTests(ctx, b, Doubtful) }},
 		{Name: "reproducible", Run: test(tools, []string{"HOLDFAST_REPRODUCIBLE=short"}, "-count=1", "./verify/reproducible")},
 	}
@@ -98,10 +95,7 @@ func All(b *base.Base, long bool) ([]Part, error) {
 			}})
 		}
 		if security.Has(b.Root, name) {
-			all = append(all, Part{Name: "security-" + name, Run: func(context.Context) (Count, error) {
-				n, err := security.Check(b.Root, name)
-				return Count{Passed: n}, err
-			}})
+			all = append(all, Part{Name: "security-" + name, Run: func(context.Context) (Count, error) { return vulnerabilities(other) }})
 		}
 	}
 	return all, nil
@@ -111,6 +105,12 @@ func All(b *base.Base, long bool) ([]Part, error) {
 func commandLines(ctx context.Context, b *base.Base) (Count, error) {
 	n, err := dropin.CompareCommandLines(ctx, dropin.CommandLines{Root: b.Root, Base: b.Name, Out: os.Stdout,
 		StockDir: b.BinDir(base.Stock), OursDir: b.BinDir(base.Ours)})
+	return Count{Passed: n}, err
+}
+
+// vulnerabilities checks what is said of those of a base.
+func vulnerabilities(b *base.Base) (Count, error) {
+	n, err := security.Check(b.Root, b.Name)
 	return Count{Passed: n}, err
 }
 
